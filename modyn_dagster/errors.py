@@ -1,0 +1,226 @@
+"""Everything that can go wrong, as one tree; each error carries its fields.
+
+ModynError
+├─ ConfigError            (source, field, value, rule)   a spec, an option or a setting is impossible
+│  └─ ImportPathError     (pipeline, field, path)        user code that cannot be imported or called
+├─ DataError              (file, row, column)            a batch that cannot be ingested; it fails, others go on
+│  ├─ DuplicateFile       (file, batch)
+│  ├─ SchemaMismatch      (file, expected, found)
+│  └─ ChangedBatch        (file, expected, found)        an ingested file whose content is now different
+├─ CatalogError
+│  ├─ DatabaseDown        (address)
+│  ├─ SchemaOutdated      (found, expected)
+│  └─ UnknownName         (kind, name, known)
+├─ StorageError
+│  ├─ UnknownKey          (key, dataset)
+│  ├─ CorruptFile         (path, expected, found)
+│  └─ WriteFailed         (path)                         disk full and the like
+├─ TrainingError          (step)
+│  ├─ WrongShape          (expected, found)
+│  └─ NonFiniteLoss       (step, keys)
+└─ RunError
+   ├─ BatchGap            (cursor, first)                a replay selection that leaves batches out
+   ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger now
+   ├─ StaleRun            (run)                          somebody else moved the run's cursor
+   ├─ TriggerFailed       (trigger, attempts)
+   └─ CheckFailed         (check)                        a blocking check of a trigger asset
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class ModynError(Exception):
+    """Base of all errors of this package; its text says what to do."""
+
+
+class ConfigError(ModynError):
+    """A value of a spec, an option or a setting is impossible.
+
+    ``source`` is the file or object it stands in, ``field`` the dotted path inside it.
+    """
+
+    def __init__(self, source: str, field: str, value: object, rule: str) -> None:
+        super().__init__(f"{source}: {field}: {rule} (found {value!r})")
+        self.source, self.field, self.value, self.rule = source, field, value, rule
+
+
+class ImportPathError(ConfigError):
+    """User code named by an import path cannot be imported or is not callable."""
+
+
+class DataError(ModynError):
+    """A batch cannot be ingested. ``row`` counts data rows from 1, ``column`` is its name."""
+
+    def __init__(
+        self, file: str, message: str, *, row: int | None = None, column: str | None = None
+    ) -> None:
+        place = file
+        place += f", row {row}" if row is not None else ""
+        place += f", column {column!r}" if column is not None else ""
+        super().__init__(f"{place}: {message}")
+        self.file, self.row, self.column, self.message = file, row, column, message
+
+
+class DuplicateFile(DataError):
+    """A path belongs to one batch only."""
+
+    def __init__(self, file: str, batch: str) -> None:
+        super().__init__(file, f"duplicate file, it already belongs to batch {batch!r}")
+        self.batch = batch
+
+
+class SchemaMismatch(DataError):
+    """Columns or dtypes differ from the dataset's; both are named."""
+
+    def __init__(self, file: str, expected: str, found: str) -> None:
+        super().__init__(file, f"columns differ from the dataset's: expected {expected}, found {found}")
+        self.expected, self.found = expected, found
+
+
+class ChangedBatch(DataError):
+    """An ingested batch is immutable; corrected content comes as a new batch."""
+
+    def __init__(self, file: str, expected: str, found: str) -> None:
+        super().__init__(
+            file,
+            f"the content changed after it was ingested (checksum {expected}, now {found}); "
+            "restore it, or deliver the corrected content as a new file",
+        )
+        self.expected, self.found = expected, found
+
+
+class CatalogError(ModynError):
+    """Postgres cannot answer."""
+
+
+class DatabaseDown(CatalogError):
+    """No connection to Postgres. ``address`` never holds a password."""
+
+    def __init__(self, address: str, reason: str = "") -> None:
+        detail = f" ({reason})" if reason else ""
+        super().__init__(
+            f"Postgres at {address} does not answer{detail}; start it with `modyn-dagster db start`, "
+            "or set MODYN_POSTGRES_URL to a server that runs"
+        )
+        self.address = address
+
+
+class SchemaOutdated(CatalogError):
+    """The schema in the database is not the one this code needs."""
+
+    def __init__(self, found: str | None, expected: str) -> None:
+        super().__init__(
+            f"the database schema is at revision {found or 'none'}, this version needs {expected}; "
+            "run `modyn-dagster db upgrade`"
+        )
+        self.found, self.expected = found, expected
+
+
+class UnknownName(CatalogError, LookupError):
+    """A dataset, pipeline, run, batch or trigger that does not exist."""
+
+    def __init__(self, kind: str, name: object, known: Sequence[str] = ()) -> None:
+        hint = f"; known: {', '.join(known)}" if known else ""
+        super().__init__(f"no {kind} {name!r}{hint}")
+        self.kind, self.name, self.known = kind, name, list(known)
+
+
+class StorageError(ModynError):
+    """A file of ours cannot be read or written."""
+
+
+class UnknownKey(StorageError, LookupError):
+    """No sample has this key, or it was deleted."""
+
+    def __init__(self, key: int, dataset: str) -> None:
+        super().__init__(f"{dataset}: no sample with key {key} (batch {key >> 32}, position {key & 0xFFFFFFFF})")
+        self.key, self.dataset = key, dataset
+
+
+class CorruptFile(StorageError):
+    """A file does not hold what its checksum or header promises."""
+
+    def __init__(self, path: Path | str, expected: str, found: str) -> None:
+        super().__init__(f"{path}: expected {expected}, found {found}")
+        self.path, self.expected, self.found = str(path), expected, found
+
+
+class WriteFailed(StorageError):
+    """The operating system refused a write; nothing half-written is visible."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(f"{path}: cannot be written: {reason}")
+        self.path = str(path)
+
+
+class TrainingError(ModynError):
+    """Training cannot go on; the previous model stays active."""
+
+
+class WrongShape(TrainingError):
+    """The model returned something the loss cannot use."""
+
+    def __init__(self, expected: Sequence[int | str], found: Sequence[int]) -> None:
+        super().__init__(
+            f"the model returned shape {tuple(found)}, expected ({', '.join(map(str, expected))})"
+        )
+        self.expected, self.found = tuple(expected), tuple(found)
+
+
+class NonFiniteLoss(TrainingError):
+    """The loss became NaN or infinite."""
+
+    def __init__(self, step: int, loss: float, keys: Sequence[int]) -> None:
+        shown = ", ".join(map(str, keys[:5])) + (", …" if len(keys) > 5 else "")
+        super().__init__(f"the loss is {loss} at step {step} (keys {shown}); lower the learning rate or check the data")
+        self.step, self.keys = step, list(keys)
+
+
+class RunError(ModynError):
+    """A pipeline run cannot make this step."""
+
+
+class BatchGap(RunError):
+    """A selection of batches that does not continue where the run stands."""
+
+    def __init__(self, run: str, cursor: str, first: str) -> None:
+        super().__init__(
+            f"{run} stands after batch {cursor!r}, the selection goes on at {first!r}; "
+            "select the batches between them too, or start a new run with `restart: true`"
+        )
+        self.cursor, self.first = cursor, first
+
+
+class LostClaim(RunError):
+    """Another attempt owns the trigger now; this one must not write."""
+
+    def __init__(self, trigger: str, attempt: int) -> None:
+        super().__init__(f"trigger {trigger}: attempt {attempt} is no longer the current one; nothing was committed")
+        self.trigger, self.attempt = trigger, attempt
+
+
+class StaleRun(RunError):
+    """The run's cursor was moved by another process since it was read."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"{run} was moved on by another process; start again from its new cursor")
+
+
+class TriggerFailed(RunError):
+    """A trigger used up its attempts and the run waits for an operator."""
+
+    def __init__(self, pipeline: str, trigger: str, attempts: int, reason: str) -> None:
+        super().__init__(
+            f"{pipeline}: trigger {trigger} failed {attempts} times, last: {reason}; "
+            f"after the fix run `modyn-dagster pipeline resume {pipeline}`"
+        )
+        self.trigger, self.attempts, self.reason = trigger, attempts, reason
+
+
+class CheckFailed(RunError):
+    """A blocking check of a trigger asset did not pass."""
+
+    def __init__(self, check: str, reason: str) -> None:
+        super().__init__(f"check {check!r} failed: {reason}")
+        self.check, self.reason = check, reason

@@ -1,0 +1,53 @@
+"""Where a project and its state live, read from the environment.
+
+=========================  =======================================================  ======================
+variable                   meaning                                                  default
+=========================  =======================================================  ======================
+MODYN_PROJECT              folder with ``datasets/`` and ``pipelines/``             the current folder
+MODYN_HOME                 folder of all state: Postgres, batches, models, ...      ``.modyn`` here
+MODYN_POSTGRES_URL         an existing server to use instead of the embedded one    none
+MODYN_DATABASE_PREFIX      put before the database names modyn, dagster and mlflow  empty
+MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
+=========================  =======================================================  ======================
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The environment, parsed once."""
+
+    project: Path
+    home: Path
+    postgres_url: str | None = None
+    database_prefix: str = ""
+    pg_bin: Path | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """Settings of this process; empty variables count as absent."""
+        env = os.environ if environment is None else environment
+        pg_bin = env.get("MODYN_PG_BIN")
+        return cls(
+            project=Path(env.get("MODYN_PROJECT") or ".").resolve(),
+            home=Path(env.get("MODYN_HOME") or ".modyn").resolve(),
+            postgres_url=env.get("MODYN_POSTGRES_URL") or None,
+            database_prefix=env.get("MODYN_DATABASE_PREFIX", ""),
+            pg_bin=Path(pg_bin).resolve() if pg_bin else None,
+        )
+
+    def environment(self) -> dict[str, str]:
+        """The variables that give a child process these settings; a Postgres URL with its password is among them."""
+        pairs = {
+            "MODYN_PROJECT": str(self.project),
+            "MODYN_HOME": str(self.home),
+            "MODYN_POSTGRES_URL": self.postgres_url or "",
+            "MODYN_DATABASE_PREFIX": self.database_prefix,
+            "MODYN_PG_BIN": str(self.pg_bin or ""),
+        }
+        return {name: value for name, value in pairs.items() if value}

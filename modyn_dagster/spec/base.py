@@ -1,0 +1,77 @@
+"""What all specs share: frozen, unknown fields refused, durations, names and import paths."""
+
+import importlib.machinery
+import re
+import sys
+from typing import Annotated, Final
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
+_DURATION: Final = re.compile(r"([1-9][0-9]*)([smhdwy])")
+_IMPORT_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+class Spec(BaseModel):
+    """A frozen part of a dataset or pipeline; a field it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def seconds_of(duration: str) -> int:
+    """Seconds of ``30s 5m 2h 1d 1w 1y`` (a year is 365 days).
+
+    >>> seconds_of("20y") // 86_400
+    7300
+    """
+    match = _DURATION.fullmatch(duration)
+    if match is None:
+        raise ValueError("must be a whole number and a unit: 30s, 5m, 2h, 1d, 1w or 1y")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def timedelta_of(duration: str) -> np.timedelta64:
+    """The same as ``timedelta64[us]``, the resolution of sample times."""
+    return np.timedelta64(seconds_of(duration) * 1_000_000, "us")
+
+
+def _check_duration(text: str) -> str:
+    seconds_of(text)
+    return text
+
+
+def _check_import_path(path: str) -> str:
+    """Syntax, and that the module can be found; nothing is imported."""
+    if not _IMPORT_PATH.fullmatch(path):
+        raise ValueError("must be an import path `package.module:function`")
+    module = path.partition(":")[0]
+    if not module_exists(module):
+        raise ValueError(f"module {module!r} does not exist on the Python path")
+    return path
+
+
+def module_exists(module: str) -> bool:
+    """Whether a dotted module can be found, without running any of its packages."""
+    if module in sys.modules:
+        return True
+    search: list[str] | None = None
+    for name in _prefixes(module):
+        found = importlib.machinery.PathFinder.find_spec(name, search)
+        if found is None and search is None:
+            found = importlib.machinery.BuiltinImporter.find_spec(name)
+        if found is None:
+            return False
+        locations = found.submodule_search_locations
+        search = list(locations) if locations is not None else []
+    return True
+
+
+def _prefixes(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$", min_length=1, max_length=100)]
+Duration = Annotated[str, AfterValidator(_check_duration), Field(examples=["30s", "10y"])]
+ImportPath = Annotated[str, AfterValidator(_check_import_path), Field(examples=["package.module:function"])]

@@ -1,0 +1,40 @@
+"""How to judge models: intervals of sample time and metrics."""
+
+from datetime import date, datetime
+from typing import Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from modyn_dagster.spec.base import Duration, Spec
+
+MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
+
+
+class TumblingIntervals(Spec):
+    """Half-open intervals ``[start + i * every, start + (i + 1) * every)``; the anchor is the start."""
+
+    kind: Literal["tumbling"] = "tumbling"
+    every: Duration
+    start: datetime | date | None = Field(None, description="UTC unless it names a zone; default: the first sample's time.")
+
+
+class EvaluationSpec(Spec):
+    """Intervals, metrics and the one that counts."""
+
+    intervals: TumblingIntervals
+    metrics: list[MetricName] = Field(["accuracy"], min_length=1)
+    score: MetricName | None = Field(None, description="The metric of the pipeline score; default: the first one.")
+    min_samples: PositiveInt = Field(1, description="An interval with fewer samples is undefined.")
+
+    @property
+    def score_metric(self) -> MetricName:
+        """The metric of the pipeline score."""
+        return self.score or self.metrics[0]
+
+    @model_validator(mode="after")
+    def _score_is_a_metric(self) -> Self:
+        if len(set(self.metrics)) != len(self.metrics):
+            raise ValueError("metrics must not repeat")
+        if self.score is not None and self.score not in self.metrics:
+            raise ValueError(f"score must be one of metrics: {', '.join(self.metrics)}")
+        return self

@@ -1,0 +1,103 @@
+"""YAML files to specs: ``datasets/*.yaml`` and ``pipelines/*.yaml`` of a project folder."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, PipelineSpec
+
+S = TypeVar("S", bound=Spec)
+
+
+@dataclass(frozen=True)
+class Project:
+    """All specs of one project folder, by name."""
+
+    folder: Path
+    datasets: Mapping[str, DatasetSpec]
+    pipelines: Mapping[str, PipelineSpec]
+
+    def root_of(self, dataset: str) -> str:
+        """Root of a dataset's files: a URL as it is, a local path made absolute."""
+        root = self.datasets[dataset].root
+        return root if "://" in root else str((self.folder / "datasets" / root).resolve())
+
+
+def load_project(folder: Path) -> Project:
+    """Read every spec of a folder; the first impossible one raises ``ConfigError`` naming file and field."""
+    datasets = _load_folder(folder / "datasets", DatasetSpec)
+    pipelines = _load_folder(folder / "pipelines", PipelineSpec)
+    for pipeline in pipelines.values():
+        if pipeline.dataset not in datasets:
+            known = ", ".join(sorted(datasets)) or "none"
+            raise ConfigError(
+                f"pipeline {pipeline.name}", "dataset", pipeline.dataset, f"must be a dataset of this project: {known}"
+            )
+    return Project(folder, datasets, pipelines)
+
+
+def load_spec(path: Path, kind: type[S]) -> S:
+    """One spec from one file."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), "(file)", path.name, f"cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(str(path), "(file)", path.name, f"is not valid YAML: {error}") from error
+    return parse_spec(content, kind, source=str(path))
+
+
+def parse_spec(content: object, kind: type[S], *, source: str) -> S:
+    """A spec from parsed YAML or JSON; ``ConfigError`` names the field and what is allowed."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise _config_error(source, error) from None
+
+
+def spec_hash(spec: PipelineSpec) -> str:
+    """Hash of what a pipeline does: equal behaviour, equal hash, whatever its description says."""
+    content = spec.model_dump(mode="json", exclude=set(DISPLAY_FIELDS), by_alias=True)
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _load_folder(folder: Path, kind: type[S]) -> dict[str, S]:
+    specs: dict[str, S] = {}
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        spec = load_spec(path, kind)
+        name: str = getattr(spec, "name")  # noqa: B009 - both spec kinds have one
+        if name in specs:
+            raise ConfigError(str(path), "name", name, "is used by another file of this folder")
+        specs[name] = spec
+    return specs
+
+
+def _config_error(source: str, error: ValidationError) -> ConfigError:
+    """The deepest of pydantic's complaints: in a union the branch that matched furthest is the one meant."""
+    worst = max(error.errors(), key=lambda e: len(e["loc"]))
+    return ConfigError(source, _field_path(worst["loc"]), worst.get("input"), _rule(worst))
+
+
+def _field_path(location: tuple[int | str, ...]) -> str:
+    # Names of union branches are pydantic's, not the user's: they hold brackets or capitals.
+    parts = [str(part) for part in location if isinstance(part, int) or not _is_branch(part)]
+    return ".".join(parts) or "(file)"
+
+
+def _is_branch(part: str) -> bool:
+    return "[" in part or part[:1].isupper()
+
+
+def _rule(complaint: Mapping[str, Any]) -> str:
+    if complaint["type"] == "extra_forbidden":
+        return "is not a field here"
+    return str(complaint["msg"]).removeprefix("Value error, ")

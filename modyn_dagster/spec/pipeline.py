@@ -1,0 +1,50 @@
+"""A pipeline: when to train, on what, how, and how to judge it."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from modyn_dagster.spec.base import Name, Spec
+from modyn_dagster.spec.evaluation import EvaluationSpec
+from modyn_dagster.spec.selection import SelectionSpec
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.spec.trigger import TriggerSpec
+
+#: Fields that change nothing a run does; the spec's hash leaves them out.
+DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display"})
+
+
+class Display(Spec):
+    """How Dagster shows the pipeline."""
+
+    group: Name | None = Field(None, description="Asset group; default: the pipeline's name.")
+    tags: dict[str, str] = {}
+
+
+class Retention(Spec):
+    """How many of the newest triggers of each run keep a kind of file; ``null`` keeps all."""
+
+    training_sets: PositiveInt | None = None
+    predictions: PositiveInt | None = None
+    checkpoints: PositiveInt | None = None
+
+
+class PipelineSpec(Spec):
+    """One file of ``pipelines/``."""
+
+    name: Name
+    dataset: Name
+    description: str = ""
+    owners: list[str] = Field([], description="`team:name` or an e-mail address, shown by Dagster.")
+    display: Display = Display()
+    trigger: TriggerSpec
+    selection: SelectionSpec = SelectionSpec()
+    training: TrainingSpec
+    evaluation: EvaluationSpec
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    threads: PositiveInt = Field(1, description="Threads that train, measure and evaluate; they decide bits, so they are recorded.")
+    start: Literal["beginning", "now"] = Field("beginning", description="Where a live run begins.")
+    on_failure: Literal["stop", "continue"] = "stop"
+    max_attempts: PositiveInt = 3
+    retention: Retention = Retention()
+    sensor_interval: PositiveInt = Field(30, description="Seconds between two looks of the triggering sensor.")

@@ -1,0 +1,69 @@
+"""How to train: model, loss, optimizer and loop. Built-ins by ``name``, user code by ``factory`` (an import path)."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from modyn_dagster.spec.base import ImportPath, Spec
+
+
+class LogisticRegressionSpec(Spec):
+    """A linear layer on standardised numeric columns."""
+
+    name: Literal["logistic_regression"]
+
+
+class MLPSpec(Spec):
+    """Fully connected layers with ReLU on standardised numeric columns."""
+
+    name: Literal["mlp"]
+    hidden: list[PositiveInt] = [64, 64]
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class CustomSpec(Spec):
+    """User code: ``factory(**config)`` is called with what the place it stands in documents, plus ``config``."""
+
+    factory: ImportPath
+    config: dict[str, Any] = {}
+
+
+class OptimizerSpec(Spec):
+    """A torch optimizer by name."""
+
+    name: Literal["sgd", "adam", "adamw"] = "adam"
+    lr: PositiveFloat = 1e-3
+    weight_decay: NonNegativeFloat = 0.0
+    momentum: NonNegativeFloat = Field(0.0, description="Only for sgd.")
+
+    @model_validator(mode="after")
+    def _momentum_needs_sgd(self) -> Self:
+        if self.momentum and self.name != "sgd":
+            raise ValueError(f"momentum is a setting of sgd, not of {self.name}")
+        return self
+
+
+ModelSpec = Annotated[LogisticRegressionSpec | MLPSpec, Field(discriminator="name")] | CustomSpec
+LossName = Literal["cross_entropy", "mse", "l1"]
+
+
+class TrainingSpec(Spec):
+    """The training of one trigger."""
+
+    features: list[str] | Literal["numeric"] = Field(
+        "numeric", description="Columns the model sees; `numeric`: all numeric ones but time, label and attributes."
+    )
+    parser: ImportPath | None = Field(
+        None, description="Batch parser of the samples' bytes: `(list[bytes]) -> dict[str, ndarray]`, where the format has no columns."
+    )
+    model: ModelSpec
+    loss: LossName | CustomSpec | None = Field(None, description="Default: cross_entropy for classes, mse for targets.")
+    optimizer: OptimizerSpec | CustomSpec = OptimizerSpec()
+    epochs: PositiveInt = 1
+    batch_size: PositiveInt = 256
+    shuffle: bool = True
+    drop_last: bool = False
+    use_previous_model: bool = Field(False, description="Start from the run's previous model instead of from scratch.")
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    deterministic: bool = True

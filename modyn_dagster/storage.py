@@ -1,0 +1,112 @@
+"""Files that are there as a whole or not at all: temporary name, fsync, checksum, rename."""
+
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from modyn_dagster.errors import CorruptFile, StorageError, WriteFailed
+
+_CHUNK = 1 << 20
+
+
+class HashingFile:
+    """A write-only binary file that knows the BLAKE2b digest of what went through it."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._hash = hashlib.blake2b(digest_size=16)
+        self.closed = False
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Write all of ``data``; returns its length in bytes."""
+        view = memoryview(data).cast("B")
+        self._hash.update(view)
+        self._raw.write(view)
+        return view.nbytes
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._raw.tell()
+
+    def flush(self) -> None:
+        """Hand buffered bytes to the operating system."""
+        self._raw.flush()
+
+    def close(self) -> None:
+        """The context of ``atomic_write`` closes the file; writers such as Arrow's may call this before."""
+
+    def readable(self) -> bool:
+        """Never: this file is for writing."""
+        return False
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Never: the digest follows the order of writes."""
+        return False
+
+    @property
+    def checksum(self) -> str:
+        """Hex digest of everything written so far."""
+        return self._hash.hexdigest()
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[HashingFile]:
+    """Write ``path`` so that it appears complete and durable, or not at all.
+
+    Raises ``WriteFailed`` when the operating system refuses (disk full, permissions).
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as raw:
+            yield HashingFile(raw)
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise WriteFailed(path, error.strerror or str(error)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def checksum_of(path: Path) -> str:
+    """Hex BLAKE2b digest (16 bytes) of a file's content."""
+    digest = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def verify_checksum(path: Path, expected: str) -> None:
+    """Raise ``CorruptFile`` unless the file exists and has this checksum."""
+    if not path.is_file():
+        raise CorruptFile(path, f"a file with checksum {expected}", "no file")
+    found = checksum_of(path)
+    if found != expected:
+        raise CorruptFile(path, f"checksum {expected}", found)
+
+
+def inside(root: Path, relative: str) -> Path:
+    """``root / relative``, refused when it, or a symlink on its way, leaves ``root``."""
+    resolved = (root / relative).resolve()
+    if not resolved.is_relative_to(root.resolve()):
+        raise StorageError(f"{relative}: lies outside {root}")
+    return resolved
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
