@@ -3,6 +3,7 @@
 import importlib.machinery
 import re
 import sys
+from datetime import UTC, date, datetime, time
 from typing import Annotated, Final
 
 import numpy as np
@@ -34,6 +35,14 @@ def seconds_of(duration: str) -> int:
 def timedelta_of(duration: str) -> np.timedelta64:
     """The same as ``timedelta64[us]``, the resolution of sample times."""
     return np.timedelta64(seconds_of(duration) * 1_000_000, "us")
+
+
+def as_time(moment: datetime | date) -> np.datetime64:
+    """A moment of a spec as ``datetime64[us]`` in UTC; without a zone it is UTC, a date is its midnight."""
+    full = moment if isinstance(moment, datetime) else datetime.combine(moment, time())
+    if full.tzinfo is not None:
+        full = full.astimezone(UTC).replace(tzinfo=None)
+    return np.datetime64(full, "us")
 
 
 def _check_duration(text: str) -> str:

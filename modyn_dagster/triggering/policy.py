@@ -1,0 +1,71 @@
+"""What a triggering policy is: a state machine over the stream that does no I/O."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modyn_dagster.triggering.stream import Stream
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided at a point, and why.
+
+    Attributes:
+        fire: whether to train.
+        key: the last key to train on; at or before the point, after the last trigger's key.
+        reason: for people, for example ``5000 samples``.
+        score: what was measured, where something was.
+        threshold: what the score was compared with.
+    """
+
+    fire: bool
+    key: int
+    reason: str
+    score: float | None = None
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTrained:
+    """What a policy is told when the model of a trigger has been committed.
+
+    Attributes:
+        key: of the trigger.
+        n_samples: size of its training set.
+        seconds: wall time of selection and training.
+    """
+
+    key: int
+    n_samples: int
+    seconds: float
+
+
+class TriggeringPolicy(ABC):
+    """Names the next point at which something can be decided, and decides there.
+
+    The driver calls ``next_point``, ``decide`` at that point, and, when the decision fired and a model was trained,
+    ``model_trained``. State goes in and comes out as JSON; a policy restored between two decisions decides the same.
+    """
+
+    @abstractmethod
+    def next_point(self, cursor: int, stream: Stream) -> int | None:
+        """Key of the sample whose arrival makes the next decision possible, after ``cursor``; None while it has not arrived."""
+
+    @abstractmethod
+    def decide(self, point: int) -> Decision:
+        """Decide at the point that ``next_point`` just named."""
+
+    def model_trained(self, trained: ModelTrained) -> None:  # noqa: B027 - most policies do not care
+        """The model of the last trigger is there; skipped and failed triggers are not told."""
+
+    @abstractmethod
+    def state_dict(self) -> State:
+        """Everything a later process needs to go on, as JSON values."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up the state of ``state_dict``; an empty state is a fresh start."""
