@@ -9,15 +9,21 @@ ModynError
 │  └─ ChangedBatch        (file, expected, found)        an ingested file whose content is now different
 ├─ CatalogError
 │  ├─ DatabaseDown        (address)
+│  ├─ ServerFailed                                    the embedded server cannot be set up, started or stopped
 │  ├─ SchemaOutdated      (found, expected)
 │  └─ UnknownName         (kind, name, known)
 ├─ StorageError
 │  ├─ UnknownKey          (key, dataset)
+│  ├─ UnknownModel        (model, root)
 │  ├─ CorruptFile         (path, expected, found)
 │  └─ WriteFailed         (path)                         disk full and the like
 ├─ TrainingError          (step)
 │  ├─ WrongShape          (expected, found)
 │  └─ NonFiniteLoss       (step, keys)
+├─ ServiceError
+│  ├─ ServiceFailed       (service, log)                 a program of `modyn-dagster ui` ended or does not answer
+│  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui` per MODYN_HOME
+├─ TrackingError          (address)                      MLflow is not there or refuses; the catalog has everything
 └─ RunError
    ├─ BatchGap            (cursor, first)                a replay selection that leaves batches out
    ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger now
@@ -52,9 +58,7 @@ class ImportPathError(ConfigError):
 class DataError(ModynError):
     """A batch cannot be ingested. ``row`` counts data rows from 1, ``column`` is its name."""
 
-    def __init__(
-        self, file: str, message: str, *, row: int | None = None, column: str | None = None
-    ) -> None:
+    def __init__(self, file: str, message: str, *, row: int | None = None, column: str | None = None) -> None:
         place = file
         place += f", row {row}" if row is not None else ""
         place += f", column {column!r}" if column is not None else ""
@@ -106,15 +110,17 @@ class DatabaseDown(CatalogError):
         self.address = address
 
 
-class SchemaOutdated(CatalogError):
-    """The schema in the database is not the one this code needs."""
+class ServerFailed(CatalogError):
+    """The embedded Postgres server cannot be set up, started or stopped."""
 
-    def __init__(self, found: str | None, expected: str) -> None:
-        super().__init__(
-            f"the database schema is at revision {found or 'none'}, this version needs {expected}; "
-            "run `modyn-dagster db upgrade`"
-        )
-        self.found, self.expected = found, expected
+
+class SchemaOutdated(CatalogError):
+    """The schema in the database is not the one this code needs; ``newer`` when only later code knows it."""
+
+    def __init__(self, found: str | None, expected: str, *, newer: bool = False) -> None:
+        remedy = "update modyn-dagster" if newer else "run `modyn-dagster db upgrade`"
+        super().__init__(f"the database schema is at revision {found or 'none'}, this version needs {expected}; {remedy}")
+        self.found, self.expected, self.newer = found, expected, newer
 
 
 class UnknownName(CatalogError, LookupError):
@@ -138,6 +144,14 @@ class UnknownKey(StorageError, LookupError):
         self.key, self.dataset = key, dataset
 
 
+class UnknownModel(StorageError, LookupError):
+    """The model store holds no model with this id."""
+
+    def __init__(self, model: str, root: Path | str) -> None:
+        super().__init__(f"{root}: no model {model!r} in this store")
+        self.model, self.root = model, str(root)
+
+
 class CorruptFile(StorageError):
     """A file does not hold what its checksum or header promises."""
 
@@ -159,12 +173,10 @@ class TrainingError(ModynError):
 
 
 class WrongShape(TrainingError):
-    """The model returned something the loss cannot use."""
+    """User code (a model, a loss, a parser; ``what``) returned an array of a shape that cannot be used."""
 
-    def __init__(self, expected: Sequence[int | str], found: Sequence[int]) -> None:
-        super().__init__(
-            f"the model returned shape {tuple(found)}, expected ({', '.join(map(str, expected))})"
-        )
+    def __init__(self, expected: Sequence[int | str], found: Sequence[int], what: str = "the model") -> None:
+        super().__init__(f"{what} returned shape {tuple(found)}, expected ({', '.join(map(str, expected))})")
         self.expected, self.found = tuple(expected), tuple(found)
 
 
@@ -175,6 +187,40 @@ class NonFiniteLoss(TrainingError):
         shown = ", ".join(map(str, keys[:5])) + (", …" if len(keys) > 5 else "")
         super().__init__(f"the loss is {loss} at step {step} (keys {shown}); lower the learning rate or check the data")
         self.step, self.keys = step, list(keys)
+
+
+class ServiceError(ModynError):
+    """The programs that `modyn-dagster ui` runs cannot be kept up."""
+
+
+class ServiceFailed(ServiceError):
+    """A program ended, or never answered; ``tail`` is the end of its log."""
+
+    def __init__(self, service: str, what: str, log: Path, tail: str) -> None:
+        end = f", which ends with:\n{tail}" if tail else " (empty)"
+        super().__init__(
+            f"{service} {what}, so all were stopped; start `modyn-dagster ui` again after the fix. Its log is {log}{end}"
+        )
+        self.service, self.log = service, log
+
+
+class AlreadyRunning(ServiceError):
+    """Another process does this already for the same folder of state."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"`modyn-dagster ui` is already running: {holder}; stop it with Ctrl-C there, or set another MODYN_HOME")
+        self.holder = holder
+
+
+class TrackingError(ModynError):
+    """MLflow cannot be reached or refuses. It only shows what the catalog has, so work goes on and the next sync makes it up.
+
+    ``address`` never holds a password.
+    """
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"MLflow at {address}: {reason}; nothing is lost, the next sync shows what is missing there")
+        self.address, self.reason = address, reason
 
 
 class RunError(ModynError):

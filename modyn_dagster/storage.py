@@ -58,15 +58,16 @@ class HashingFile:
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[HashingFile]:
+def atomic_write(path: Path, mode: int = 0o666) -> Iterator[HashingFile]:
     """Write ``path`` so that it appears complete and durable, or not at all.
 
+    ``mode`` are its permissions before the umask: ``0o600`` for a secret.
     Raises ``WriteFailed`` when the operating system refuses (disk full, permissions).
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as raw:
+        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as raw:
             yield HashingFile(raw)
             raw.flush()
             os.fsync(raw.fileno())

@@ -4,6 +4,8 @@ Keys are ``bigint`` positions in the stream (``modyn_dagster.keys``), times are 
 microseconds. Migrations live in ``catalog/migrations``; a test compares them with this module.
 """
 
+from datetime import datetime
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -24,7 +26,7 @@ def _id() -> sa.Column[int]:
     return sa.Column("id", sa.Integer, sa.Identity(), primary_key=True)
 
 
-def _created() -> sa.Column[object]:
+def _created() -> sa.Column[datetime]:
     return sa.Column("created_at", _TIME, nullable=False, server_default=sa.func.now())
 
 
@@ -81,6 +83,8 @@ source_file = sa.Table(
     sa.Column("batch_id", sa.ForeignKey("batch.id"), nullable=False),
     sa.Column("path", sa.Text, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),
+    # Nanoseconds since 1970 of a file that is read in place; null where a shard of ours holds its samples.
+    sa.Column("mtime_ns", sa.BigInteger),
     sa.Column("checksum", sa.Text),
     # Bulk import cuts one file into several batches, so a path repeats across slices of one import only.
     sa.UniqueConstraint("batch_id", "path"),
@@ -159,7 +163,9 @@ pipeline_run = sa.Table(
     sa.CheckConstraint("mode in ('live', 'replay')", name="mode"),
     sa.CheckConstraint("state in ('active', 'waiting', 'finished', 'ended')", name="state"),
     sa.Index(
-        "uq_pipeline_run_live", "pipeline_id", unique=True,
+        "uq_pipeline_run_live",
+        "pipeline_id",
+        unique=True,
         postgresql_where=sa.text("mode = 'live' and state in ('active', 'waiting')"),
     ),
 )
@@ -218,7 +224,9 @@ model = sa.Table(
     sa.Column("train_end", _TIME, nullable=False),
     # Names of the columns and classes it was trained on, and what is needed to build the module again.
     sa.Column("architecture", JSONB, nullable=False),
+    # Mean loss of each epoch, and [step, loss] points of the curve.
     sa.Column("losses", JSONB, nullable=False),
+    sa.Column("curve", JSONB, nullable=False),
     _created(),
     sa.Index("ix_model_hash", "hash"),
 )

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 _DURATION: Final = re.compile(r"([1-9][0-9]*)([smhdwy])")
 _IMPORT_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_OWNER: Final = re.compile(r"team:.+|[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
 class Spec(BaseModel):
@@ -76,6 +77,12 @@ def module_exists(module: str) -> bool:
     return True
 
 
+def _check_owner(owner: str) -> str:
+    if not _OWNER.fullmatch(owner):
+        raise ValueError("must be `team:name` or an e-mail address")
+    return owner
+
+
 def _prefixes(module: str) -> list[str]:
     parts = module.split(".")
     return [".".join(parts[: i + 1]) for i in range(len(parts))]
@@ -84,3 +91,6 @@ def _prefixes(module: str) -> list[str]:
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$", min_length=1, max_length=100)]
 Duration = Annotated[str, AfterValidator(_check_duration), Field(examples=["30s", "10y"])]
 ImportPath = Annotated[str, AfterValidator(_check_import_path), Field(examples=["package.module:function"])]
+Owner = Annotated[str, AfterValidator(_check_owner), Field(examples=["team:data", "name@example.org"])]
+TagName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$")]
+TagValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]

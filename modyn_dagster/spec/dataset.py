@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Name, Spec
+from modyn_dagster.spec.base import Name, Owner, Spec
 
 ColumnType = Literal["int64", "float64", "bool", "string"]
 
@@ -58,9 +58,7 @@ class FilesFormat(Spec):
     suffixes: list[str] = Field(description="File names that are samples, for example ['.png'].", min_length=1)
 
 
-Format = Annotated[
-    CsvFormat | JsonlFormat | ParquetFormat | FixedRowsFormat | FilesFormat, Field(discriminator="kind")
-]
+Format = Annotated[CsvFormat | JsonlFormat | ParquetFormat | FixedRowsFormat | FilesFormat, Field(discriminator="kind")]
 
 
 class FileBatches(Spec):
@@ -182,7 +180,7 @@ class DatasetSpec(Spec):
 
     name: Name
     description: str = ""
-    owners: list[str] = Field([], description="`team:name` or an e-mail address, shown by Dagster.")
+    owners: list[Owner] = Field([], description="`team:name` or an e-mail address, shown by Dagster.")
     root: str = Field(description="Local folder (relative to the folder of datasets/) or fsspec URL.")
     storage_options: dict[str, Any] = Field({}, description="Passed to fsspec for a URL; name secrets by environment, not here.")
     format: Format

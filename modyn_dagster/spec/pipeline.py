@@ -2,9 +2,9 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
-from modyn_dagster.spec.base import Name, Spec
+from modyn_dagster.spec.base import Name, Owner, Spec, TagName, TagValue
 from modyn_dagster.spec.evaluation import EvaluationSpec
 from modyn_dagster.spec.selection import SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
@@ -18,7 +18,7 @@ class Display(Spec):
     """How Dagster shows the pipeline."""
 
     group: Name | None = Field(None, description="Asset group; default: the pipeline's name.")
-    tags: dict[str, str] = {}
+    tags: dict[TagName, TagValue] = {}
 
 
 class Retention(Spec):
@@ -26,7 +26,6 @@ class Retention(Spec):
 
     training_sets: PositiveInt | None = None
     predictions: PositiveInt | None = None
-    checkpoints: PositiveInt | None = None
 
 
 class PipelineSpec(Spec):
@@ -35,14 +34,16 @@ class PipelineSpec(Spec):
     name: Name
     dataset: Name
     description: str = ""
-    owners: list[str] = Field([], description="`team:name` or an e-mail address, shown by Dagster.")
+    owners: list[Owner] = Field([], description="`team:name` or an e-mail address, shown by Dagster.")
     display: Display = Display()
     trigger: TriggerSpec
     selection: SelectionSpec = SelectionSpec()
     training: TrainingSpec
     evaluation: EvaluationSpec
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    threads: PositiveInt = Field(1, description="Threads that train, measure and evaluate; they decide bits, so they are recorded.")
+    threads: PositiveInt = Field(
+        1, description="Threads that train, measure and evaluate; they decide bits, so they are recorded."
+    )
     start: Literal["beginning", "now"] = Field("beginning", description="Where a live run begins.")
     on_failure: Literal["stop", "continue"] = "stop"
     max_attempts: PositiveInt = 3

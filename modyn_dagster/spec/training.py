@@ -6,6 +6,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from modyn_dagster.spec.base import ImportPath, Spec
 
+#: What is learnt, as the dataset's label says it.
+TaskKind = Literal["class", "target"]
+
 
 class LogisticRegressionSpec(Spec):
     """A linear layer on standardised numeric columns."""
@@ -22,7 +25,10 @@ class MLPSpec(Spec):
 
 
 class CustomSpec(Spec):
-    """User code: ``factory(**config)`` is called with what the place it stands in documents, plus ``config``."""
+    """User code: ``factory`` is called with what the place it stands in hands over, plus ``config`` as keywords.
+
+    A model gets ``n_features`` and ``n_outputs``, an optimizer the parameters, a loss nothing (docs/training.md).
+    """
 
     factory: ImportPath
     config: dict[str, Any] = {}
@@ -50,11 +56,15 @@ LossName = Literal["cross_entropy", "mse", "l1"]
 class TrainingSpec(Spec):
     """The training of one trigger."""
 
-    features: list[str] | Literal["numeric"] = Field(
+    features: Annotated[list[str], Field(min_length=1)] | Literal["numeric"] = Field(
         "numeric", description="Columns the model sees; `numeric`: all numeric ones but time, label and attributes."
     )
+    standardize: bool = Field(
+        True, description="Hand numeric columns to the model with mean 0 and deviation 1, as found in the training set."
+    )
     parser: ImportPath | None = Field(
-        None, description="Batch parser of the samples' bytes: `(list[bytes]) -> dict[str, ndarray]`, where the format has no columns."
+        None,
+        description="Batch parser of the samples' bytes: `(list[bytes]) -> dict[str, ndarray]`, where the format has no columns.",
     )
     model: ModelSpec
     loss: LossName | CustomSpec | None = Field(None, description="Default: cross_entropy for classes, mse for targets.")
@@ -67,3 +77,11 @@ class TrainingSpec(Spec):
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     deterministic: bool = True
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> Self:
+        if isinstance(self.features, list) and len(set(self.features)) != len(self.features):
+            raise ValueError("features must not repeat")
+        if self.precision == "16-mixed" and self.device == "cpu":
+            raise ValueError("precision 16-mixed needs device cuda; a CPU has bf16-mixed")
+        return self

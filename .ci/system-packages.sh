@@ -1,0 +1,15 @@
+# Chromium (tests of the pages) and Postgres (tests against a server that is not the embedded one).
+# Installed as root; for anyone else the command is printed and the tests that need them are skipped.
+missing=
+command -v chromium >/dev/null || missing="$missing chromium"
+ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
+[ -z "$missing" ] && exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "test: tests that need$missing will be skipped; to run them, as root: apt-get install$missing" >&2
+    exit 0
+fi
+echo "test: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+{ apt-get -q update && apt-get -q -y install --no-install-recommends $missing; } >/dev/null </dev/null ||
+    echo "test: could not install$missing; the tests that need them will be skipped" >&2

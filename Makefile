@@ -1,0 +1,61 @@
+# make help
+
+PYTHON ?= python3.11
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+BIN := $(abspath $(VENV))/bin
+PIP := $(BIN)/pip --disable-pip-version-check --no-input
+STAMP := $(VENV)/.set-up
+NATIVE := $(shell find fastpath -name '*.pyx' -o -name '*.pxd' -o -name '__init__.py')
+EXAMPLE := examples/baseball
+
+export PATH := $(BIN):$(PATH)
+export PYTHONUNBUFFERED := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help set-up system-packages demo ui test lint clean
+.DELETE_ON_ERROR:
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= (for make test)"
+
+set-up: $(STAMP) ## virtual environment, pinned dependencies, native build; done once
+	@:
+
+$(STAMP): setup.py pyproject.toml constraints.txt $(NATIVE)
+	@sh .ci/requirements.sh '$(PYTHON)'
+	@test -x '$(BIN)/pip' || { echo "set-up: virtual environment in $(VENV)"; '$(PYTHON)' -m venv '$(VENV)'; }
+	@echo "set-up: build tools"
+	@$(PIP) install -qq -c constraints.txt setuptools wheel Cython numpy
+	@echo "set-up: torch (the largest part)"
+	@$(PIP) install -qq -c constraints.txt torch
+	@echo "set-up: the other dependencies and the native build, about a minute"
+	@$(PIP) install -qq -c constraints.txt --no-build-isolation -e '.[demo,test,lint]'
+	@touch '$@'
+	@echo "set-up: done"
+
+system-packages: ## what tests want of the operating system: Chromium and Postgres (as root; otherwise says how)
+	@sh .ci/system-packages.sh
+
+demo: set-up ## import a real stream, replay three pipelines over it, compare them
+	@$(BIN)/python '$(EXAMPLE)/make_data.py'
+	@MODYN_PROJECT='$(EXAMPLE)' $(BIN)/modyn-dagster demo
+
+ui: set-up ## start Dagster and MLflow on the demo's data; Ctrl-C stops them
+	@MODYN_PROJECT='$(EXAMPLE)' $(BIN)/modyn-dagster ui
+
+lint: set-up ## ruff, mypy, and whether the code location loads
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	env -u DAGSTER_HOME MODYN_PROJECT='$(EXAMPLE)' $(BIN)/dagster definitions validate
+
+test: set-up system-packages lint ## lint and all tests
+	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+clean: ## remove build products and caches; data (.modyn) and the virtual environment stay
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis '$(STAMP)'
+	find fastpath -name '*.so' -delete -o -name '*.c' -delete -o -name '*.cpp' -delete
+	find . -name __pycache__ -not -path './.venv/*' -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,211 @@
+"""Batches: ordinals given in announcement order, and the three states open, ingested and failed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import count
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from modyn_dagster.catalog.datasets import lock_dataset
+from modyn_dagster.catalog.rows import as_row
+from modyn_dagster.catalog.tables import batch, dataset, source_file
+from modyn_dagster.errors import CatalogError, UnknownName
+from modyn_dagster.keys import MAX_ORDINAL
+
+#: Where a failed batch's source keeps the state of its files when it failed.
+SEEN: Final = "seen"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A batch that can be registered.
+
+    Attributes:
+        partition_key: its wish; a key that is taken gets a number.
+        source: what to ingest, JSON with at least ``paths``: the files, the directory or the manifest it is known by.
+    """
+
+    partition_key: str
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A row of ``batch``; what ingestion measures is None until then.
+
+    Attributes:
+        state: ``open``, ``ingested`` or ``failed``; only an open batch holds pipelines back.
+        error: why it failed.
+        repaired_by: id of the batch that delivers a failed one again.
+        time_min, time_max: smallest and largest sample time; ``train_time_max`` the largest among train samples.
+        label_counts: by class name, or by the decimal class index where classes are integers.
+        index_path: relative to the home folder.
+    """
+
+    id: int
+    dataset_id: int
+    ordinal: int
+    partition_key: str
+    state: str
+    source: Mapping[str, Any]
+    error: str | None
+    repaired_by: int | None
+    n_samples: int | None
+    n_train: int | None
+    time_min: datetime | None
+    time_max: datetime | None
+    train_time_max: datetime | None
+    label_counts: Mapping[str, int] | None
+    index_path: str | None
+    index_checksum: str | None
+    content_checksum: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """What ingestion measures, by the names of ``BatchRow``."""
+
+    n_samples: int
+    n_train: int
+    time_min: datetime
+    time_max: datetime
+    train_time_max: datetime | None
+    label_counts: Mapping[str, int]
+    index_path: str
+    index_checksum: str
+    content_checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """A source file of a batch; ``mtime_ns`` is None where its bytes were copied and it is not read again."""
+
+    path: str
+    size: int
+    mtime_ns: int | None
+    checksum: str
+
+
+def register(conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement]) -> list[BatchRow]:
+    """Give batches the next ordinals, in the order announced; those with a path that is known already are left out."""
+    row = lock_dataset(conn, dataset_id)
+    known = known_paths(conn, dataset_id)
+    fresh = [item for item in announcements if not known.intersection(item.source["paths"])]
+    return _insert(conn, dataset_id, row.next_ordinal, fresh)
+
+
+def register_again(conn: sa.Connection, failed: BatchRow) -> BatchRow | None:
+    """Deliver a failed batch again at the end of the stream, under the key ``<key>~2``; None if that is done already."""
+    row = lock_dataset(conn, failed.dataset_id)
+    state = conn.execute(sa.select(batch.c.state, batch.c.repaired_by).where(batch.c.id == failed.id)).one()
+    if state.state != "failed" or state.repaired_by is not None:
+        return None
+    source = {name: value for name, value in failed.source.items() if name != SEEN}
+    [again] = _insert(conn, failed.dataset_id, row.next_ordinal, [Announcement(source["key"], source)])
+    conn.execute(sa.update(batch).where(batch.c.id == failed.id).values(repaired_by=again.id))
+    return again
+
+
+def list_batches(conn: sa.Connection, dataset_id: int, state: str | None = None) -> list[BatchRow]:
+    """All batches of a dataset, or those in one state, in ordinal order."""
+    where = batch.c.dataset_id == dataset_id
+    if state is not None:
+        where &= batch.c.state == state
+    rows = conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))
+    return [as_row(BatchRow, row) for row in rows]
+
+
+def visible_batches(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
+    """What pipelines see: ingested batches up to the first one that is still open, in ordinal order."""
+    first_open = (
+        sa.select(sa.func.coalesce(sa.func.min(batch.c.ordinal), MAX_ORDINAL))
+        .where(batch.c.dataset_id == dataset_id, batch.c.state == "open")
+        .scalar_subquery()
+    )
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested") & (batch.c.ordinal < first_open)
+    return [as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))]
+
+
+def get_batch(conn: sa.Connection, dataset_id: int, partition_key: str) -> BatchRow:
+    """A batch by its partition key; ``UnknownName`` when there is none."""
+    statement = sa.select(batch).where(batch.c.dataset_id == dataset_id, batch.c.partition_key == partition_key)
+    row = conn.execute(statement).one_or_none()
+    if row is None:
+        raise UnknownName("batch", partition_key)
+    return as_row(BatchRow, row)
+
+
+def lock_batch(conn: sa.Connection, batch_id: int) -> BatchRow:
+    """A batch as it is now, locked until the transaction ends."""
+    return as_row(BatchRow, conn.execute(sa.select(batch).where(batch.c.id == batch_id).with_for_update()).one())
+
+
+def known_paths(conn: sa.Connection, dataset_id: int) -> set[str]:
+    """Every path a batch of the dataset was announced by: the same path again is nothing new."""
+    paths = sa.func.jsonb_array_elements_text(batch.c.source["paths"])
+    return set(conn.execute(sa.select(paths).where(batch.c.dataset_id == dataset_id)).scalars())
+
+
+def mark_ingested(conn: sa.Connection, row: BatchRow, facts: BatchFacts, files: Sequence[FileFacts]) -> None:
+    """Close a locked open batch; its samples are copied in the same transaction."""
+    values = asdict(facts) | {"state": "ingested", "ingested_at": sa.func.now()}
+    conn.execute(sa.update(batch).where(batch.c.id == row.id).values(values))
+    owner = {"dataset_id": row.dataset_id, "batch_id": row.id}
+    conn.execute(sa.insert(source_file), [owner | asdict(file) for file in files])
+
+
+def mark_failed(conn: sa.Connection, row: BatchRow, error: str, seen: Mapping[str, Any]) -> None:
+    """Close an open batch with the reason; ``seen`` is the state of its files, JSON, to tell when they change."""
+    where = (batch.c.id == row.id) & (batch.c.state == "open")
+    source = {**row.source, SEEN: seen}
+    conn.execute(sa.update(batch).where(where).values(state="failed", error=error, source=source))
+
+
+def source_files(conn: sa.Connection, batch_id: int) -> list[FileFacts]:
+    """The files of an ingested batch in path order."""
+    statement = sa.select(source_file).where(source_file.c.batch_id == batch_id).order_by(source_file.c.path)
+    return [as_row(FileFacts, row) for row in conn.execute(statement)]
+
+
+def owners_of(conn: sa.Connection, row: BatchRow, paths: Sequence[str]) -> dict[str, str]:
+    """Which of these paths another batch has ingested, as path: partition key.
+
+    Slices of the same bulk import share their files.
+    """
+    same_import = sa.func.coalesce(batch.c.source["import"].astext == row.source.get("import"), sa.false())
+    statement = (
+        sa.select(source_file.c.path, batch.c.partition_key)
+        .join(batch, source_file.c.batch_id == batch.c.id)
+        .where(source_file.c.dataset_id == row.dataset_id, source_file.c.path == sa.any_(sa.literal(list(paths), ARRAY(sa.Text))))
+        .where(batch.c.id != row.id, sa.not_(same_import))
+    )
+    return dict(conn.execute(statement).tuples())
+
+
+def _insert(conn: sa.Connection, dataset_id: int, first: int, items: Sequence[Announcement]) -> list[BatchRow]:
+    if first + len(items) > MAX_ORDINAL:
+        raise CatalogError(
+            f"dataset {dataset_id} would pass batch ordinal {MAX_ORDINAL}; register larger batches in a new dataset"
+        )
+    taken = set(conn.execute(sa.select(batch.c.partition_key).where(batch.c.dataset_id == dataset_id)).scalars())
+    values = []
+    for ordinal, item in enumerate(items, first):
+        key = _free_key(item.partition_key, taken)
+        taken.add(key)
+        source = {**item.source, "key": item.partition_key}
+        values.append({"dataset_id": dataset_id, "ordinal": ordinal, "partition_key": key, "source": source})
+    if not values:
+        return []
+    conn.execute(sa.insert(batch), values)
+    conn.execute(sa.update(dataset).where(dataset.c.id == dataset_id).values(next_ordinal=first + len(values)))
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.ordinal >= first)
+    return [as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))]
+
+
+def _free_key(wish: str, taken: set[str]) -> str:
+    if wish not in taken:
+        return wish
+    return next(key for n in count(2) if (key := f"{wish}~{n}") not in taken)

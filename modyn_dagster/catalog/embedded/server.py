@@ -1,0 +1,194 @@
+"""The embedded server of one ``MODYN_HOME``: start, stop, status."""
+
+import secrets
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import psycopg2
+from sqlalchemy import URL
+
+from modyn_dagster.catalog.embedded.account import Account
+from modyn_dagster.catalog.embedded.binaries import Binaries, find_binaries, reachable
+from modyn_dagster.catalog.embedded.cluster import Cluster
+from modyn_dagster.catalog.embedded.place import OUTSIDE, choose_folder
+from modyn_dagster.catalog.embedded.state import ServerState, exclusive, load_state, save_state
+from modyn_dagster.errors import ConfigError, DatabaseDown, ServerFailed
+
+# Below the ports that Linux gives to outgoing connections, so that a restart finds its port free again.
+_PORTS: Final = range(20_000, 32_000)
+_RETRIES: Final = 4
+_CONNECT_SECONDS: Final = 10
+# A server that was killed a moment ago still has its process number for a while.
+_DYING_SECONDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StartedServer:
+    """A server that accepts connections. ``url`` is its maintenance database's; its text hides the password."""
+
+    url: URL
+    started_by_us: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What is known of a server without asking it."""
+
+    pid: int | None
+    port: int
+    data: Path
+    log: Path
+
+
+class EmbeddedPostgres:
+    """The Postgres server of ``home``, over the programs in ``pg_bin`` or those that are found.
+
+    It outlives the process that starts it, until ``stop``. Only one runs per home, whoever starts it.
+    """
+
+    def __init__(self, home: Path, pg_bin: Path | None = None) -> None:
+        self.home = home
+        self.pg_bin = pg_bin
+
+    @property
+    def url(self) -> URL:
+        """Address of the maintenance database; ``DatabaseDown`` when the server was never started."""
+        return self._state().url
+
+    def is_running(self) -> bool:
+        """Whether its first process is alive."""
+        state = load_state(self.home)
+        return state is not None and self._cluster(state).postmaster() is not None
+
+    def status(self) -> ServerStatus:
+        """Process, port and files; ``DatabaseDown`` when the server was never started."""
+        state = self._state()
+        cluster = self._cluster(state)
+        postmaster = cluster.postmaster()
+        return ServerStatus(postmaster.pid if postmaster else None, state.port, cluster.data, cluster.log)
+
+    def start(self, port: int | None = None) -> StartedServer:
+        """Start it unless it runs; back when it accepts connections.
+
+        ``port`` None: the one it had before, or a free one. The first start makes an empty server. Raises
+        ``ServerFailed`` with the end of the server's log, ``ConfigError`` for a port it cannot have.
+        """
+        with exclusive(self.home):
+            state = load_state(self.home)
+            running = self._running(state, port) if state is not None else None
+            return StartedServer(running or self._start(state, port), started_by_us=running is None)
+
+    def stop(self) -> bool:
+        """Shut it down, ending its sessions; False when it did not run."""
+        state = load_state(self.home)
+        if state is None:
+            return False
+        with exclusive(self.home):
+            return self._cluster(state).stop()
+
+    def _running(self, state: ServerState, port: int | None) -> URL | None:
+        """Address of the server that runs already; None when none does, or it ends just now."""
+        cluster = self._cluster(state)
+        if not cluster.gets_ready():
+            return None
+        _require_port(port, state.port)
+        try:
+            return _checked(state)
+        except ServerFailed:
+            if cluster.ends_within(_DYING_SECONDS):
+                return None
+            raise
+
+    def _start(self, state: ServerState | None, port: int | None) -> URL:
+        if port is not None and not _is_free(port):
+            raise ConfigError("db start", "port", port, "must be a free port of 127.0.0.1")
+        # The password is saved before the server exists: whenever this is cut off, the next start goes on.
+        if state is None:
+            state = self._new_state()
+        cluster = self._cluster(state)
+        account = Account.for_server(owned=cluster.folder)
+        binaries = reachable(self._binaries(cluster), account, OUTSIDE / "programs")
+        if cluster.major is None:
+            cluster.create(binaries, account, state.user, state.password)
+        for _ in range(_RETRIES):
+            try:
+                return self._launch(cluster, binaries, account, state, port)
+            except ServerFailed:
+                # Another process may have taken the port since it was looked at; then the next one.
+                if port is not None or _is_free(self._state().port):
+                    raise
+        return self._launch(cluster, binaries, account, state, port)
+
+    def _launch(self, cluster: Cluster, binaries: Binaries, account: Account, state: ServerState, port: int | None) -> URL:
+        state = replace(state, port=port or (state.port if _is_free(state.port) else _free_port()))
+        save_state(self.home, state)
+        cluster.launch(binaries, account, state.port)
+        return _checked(state)
+
+    def _new_state(self) -> ServerState:
+        folder = choose_folder(self.home, Account.for_server())
+        state = ServerState(_free_port(), "postgres", secrets.token_urlsafe(24), folder)
+        save_state(self.home, state)
+        return state
+
+    def _binaries(self, cluster: Cluster) -> Binaries:
+        binaries = find_binaries(self.pg_bin, cluster.major)
+        if cluster.major not in (None, binaries.major):
+            raise ServerFailed(
+                f"{cluster.data} was made by Postgres {cluster.major}, the programs in {binaries.folder} are "
+                f"{binaries.version}; name a folder with those of {cluster.major} in MODYN_PG_BIN, or take the data "
+                "along by a backup (docs/postgres.md)"
+            )
+        return binaries
+
+    def _cluster(self, state: ServerState) -> Cluster:
+        return Cluster((self.home / state.folder).resolve())
+
+    def _state(self) -> ServerState:
+        state = load_state(self.home)
+        if state is None:
+            raise DatabaseDown(f"127.0.0.1 for {self.home}", "it was never started")
+        return state
+
+
+def _require_port(wanted: int | None, running: int) -> None:
+    if wanted not in (None, running):
+        rule = f"must be {running}, where the server runs already; `modyn-dagster db stop` first to change it"
+        raise ConfigError("db start", "port", wanted, rule)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _free_port() -> int:
+    ports = list(_PORTS)
+    while ports:
+        port = ports.pop(secrets.randbelow(len(ports)))
+        if _is_free(port):
+            return port
+    raise ServerFailed(f"no free port of 127.0.0.1 from {_PORTS.start} to {_PORTS.stop - 1}; choose one with --port")
+
+
+def _checked(state: ServerState) -> URL:
+    """The address, after one connection with the remembered password."""
+    try:
+        psycopg2.connect(
+            host="127.0.0.1",
+            port=state.port,
+            user=state.user,
+            password=state.password,
+            dbname="postgres",
+            connect_timeout=_CONNECT_SECONDS,
+        ).close()
+    except psycopg2.OperationalError as error:
+        raise ServerFailed(f"the server on port {state.port} cannot be used: {error}") from error
+    return state.url

@@ -1,0 +1,72 @@
+"""What is remembered of the embedded server between commands: ``MODYN_HOME/postgres.json``."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sqlalchemy import URL
+
+from modyn_dagster.errors import ServerFailed, WriteFailed
+from modyn_dagster.storage import atomic_write
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The server's address, superuser and place; the file is readable by its owner only, for the password's sake.
+
+    ``folder`` holds the data directory and the log; relative means inside ``MODYN_HOME``, so that it can be moved.
+    """
+
+    port: int
+    user: str
+    password: str
+    folder: str
+
+    @property
+    def url(self) -> URL:
+        """The address of the maintenance database."""
+        return URL.create("postgresql+psycopg2", self.user, self.password, host="127.0.0.1", port=self.port, database="postgres")
+
+
+def load_state(home: Path) -> ServerState | None:
+    """The state of the server of ``home``; None when there was never one."""
+    path = state_path(home)
+    try:
+        return ServerState(**json.loads(path.read_text()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise ServerFailed(f"{path}: belongs to another user; act as that user, or set MODYN_HOME elsewhere") from error
+    except (ValueError, TypeError) as error:
+        raise ServerFailed(f"{path}: is damaged ({error}); restore it from a backup") from error
+
+
+def save_state(home: Path, state: ServerState) -> None:
+    """Replace the state as a whole."""
+    with atomic_write(state_path(home), mode=0o600) as file:
+        file.write(json.dumps(asdict(state), indent=1).encode())
+
+
+def state_path(home: Path) -> Path:
+    """The state file of ``home``."""
+    return home / "postgres.json"
+
+
+@contextmanager
+def exclusive(home: Path) -> Iterator[None]:
+    """One process at a time sets up, starts or stops the server of ``home``; the lock ends with the process."""
+    path = home / "postgres.lock"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise WriteFailed(path, error.strerror or str(error)) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

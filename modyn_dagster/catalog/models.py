@@ -1,0 +1,60 @@
+"""Models: one row per trained trigger."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from modyn_dagster.catalog.rows import as_row
+from modyn_dagster.catalog.tables import model, trigger
+from modyn_dagster.errors import UnknownName
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A row of ``model`` with the ordinal, key and run of its trigger."""
+
+    trigger_id: int
+    run_id: int
+    ordinal: int
+    key: int
+    hash: str
+    previous_hash: str | None
+    n_samples: int
+    train_start: datetime
+    train_end: datetime
+    architecture: Mapping[str, Any]
+    losses: Sequence[float]
+    curve: Sequence[tuple[int, float]]
+    created_at: datetime
+
+
+_MODEL = sa.select(model, trigger.c.run_id, trigger.c.ordinal, trigger.c.key).join(trigger, model.c.trigger_id == trigger.c.id)
+
+
+def insert_model(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> None:
+    """Commit the model of a trigger whose claim is held in this transaction."""
+    conn.execute(insert(model).values(trigger_id=trigger_id, **values))
+
+
+def find_model(conn: sa.Connection, trigger_id: int) -> ModelRow | None:
+    """The model of a trigger, if it was trained."""
+    row = conn.execute(_MODEL.where(model.c.trigger_id == trigger_id)).one_or_none()
+    return None if row is None else as_row(ModelRow, row)
+
+
+def list_models(conn: sa.Connection, run_id: int) -> list[ModelRow]:
+    """Models of a run in trigger order."""
+    rows = conn.execute(_MODEL.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
+    return [as_row(ModelRow, row) for row in rows]
+
+
+def architecture_of(conn: sa.Connection, model_hash: str) -> Mapping[str, Any]:
+    """What builds the module of a model again; equal weights have equal architectures."""
+    row = conn.execute(sa.select(model.c.architecture).where(model.c.hash == model_hash).limit(1)).one_or_none()
+    if row is None:
+        raise UnknownName("model", model_hash)
+    return dict(row.architecture)

@@ -1,0 +1,133 @@
+"""Sample rows: in by binary COPY, keys out in order."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from io import BytesIO
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+from psycopg2 import sql
+
+from fastpath import COPY_HEADER, COPY_TRAILER, encode_rows
+from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.tables import batch, sample
+from modyn_dagster.keys import KeyArray, key_of
+
+_ROWS_PER_CHUNK: Final = 32_768
+_BUFFER: Final = 1 << 20
+#: A row of COPY (key) TO STDOUT (FORMAT binary): number of fields, length, key.
+_KEY_ROW: Final = np.dtype([("fields", ">i2"), ("length", ">i4"), ("key", ">i8")])
+
+
+class SampleRows(NamedTuple):
+    """Columns of ``sample`` for n samples of one dataset.
+
+    Attributes:
+        keys: ``uint64[n]``.
+        times: ``datetime64[us][n]``, UTC.
+        labels: ``int64[n]``, or None.
+        targets: ``float64[n]``, or None.
+        attributes: ``(offsets int64[n + 1], UTF-8 bytes)`` of JSON objects, or None.
+    """
+
+    keys: KeyArray
+    times: npt.NDArray[np.datetime64]
+    labels: npt.NDArray[np.int64] | None = None
+    targets: npt.NDArray[np.float64] | None = None
+    attributes: tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]] | None = None
+
+
+def copy_samples(conn: sa.Connection, dataset_id: int, rows: SampleRows) -> None:
+    """Load samples into the dataset's partition, in the transaction of ``conn``."""
+    present = zip(("key", "time", "label", "target", "attributes"), rows)
+    columns = sql.SQL(", ").join(sql.Identifier(name) for name, values in present if values is not None)
+    leaf = sql.Identifier(partition_of(dataset_id))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(leaf, columns)
+    _copy(conn, statement, _CopyStream(rows))
+
+
+def count_samples(conn: sa.Connection, dataset_id: int, after: int, until: int) -> int:
+    """Number of samples with ``after < key <= until``."""
+    return conn.execute(sa.select(sa.func.count()).select_from(sample).where(_window(dataset_id, after, until))).scalar_one()
+
+
+def iter_keys(conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int = 100_000) -> Iterator[KeyArray]:
+    """Keys with ``after < key <= until`` in key order, ``uint64`` arrays of at most ``chunk`` keys."""
+    for start, stop in _spans(conn, dataset_id, after, until, chunk):
+        keys = _copy_keys(conn, dataset_id, start, stop)
+        if len(keys):
+            yield keys
+
+
+def _window(dataset_id: int, after: int, until: int) -> sa.ColumnElement[bool]:
+    return (sample.c.dataset_id == dataset_id) & (sample.c.key > after) & (sample.c.key <= until)
+
+
+def _spans(conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int) -> Iterator[tuple[int, int]]:
+    """Spans ``(after, until]`` of at most ``chunk`` keys each: keys are positions, so batch sizes tell where to cut."""
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested")
+    statement = sa.select(batch.c.ordinal, batch.c.n_samples).where(where).order_by(batch.c.ordinal)
+    start, room = after, chunk
+    for ordinal, n_samples in conn.execute(statement).tuples().all():
+        first, stop = max(key_of(ordinal, 0), after + 1), min(key_of(ordinal, n_samples), until + 1)
+        while stop - first > room:
+            yield start, first + room - 1
+            start, first, room = first + room - 1, first + room, chunk
+        room -= max(0, stop - first)
+    yield start, until
+
+
+def _copy_keys(conn: sa.Connection, dataset_id: int, after: int, until: int) -> KeyArray:
+    query = "COPY (SELECT key FROM {leaf} WHERE key > {after} AND key <= {until}) TO STDOUT (FORMAT binary)"
+    leaf = sql.Identifier(partition_of(dataset_id))
+    statement = sql.SQL(query).format(leaf=leaf, after=sql.Literal(after), until=sql.Literal(until))
+    received = BytesIO()
+    _copy(conn, statement, received)
+    body = received.getbuffer()[len(COPY_HEADER) : -len(COPY_TRAILER)]
+    # Rows lie in the order they were loaded, which is key order unless the table was rewritten.
+    return np.sort(np.frombuffer(body, dtype=_KEY_ROW)["key"].astype(np.uint64))
+
+
+def _copy(conn: sa.Connection, statement: sql.Composed, file: "BytesIO | _CopyStream") -> None:
+    # COPY is psycopg2's own: SQLAlchemy knows neither the method nor the cursor's context manager.
+    cursor: Any = conn.connection.cursor()
+    with closing(cursor):
+        cursor.copy_expert(statement, file, size=_BUFFER)
+
+
+class _CopyStream:
+    """A readable file of the rows in binary COPY format, encoded chunk by chunk as it is read."""
+
+    def __init__(self, rows: SampleRows) -> None:
+        self._chunks = self._encode(rows)
+        self._rest = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; empty at the end."""
+        while not self._rest:
+            following = next(self._chunks, None)
+            if following is None:
+                return b""
+            self._rest = following
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(piece)
+
+    @staticmethod
+    def _encode(rows: SampleRows) -> Iterator[memoryview]:
+        yield memoryview(COPY_HEADER)
+        for start in range(0, len(rows.keys), _ROWS_PER_CHUNK):
+            yield _encoded(rows, start, start + _ROWS_PER_CHUNK).data
+        yield memoryview(COPY_TRAILER)
+
+
+def _encoded(rows: SampleRows, start: int, stop: int) -> npt.NDArray[np.uint8]:
+    span = slice(start, stop)
+    attributes = None
+    if rows.attributes is not None:
+        offsets, text = rows.attributes
+        attributes = offsets[start : stop + 1], text
+    labels = None if rows.labels is None else rows.labels[span]
+    targets = None if rows.targets is None else rows.targets[span]
+    return encode_rows(rows.keys[span], rows.times[span], labels, targets, attributes)

@@ -1,0 +1,43 @@
+"""The cost ledger: seconds per stage."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.tables import stage_timing
+
+Stage = Literal["select", "train", "save", "evaluate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Wall seconds one stage took, and the samples it worked on."""
+
+    stage: Stage
+    seconds: float
+    n_samples: int | None = None
+
+
+def record_timing(conn: sa.Connection, run_id: int, trigger_id: int | None, attempt: int | None, timing: Timing) -> None:
+    """Add to the ledger, in the transaction that commits the stage's result."""
+    conn.execute(
+        sa.insert(stage_timing).values(
+            run_id=run_id,
+            trigger_id=trigger_id,
+            attempt=attempt,
+            stage=timing.stage,
+            seconds=timing.seconds,
+            n_samples=timing.n_samples,
+        )
+    )
+
+
+def seconds_by_stage(conn: sa.Connection, run_id: int, trigger_id: int | None = None) -> Mapping[str, float]:
+    """Seconds of a run, or of one of its triggers, summed by stage."""
+    where = stage_timing.c.run_id == run_id
+    if trigger_id is not None:
+        where &= stage_timing.c.trigger_id == trigger_id
+    statement = sa.select(stage_timing.c.stage, sa.func.sum(stage_timing.c.seconds)).where(where)
+    return {stage: float(seconds) for stage, seconds in conn.execute(statement.group_by(stage_timing.c.stage))}

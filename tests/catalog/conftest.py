@@ -1,0 +1,51 @@
+"""Servers of a test's own, for tests that stop and kill them."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from modyn_dagster.catalog.embedded import EmbeddedPostgres
+
+# What only root can do: run the server under another account than its own.
+collect_ignore = [] if os.geteuid() == 0 else ["test_embedded_as_root.py"]
+
+
+@pytest.fixture
+def new_server(scratch: Path) -> Iterator[EmbeddedPostgres]:
+    """A server that was never started; stopped at the end."""
+    embedded = EmbeddedPostgres(scratch / "home")
+    yield embedded
+    embedded.stop()
+
+
+@pytest.fixture(scope="session")
+def running_server(session_scratch: Path) -> Iterator[EmbeddedPostgres]:
+    """A server that runs all the time, for tests that only look at it."""
+    embedded = EmbeddedPostgres(session_scratch / "running")
+    embedded.start()
+    yield embedded
+    embedded.stop()
+
+
+@pytest.fixture(scope="session")
+def _stopped_home(running_server: EmbeddedPostgres, session_scratch: Path) -> Path:
+    home = session_scratch / "stopped"
+    running_server.stop()
+    subprocess.run(["cp", "-a", running_server.home, home], check=True)
+    # Elsewhere, so that the copies find their port free.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    running_server.start(port)
+    return home
+
+
+@pytest.fixture
+def server(_stopped_home: Path, new_server: EmbeddedPostgres) -> EmbeddedPostgres:
+    """A server that was started once and does not run; stopped at the end. A copy of one made once: initdb is slow."""
+    subprocess.run(["cp", "-a", _stopped_home, new_server.home], check=True)
+    return new_server

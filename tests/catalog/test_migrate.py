@@ -1,0 +1,98 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from modyn_dagster.catalog import tables
+from modyn_dagster.catalog.engine import require_current_schema, transaction
+from modyn_dagster.catalog.migrate import current_revision, head_revision, upgrade
+from modyn_dagster.errors import SchemaOutdated
+
+# Every fact about our tables that Postgres keeps, as text; identifiers of the database itself left out.
+_FACTS = """
+select c.relname, c.relkind::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity::text,
+       pg_get_expr(d.adbin, d.adrelid)
+from pg_class c join pg_attribute a on a.attrelid = c.oid left join pg_attrdef d on (d.adrelid, d.adnum) = (c.oid, a.attnum)
+where c.relnamespace = 'public'::regnamespace and a.attnum > 0 and c.relname !~ '^alembic_version'
+union all
+select conrelid::regclass::text, contype::text, conname, pg_get_constraintdef(oid), convalidated, null, null
+from pg_constraint where connamespace = 'public'::regnamespace and conrelid::regclass::text <> 'alembic_version'
+union all
+select relname, 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid), indisunique, null, null
+from pg_index join pg_class c on c.oid = indrelid
+where c.relnamespace = 'public'::regnamespace and relname <> 'alembic_version'
+union all
+select relname, 'partitioned', pg_get_partkeydef(oid), null, null, null, null
+from pg_class where relkind = 'p' and relnamespace = 'public'::regnamespace
+"""
+
+
+def facts(engine: sa.Engine) -> list[str]:
+    with transaction(engine) as connection:
+        return sorted(str(tuple(row)) for row in connection.execute(sa.text(_FACTS)))
+
+
+@pytest.fixture
+def empty(engine: sa.Engine) -> sa.Engine:
+    """A database without any table."""
+    with transaction(engine) as connection:
+        connection.execute(sa.text("drop schema public cascade"))
+        connection.execute(sa.text("create schema public"))
+    return engine
+
+
+def test_a_migrated_database_is_what_the_tables_module_says_to_alembic(engine: sa.Engine) -> None:
+    with transaction(engine) as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, tables.metadata) == []
+
+
+def test_a_migrated_database_is_what_the_tables_module_says_in_every_fact(empty: sa.Engine) -> None:
+    with transaction(empty) as connection:
+        tables.metadata.create_all(connection)
+    created = facts(empty)
+    with transaction(empty) as connection:
+        tables.metadata.drop_all(connection)
+    upgrade(empty)
+    assert facts(empty) == created
+    assert len(created) > 200
+
+
+def test_an_upgrade_ends_at_the_head_and_the_next_changes_nothing(empty: sa.Engine) -> None:
+    assert current_revision(empty) is None
+    with pytest.raises(SchemaOutdated, match="modyn-dagster db upgrade"):
+        require_current_schema(empty)
+    upgrade(empty)
+    assert current_revision(empty) == head_revision()
+    require_current_schema(empty)
+    before = facts(empty)
+    upgrade(empty)
+    assert facts(empty) == before
+
+
+def test_upgrades_at_the_same_time_run_one_after_the_other(empty: sa.Engine) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: upgrade(empty), range(3)))
+    require_current_schema(empty)
+
+
+def test_an_upgrade_that_fails_leaves_nothing_behind(empty: sa.Engine) -> None:
+    with transaction(empty) as connection:
+        # Stands in the way of a table in the middle of the first migration.
+        connection.execute(sa.text("create table training_set (mine integer)"))
+    before = facts(empty)
+    with pytest.raises(sa.exc.ProgrammingError, match='"training_set" already exists'):
+        upgrade(empty)
+    assert facts(empty) == before
+    assert current_revision(empty) is None
+
+
+def test_a_database_of_later_code_is_not_touched(engine: sa.Engine) -> None:
+    with transaction(engine) as connection:
+        connection.execute(sa.text("update alembic_version set version_num = '9999'"))
+    with pytest.raises(SchemaOutdated, match=r"revision 9999.*update modyn-dagster"):
+        upgrade(engine)
+    assert current_revision(engine) == "9999"
