@@ -1,0 +1,40 @@
+"""How to judge models: intervals, predictions, metrics, composite models and scores. Nothing here imports torch."""
+
+from modyn_dagster.evaluation.blocks import BLOCK, BatchRange, Block, fixed_blocks
+from modyn_dagster.evaluation.cells import score_intervals
+from modyn_dagster.evaluation.composite import currently_active, currently_trained
+from modyn_dagster.evaluation.intervals import Interval, closed_intervals, generate_intervals
+from modyn_dagster.evaluation.metrics import METRICS, Score, check_metrics, score
+from modyn_dagster.evaluation.predictions import (
+    Predictions,
+    WrittenPredictions,
+    predict_range,
+    read_predictions,
+    write_predictions,
+)
+from modyn_dagster.evaluation.scores import comparable_intervals, composite_scores, pipeline_score
+
+__all__ = [
+    "BLOCK",
+    "METRICS",
+    "BatchRange",
+    "Block",
+    "Interval",
+    "Predictions",
+    "Score",
+    "WrittenPredictions",
+    "check_metrics",
+    "closed_intervals",
+    "comparable_intervals",
+    "composite_scores",
+    "currently_active",
+    "currently_trained",
+    "fixed_blocks",
+    "generate_intervals",
+    "pipeline_score",
+    "predict_range",
+    "read_predictions",
+    "score",
+    "score_intervals",
+    "write_predictions",
+]

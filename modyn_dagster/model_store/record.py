@@ -1,0 +1,138 @@
+"""What a snapshot records beside its tensors: order, ties, dtypes the format lacks, and the hash of every tensor."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import torch
+from torch import Tensor
+
+from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.model_store.dtypes import CODES, DTYPES, VIEWED, VIEWED_NAMES
+from modyn_dagster.model_store.hash_tree import ModelId, leaf_hash, model_id
+from modyn_dagster.model_store.layout import METADATA, Header, Place
+from modyn_dagster.model_store.tensor_bytes import bytes_of, n_bytes_of, require_storable
+
+_KEY: Final = "modyn"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One stored tensor: what it is, and the hash of it."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    hash: str
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of its elements."""
+        return n_bytes_of(self.dtype, self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A state without its bytes.
+
+    Attributes:
+        order: all names, in the order of the state.
+        leaves: the tensors that are stored, by name, in the order of the state.
+        ties: names that share all memory of a stored tensor.
+    """
+
+    order: tuple[str, ...]
+    leaves: Mapping[str, Leaf]
+    ties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, state: Mapping[str, Tensor]) -> Self:
+        """Describe and hash a state; ``StorageError`` names what cannot be stored."""
+        leaves: dict[str, Leaf] = {}
+        ties: dict[str, str] = {}
+        owners: dict[tuple[object, ...], str] = {}
+        for name, value in state.items():
+            _require_name(name)
+            tensor = require_storable(name, value)
+            owner = owners.setdefault(_memory(tensor), name) if tensor.numel() else name
+            if owner == name:
+                leaves[name] = Leaf(tensor.dtype, tuple(tensor.shape), leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor)))
+            else:
+                ties[name] = owner
+        return cls(tuple(state), leaves, ties)
+
+    @property
+    def id(self) -> ModelId:
+        """The identity of the state."""
+        return model_id({name: leaf.hash for name, leaf in self.leaves.items()}, self.order, self.ties)
+
+    def places(self) -> dict[str, Place]:
+        """Where each tensor goes: wide elements first, so that every tensor is aligned to its elements."""
+        places, end = {}, 0
+        for name, leaf in sorted(self.leaves.items(), key=lambda item: -item[1].dtype.itemsize):
+            viewed = leaf.dtype in VIEWED_NAMES
+            shape = (*leaf.shape, leaf.dtype.itemsize) if viewed else leaf.shape
+            places[name] = Place("U8" if viewed else CODES[leaf.dtype], shape, end, end + leaf.n_bytes)
+            end += leaf.n_bytes
+        return places
+
+    def to_metadata(self) -> dict[str, str]:
+        """What the header carries beside the places; equal states give equal bytes."""
+        viewed = {name: VIEWED_NAMES[leaf.dtype] for name, leaf in self.leaves.items() if leaf.dtype in VIEWED_NAMES}
+        hashes = {name: leaf.hash for name, leaf in self.leaves.items()}
+        content = {"order": self.order, "ties": self.ties, "viewed": viewed, "hashes": hashes}
+        return {"format": "pt", _KEY: json.dumps(content, separators=(",", ":"), ensure_ascii=False)}
+
+    @classmethod
+    def from_header(cls, header: Header, path: Path) -> Self:
+        """The record in a file; ``CorruptFile`` unless it and the places tell the same story."""
+        content = _content(header, path)
+        order, ties = content["order"], content["ties"]
+        stored = [name for name in order if name not in ties]
+        names_fit = len(set(order)) == len(order) and set(stored) == set(header.places) == set(content["hashes"])
+        ties_fit = set(ties) <= set(order) and set(ties.values()) <= set(stored) and set(content["viewed"]) <= set(stored)
+        if not (names_fit and ties_fit):
+            raise CorruptFile(path, "the names of the tensors it holds", "a record of other names")
+        leaves = {}
+        for name in stored:
+            dtype, shape = _dtype_and_shape(name, header.places[name], content["viewed"].get(name), path)
+            leaves[name] = Leaf(dtype, shape, content["hashes"][name])
+        return cls(tuple(order), leaves, ties)
+
+
+def _require_name(name: object) -> None:
+    if not isinstance(name, str) or name == METADATA:
+        raise StorageError(f"{name!r} cannot be the name of a tensor")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise StorageError(f"{name!r} cannot be the name of a tensor: {error.reason}") from error
+
+
+def _memory(tensor: Tensor) -> tuple[object, ...]:
+    """Equal for tensors that are the same elements of the same memory."""
+    flags = tensor.is_conj(), tensor.is_neg()
+    return (str(tensor.device), tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), flags)
+
+
+def _content(header: Header, path: Path) -> Mapping[str, Any]:
+    try:
+        content: Any = json.loads(header.metadata.get(_KEY, ""))
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(path, "the record of a model", f"{type(error).__name__}: {error}") from error
+    match content:
+        case {"order": list(order), "ties": dict(ties), "viewed": dict(viewed), "hashes": dict(hashes)}:
+            texts = [*order, *ties.values(), *viewed.values(), *hashes.values()]
+            if all(isinstance(text, str) for text in texts):
+                return {"order": order, "ties": ties, "viewed": viewed, "hashes": hashes}
+    raise CorruptFile(path, "the record of a model", str(content)[:200])
+
+
+def _dtype_and_shape(name: str, place: Place, viewed: str | None, path: Path) -> tuple[torch.dtype, tuple[int, ...]]:
+    if viewed is None:
+        return DTYPES[place.code], place.shape
+    dtype = VIEWED.get(viewed)
+    if dtype is None or place.code != "U8" or place.shape[-1:] != (dtype.itemsize,):
+        raise CorruptFile(path, f"tensor {name!r} as bytes of a known dtype", f"{viewed!r}, {place.code} {place.shape}")
+    return dtype, place.shape[:-1]

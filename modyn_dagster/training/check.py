@@ -1,0 +1,38 @@
+"""Whether a training can work at all, found out before any run starts and without importing torch."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import import_callable
+from modyn_dagster.spec.training import CustomSpec, LossName, TaskKind, TrainingSpec
+
+_LOSSES_OF: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
+
+
+def default_loss(kind: TaskKind) -> LossName:
+    """What is minimised where the spec names nothing."""
+    return _LOSSES_OF[kind][0]
+
+
+def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
+    """Every piece of user code of a training: ``(field, import path)``."""
+    if spec.parser is not None:
+        yield "training.parser", spec.parser
+    for field, part in (("model", spec.model), ("loss", spec.loss), ("optimizer", spec.optimizer)):
+        if isinstance(part, CustomSpec):
+            yield f"training.{field}.factory", part.factory
+
+
+def check_user_code(spec: TrainingSpec, *, source: str) -> None:
+    """Import all user code of a training; ``ImportPathError`` names ``source`` (the pipeline) and the field."""
+    for field, path in import_paths(spec):
+        import_callable(path, source=source, field=field)
+
+
+def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
+    """``ConfigError`` when the loss is not one for what the dataset's label is."""
+    allowed = _LOSSES_OF[kind]
+    if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:
+        rule = f"the dataset's label is a {kind}: use {' or '.join(allowed)}, or a loss of your own"
+        raise ConfigError(source, "training.loss", spec.loss, rule)

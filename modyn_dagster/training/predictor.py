@@ -1,0 +1,80 @@
+"""A trained model at work: samples in, raw outputs out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.device import resolve_device
+from modyn_dagster.training.features import Features, Layout, Parsing
+from modyn_dagster.training.losses import check_outputs
+from modyn_dagster.training.network import Network, as_tensor, build_network
+from modyn_dagster.training.reproducible import fixed_algorithms, reproducible
+from modyn_dagster.training.user_code import user_code
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Where and how a model computes; all of it can change bits."""
+
+    device: Literal["cpu", "cuda"]
+    threads: int
+    deterministic: bool
+
+
+class Predictor:
+    """Outputs of a model in evaluation mode, without autocast.
+
+    The bits of a row depend on the block of samples it is given in (their number and order), on the threads and on the
+    hardware; callers that compare bits use fixed blocks.
+    """
+
+    def __init__(self, network: Network, features: Features, n_outputs: int, *, run: Run) -> None:
+        self.n_outputs = n_outputs
+        self._network, self._features, self._run = network.to(run.device).eval(), features, run
+
+    def __call__(self, samples: Samples) -> npt.NDArray[np.float32]:
+        """``float32[n, n_outputs]``: logits, or the regression value. ``WrongShape`` if the model returns another shape."""
+        if len(samples) == 0:
+            return np.empty((0, self.n_outputs), dtype=np.float32)
+        what = f"{self._features.parsing.source}: training.model: the model"
+        with fixed_algorithms(self._run.threads, deterministic=self._run.deterministic), torch.inference_mode():
+            inputs = as_tensor(self._features(samples)).to(self._run.device)
+            with user_code(what):
+                outputs = check_outputs(self._network(inputs), (len(samples), self.n_outputs), what=what)
+            array: npt.NDArray[np.float32] = outputs.to("cpu", torch.float32).numpy()
+            return array
+
+
+def build_predictor(
+    architecture: Mapping[str, Any],
+    state_dict: Mapping[str, Tensor],
+    *,
+    device: Literal["cpu", "cuda", "auto"] = "cpu",
+    threads: int,
+    source: str,
+) -> Predictor:
+    """The model that ``train`` recorded as ``architecture`` and ``state_dict``.
+
+    ``ConfigError`` when the weights do not fit the architecture, ``ImportPathError`` when its code is gone.
+    """
+    n_outputs, layout = int(architecture["n_outputs"]), Layout.from_json(architecture["features"])
+    recorded = {name: value for name, value in architecture.items() if name not in {"n_outputs", "features", "task"}}
+    spec = TrainingSpec.model_validate(recorded)
+    # Fresh weights are drawn and thrown away; that must not move the generators of the process.
+    with reproducible(0, threads=threads, deterministic=spec.deterministic):
+        network = build_network(spec, layout, n_outputs, source=source)
+    try:
+        network.load_state_dict(state_dict)
+    except RuntimeError as error:
+        raise ConfigError(source, "training.model", architecture["model"], f"the stored weights do not fit: {error}") from error
+    features = Features(layout, Parsing(spec.parser, source))
+    run = Run(resolve_device(device, source=source), threads, spec.deterministic)
+    return Predictor(network, features, n_outputs, run=run)

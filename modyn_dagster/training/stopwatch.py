@@ -1,0 +1,21 @@
+"""Seconds per stage of a loop."""
+
+import time
+from collections import defaultdict
+
+
+class Stopwatch:
+    """Adds the time since the last lap to the stage that just ended.
+
+    Work on a GPU is counted where the host waits for it: with the loss of each step, in ``forward``.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """A stage has ended now."""
+        now = time.perf_counter()
+        self.seconds[stage] += now - self._last
+        self._last = now

@@ -1,0 +1,28 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.training.table import MakeTable, Table
+
+
+@pytest.fixture
+def table() -> MakeTable:
+    """Makes a table of the given columns, labels, targets or blobs."""
+    return Table
+
+
+@pytest.fixture
+def separable() -> Table:
+    """300 samples of two classes that a line tells apart."""
+    rng = np.random.default_rng(7)
+    left, right = rng.normal(5, 3, 300), rng.normal(-100, 40, 300)
+    labels = (left - 5 > (right + 100) / 40).astype(np.int64)
+    return Table({"left": left, "right": right, "label": labels}, labels=labels)
+
+
+@pytest.fixture
+def user_code(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of an importable module of user code."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    return "training_user_code"
