@@ -50,7 +50,7 @@ lint: set-up ## ruff, mypy, and whether the code location loads
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	env -u DAGSTER_HOME MODYN_PROJECT='$(EXAMPLE)' $(BIN)/dagster definitions validate
+	MODYN_PROJECT='$(EXAMPLE)' sh .ci/validate-definitions.sh $(BIN)/dagster
 
 test: set-up system-packages lint ## lint and all tests
 	$(BIN)/pytest -n 2 $(PYTEST_ARGS)

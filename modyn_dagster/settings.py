@@ -8,6 +8,9 @@ MODYN_HOME                 folder of all state: Postgres, batches, models, ...  
 MODYN_POSTGRES_URL         an existing server to use instead of the embedded one    none
 MODYN_DATABASE_PREFIX      put before the database names modyn, dagster and mlflow  empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
+MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
+MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
+MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
 =========================  =======================================================  ======================
 """
 
@@ -41,9 +44,15 @@ class Settings:
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
         )
 
+    @property
+    def dagster_folder(self) -> Path:
+        """Logs and local files of Dagster's runs; `dagster.yaml` finds it in ``MODYN_DAGSTER_DIR``."""
+        return self.home / "dagster"
+
     def environment(self) -> dict[str, str]:
         """The variables that give a child process these settings; a Postgres URL with its password is among them."""
         pairs = {
+            "MODYN_DAGSTER_DIR": str(self.dagster_folder),
             "MODYN_PROJECT": str(self.project),
             "MODYN_HOME": str(self.home),
             "MODYN_POSTGRES_URL": self.postgres_url or "",

@@ -76,7 +76,8 @@ def atomic_write(path: Path, mode: int = 0o666) -> Iterator[HashingFile]:
     except OSError as error:
         raise WriteFailed(path, error.strerror or str(error)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def checksum_of(path: Path) -> str:

@@ -170,19 +170,28 @@ def source_files(conn: sa.Connection, batch_id: int) -> list[FileFacts]:
     return [as_row(FileFacts, row) for row in conn.execute(statement)]
 
 
+def mtimes_in_place(conn: sa.Connection, dataset_id: int) -> dict[str, int]:
+    """By path, the mtime in nanoseconds that files read in place had when they were ingested."""
+    statement = sa.select(source_file.c.path, source_file.c.mtime_ns).where(
+        source_file.c.dataset_id == dataset_id, source_file.c.mtime_ns.is_not(None)
+    )
+    return {path: int(mtime) for path, mtime in conn.execute(statement).tuples()}
+
+
 def owners_of(conn: sa.Connection, row: BatchRow, paths: Sequence[str]) -> dict[str, str]:
     """Which of these paths another batch has ingested, as path: partition key.
 
     Slices of the same bulk import share their files.
     """
-    same_import = sa.func.coalesce(batch.c.source["import"].astext == row.source.get("import"), sa.false())
     statement = (
         sa.select(source_file.c.path, batch.c.partition_key)
         .join(batch, source_file.c.batch_id == batch.c.id)
-        .where(source_file.c.dataset_id == row.dataset_id, source_file.c.path == sa.any_(sa.literal(list(paths), ARRAY(sa.Text))))
-        .where(batch.c.id != row.id, sa.not_(same_import))
+        .where(source_file.c.dataset_id == row.dataset_id, batch.c.id != row.id)
+        .where(source_file.c.path == sa.any_(sa.literal(list(paths), ARRAY(sa.Text))))
     )
-    return dict(conn.execute(statement).tuples())
+    if "import" in row.source:
+        statement = statement.where(batch.c.source["import"].astext.is_distinct_from(row.source["import"]))
+    return {path: key for path, key in conn.execute(statement).tuples()}
 
 
 def _insert(conn: sa.Connection, dataset_id: int, first: int, items: Sequence[Announcement]) -> list[BatchRow]:

@@ -143,6 +143,9 @@ def _refuse_frozen_changes(row: DatasetRow, wanted: Mapping[str, Any]) -> None:
         if before[field] != wanted[field]:
             rule = f"cannot change once data are ingested, it was {before[field]!r}; restore it, or name a new dataset"
             raise ConfigError(f"dataset {row.name}", field, wanted[field], rule)
+    if before["batches"]["kind"] != wanted["batches"]["kind"]:
+        rule = f"cannot change once data are ingested, it was {before['batches']['kind']!r}; name a new dataset"
+        raise ConfigError(f"dataset {row.name}", "batches.kind", wanted["batches"]["kind"], rule)
 
 
 def _stored(spec: DatasetSpec) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""The command line: ``modyn-dagster <command>``.
+
+A command's module is imported when the command runs, so ``--help`` and small commands start at once.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import IO, Any, Final, NamedTuple
+
+import click
+
+from modyn_dagster import __version__
+from modyn_dagster.errors import ModynError
+
+INTERRUPTED: Final = 130
+
+
+class Lazy(NamedTuple):
+    """Where a command is defined, and the line that ``--help`` shows for it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS: Final[Mapping[str, Lazy]] = {
+    "demo": Lazy("modyn_dagster.cli.demo", "demo", "Replay three pipelines over a real stream and compare them."),
+    "ui": Lazy("modyn_dagster.cli.ui", "ui", "Start Postgres, Dagster and MLflow; stop them with Ctrl-C."),
+    "dataset": Lazy("modyn_dagster.cli.dataset", "dataset", "Import, inspect and repair the batches of a dataset."),
+    "pipeline": Lazy("modyn_dagster.cli.pipeline", "pipeline", "Replay, inspect and compare pipelines."),
+    "check": Lazy("modyn_dagster.cli.check", "check", "Validate every spec and import the user code they name."),
+    "schema": Lazy("modyn_dagster.cli.schema", "schema", "Write the JSON Schemas of the specs, for editors."),
+    "db": Lazy("modyn_dagster.cli.db", "db", "Start, stop and upgrade the database."),
+}
+
+
+class FailedCommand(click.ClickException):
+    """Shows the one sentence of a ``ModynError`` and ends with exit code 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write ``error: …`` to standard error."""
+        click.echo(f"error: {self.format_message()}", file=file or sys.stderr)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on use, and whose errors are sentences instead of tracebacks."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, Lazy], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order ``--help`` shows them."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of one command."""
+        lazy = self._lazy.get(cmd_name)
+        if lazy is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; 1 after an error, 2 after wrong usage, 130 after Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except ModynError as error:
+            if ctx.params["traceback"]:
+                raise
+            raise FailedCommand(str(error)) from error
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="modyn-dagster")
+@click.option("--traceback", is_flag=True, help="Show the Python traceback of an error.")
+def main(traceback: bool) -> None:
+    """Data-centric continuous training on Dagster.
+
+    Works on the project in the current folder: datasets/*.yaml and pipelines/*.yaml. MODYN_PROJECT names another
+    folder, MODYN_HOME the folder of all state (default: .modyn), MODYN_POSTGRES_URL a server to use instead of the
+    embedded one.
+    """

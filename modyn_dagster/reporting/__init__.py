@@ -1,0 +1,48 @@
+"""Summaries, comparisons, tables and plots of pipeline runs, and MLflow as their display.
+
+Reads the catalog, knows no Dagster. matplotlib, rich and mlflow are imported where they are used.
+"""
+
+from modyn_dagster.reporting.comparison import ComparedRun, Comparison, compare_pipelines, compare_runs
+from modyn_dagster.reporting.figures import as_markdown, save
+from modyn_dagster.reporting.plots import (
+    comparison_over_time,
+    costs,
+    label_histogram,
+    loss_curve,
+    samples_over_time,
+    score_over_time,
+)
+from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score
+from modyn_dagster.reporting.summary import RunSummary, TriggerCounts, choose_run, summarise_run
+from modyn_dagster.reporting.tables import Table, comparison_table, scores_table, seconds_table
+from modyn_dagster.reporting.tracking import Tracker
+from modyn_dagster.reporting.tracking_client import open_client
+
+__all__ = [
+    "ComparedRun",
+    "Comparison",
+    "IntervalScore",
+    "RunSummary",
+    "Table",
+    "Tracker",
+    "TriggerCounts",
+    "as_markdown",
+    "choose_run",
+    "compare_pipelines",
+    "compare_runs",
+    "comparison_over_time",
+    "comparison_table",
+    "composite_series",
+    "costs",
+    "label_histogram",
+    "loss_curve",
+    "mean_score",
+    "open_client",
+    "samples_over_time",
+    "save",
+    "score_over_time",
+    "scores_table",
+    "seconds_table",
+    "summarise_run",
+]

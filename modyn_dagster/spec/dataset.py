@@ -1,5 +1,7 @@
 """A dataset: where batches come from, what a sample is, and on which side of the split it falls."""
 
+import re
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -10,11 +12,42 @@ from modyn_dagster.spec.base import Name, Owner, Spec
 ColumnType = Literal["int64", "float64", "bool", "string"]
 
 
+def _check_delimiter(delimiter: str) -> str:
+    if not delimiter.isascii() or delimiter in '"\r\n':
+        raise ValueError("must be one ASCII character, not a quote or a line break")
+    return delimiter
+
+
+def _check_glob(pattern: str) -> str:
+    pure = PurePosixPath(pattern)
+    if not pattern or pure.is_absolute() or ".." in pure.parts:
+        raise ValueError("must be a glob below the root: relative, without `..`")
+    return pattern
+
+
+def _check_time_pattern(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from error
+    if "time" not in groups:
+        raise ValueError("must have a group named `time`: (?P<time>...)")
+    return pattern
+
+
+#: A glob below the dataset's root.
+Glob = Annotated[str, AfterValidator(_check_glob)]
+#: The name of one file, no path.
+FileName = Annotated[str, Field(pattern=r"^[^/]+$")]
+#: The end of a file's name, with its dot.
+Suffix = Annotated[str, Field(pattern=r"^\.[^/]+$")]
+
+
 class CsvFormat(Spec):
     """Comma-separated rows (RFC 4180), UTF-8, one header line."""
 
     kind: Literal["csv"]
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    delimiter: Annotated[str, Field(min_length=1, max_length=1), AfterValidator(_check_delimiter)] = ","
     columns: dict[str, ColumnType] = Field({}, description="Dtypes to pin; others are found in the first batch.")
 
 
@@ -62,24 +95,27 @@ Format = Annotated[CsvFormat | JsonlFormat | ParquetFormat | FixedRowsFormat | F
 
 
 class FileBatches(Spec):
-    """One file is one batch; its partition key is its name without suffix."""
+    """One file is one batch; its partition key is its path without suffix."""
 
     kind: Literal["file"] = "file"
-    pattern: str = Field("*", description="Glob under the root.")
+    pattern: Glob = Field("*", description="Glob under the root.")
+    quiet_seconds: Annotated[float, Field(ge=0)] = Field(
+        1.0, description="A file written within the last seconds is left for the next look, like one that two looks saw differ."
+    )
 
 
 class DirectoryBatches(Spec):
     """One directory is one batch once its ready file appears."""
 
     kind: Literal["directory"]
-    ready: str = "_READY"
+    ready: FileName = "_READY"
 
 
 class ManifestBatches(Spec):
     """One manifest is one batch: a CSV with a column ``file`` (paths under the root), ready once ``<manifest>_READY`` appears."""
 
     kind: Literal["manifest"]
-    pattern: str = "*.manifest.csv"
+    pattern: Glob = "*.manifest.csv"
 
 
 Batches = Annotated[FileBatches | DirectoryBatches | ManifestBatches, Field(discriminator="kind")]
@@ -107,7 +143,7 @@ class FileNameTime(Spec):
     """Sample time from the file name: the group ``time`` of ``pattern``, read with ``format``."""
 
     source: Literal["file_name"]
-    pattern: str = Field(examples=[r"season_(?P<time>\d{4})\.csv"])
+    pattern: Annotated[str, AfterValidator(_check_time_pattern)] = Field(examples=[r"season_(?P<time>\d{4})\.csv"])
     format: str = Field(examples=["%Y"])
 
 
@@ -131,7 +167,7 @@ class SidecarLabel(Spec):
     """Labels from a text file beside each sample: same name, this suffix."""
 
     source: Literal["sidecar"]
-    suffix: str = ".label"
+    suffix: Suffix = ".label"
 
 
 class FolderLabel(Spec):
@@ -207,4 +243,17 @@ class DatasetSpec(Spec):
             raise ValueError("time or label from a manifest needs batches of kind manifest")
         if files and self.attributes:
             raise ValueError("format `files` has no columns to keep as attributes")
+        if isinstance(self.format, FixedRowsFormat):
+            self._require_fields([name for name, _ in self.format.dtype])
         return self
+
+    def _require_fields(self, fields: list[str]) -> None:
+        """Columns of fixed rows are known beforehand, so a role for a field that is not there is refused here."""
+        roles = [(f"attributes.{i}", name) for i, name in enumerate(self.attributes)]
+        if isinstance(self.time, ColumnTime):
+            roles.append(("time.column", self.time.column))
+        if self.label is not None and isinstance(self.label.from_, ColumnLabel):
+            roles.append(("label.from.column", self.label.from_.column))
+        for role, name in roles:
+            if name not in fields:
+                raise ValueError(f"{role}: {name!r} is not a field of format.dtype: {', '.join(fields)}")

@@ -6,17 +6,17 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg2
 import pytest
 from sqlalchemy import URL
 
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.embedded import server as server_module
-from modyn_dagster.catalog.embedded.processes import processes_naming, processes_of
 from modyn_dagster.errors import ConfigError, DatabaseDown, ServerFailed
 
 _START = """
@@ -24,7 +24,6 @@ import json, sys
 from pathlib import Path
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.embedded import server as server_module
-from modyn_dagster.catalog.embedded.processes import processes_naming, processes_of
 started = EmbeddedPostgres(Path(sys.argv[1])).start()
 print(json.dumps([started.started_by_us, started.url.port]))
 """
@@ -184,26 +183,36 @@ def test_a_first_start_that_was_cut_off_is_finished_by_the_next(server: Embedded
     assert sorted(path.name for path in data.parent.iterdir()) == ["data", "server.log"]
 
 
-def test_an_initdb_that_outlived_its_killed_starter_is_waited_for(new_server: EmbeddedPostgres) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _START, str(new_server.home)], stdout=subprocess.DEVNULL, start_new_session=True
-    ) as starter:
-        unfinished = new_server.home / "postgres" / "data.new"
-        while not processes_naming(unfinished):
+def killed_while_starting(home: Path, program: str) -> None:
+    """Start the server of ``home`` in a process that is killed while ``program`` works for it; that one goes on."""
+    command = [sys.executable, "-c", _START, str(home)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as starter:
+        while program not in child_names(starter.pid):
             assert starter.poll() is None
         starter.kill()
+
+
+def child_names(pid: int) -> set[str]:
+    names = set()
+    for child in psutil.Process(pid).children():
+        with suppress(psutil.NoSuchProcess):
+            names.add(child.name())
+    return names
+
+
+def test_an_initdb_that_outlived_its_killed_starter_is_waited_for(new_server: EmbeddedPostgres) -> None:
+    killed_while_starting(new_server.home, "initdb")
     assert query(new_server.start().url, "select 1") == 1
-    assert not unfinished.exists()
+    assert sorted(path.name for path in new_server.status().data.parent.iterdir()) == ["data", "server.log"]
 
 
 def test_a_launch_that_outlived_its_killed_starter_is_waited_for(server: EmbeddedPostgres) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _START, str(server.home)], stdout=subprocess.DEVNULL, start_new_session=True
-    ) as starter:
-        while not processes_of(server.status().data):
-            assert starter.poll() is None
-        starter.kill()
+    killed_while_starting(server.home, "pg_ctl")
     assert query(server.start().url, "select 1") == 1
+    assert server.stop()
+    killed_while_starting(server.home, "pg_ctl")
+    server.stop()
+    assert not server.is_running()
 
 
 def test_it_moves_to_another_port_when_its_own_was_taken_meanwhile(server: EmbeddedPostgres) -> None:

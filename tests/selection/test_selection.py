@@ -104,7 +104,7 @@ def test_a_damaged_training_set_is_named(tmp_path, damage):
         path.write_bytes(content[:-10])
     else:
         path.unlink()
-    with pytest.raises(CorruptFile, match="set.arrow"):
+    with pytest.raises(CorruptFile, match=r"set\.arrow"):
         TrainingSet.open(path, written.checksum)
 
 

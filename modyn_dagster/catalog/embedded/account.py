@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from modyn_dagster.errors import ServerFailed
+from modyn_dagster.errors import ServerFailed, WriteFailed
 
 _UNPRIVILEGED = ("postgres", "nobody")
 
@@ -41,9 +41,17 @@ class Account:
         )
 
     def run(
-        self, command: Sequence[str | Path], *, folder: Path = Path("/"), timeout: float = 60
+        self,
+        command: Sequence[str | Path],
+        *,
+        folder: Path = Path("/"),
+        inherit: Sequence[int] = (),
+        timeout: float = 60,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program under this account in ``folder``, without this process's variables; output is captured."""
+        """Run a program under this account in ``folder``, without this process's variables; output is captured.
+
+        ``inherit`` are open files that it and its descendants keep.
+        """
         return subprocess.run(
             [str(part) for part in command],
             stdin=subprocess.DEVNULL,
@@ -58,6 +66,7 @@ class Account:
             group=self.gid if self.dropped else None,
             extra_groups=[] if self.dropped else None,
             umask=0o077,
+            pass_fds=inherit,
         )
 
     def can_execute(self, program: Path) -> bool:
@@ -78,6 +87,9 @@ class Account:
 
     def make_folder(self, folder: Path) -> None:
         """Make ``folder``, closed to all other accounts (root apart); its parents are made as usual."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        self.own(folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self.own(folder)
+        except OSError as error:
+            raise WriteFailed(folder, error.strerror or str(error)) from error

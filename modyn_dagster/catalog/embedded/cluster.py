@@ -1,30 +1,29 @@
 """One data directory and the server over it: make, launch, stop."""
 
 import contextlib
+import fcntl
 import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.binaries import Binaries
-from modyn_dagster.catalog.embedded.processes import (
+from modyn_dagster.catalog.embedded.postmaster import (
     Postmaster,
     clear_stale_pid_file,
     cluster_name,
     postmaster_of,
-    processes_naming,
-    processes_of,
-    shut_down,
-    wait_until,
 )
 from modyn_dagster.errors import ServerFailed
 
 # A crash of a large database is repaired from its log before the server accepts connections.
 _START_SECONDS = 120
 _STOP_SECONDS = 60
+_POLL_SECONDS = 0.02
 _LOG_LIMIT = 16 << 20
 _SETTINGS = """
 # Written by modyn-dagster when this directory was made; change what you like (docs/postgres.md).
@@ -57,14 +56,32 @@ class Cluster:
         """The running server, if any."""
         return postmaster_of(self.data)
 
-    def create(self, binaries: Binaries, account: Account, user: str, password: str) -> None:
+    def claim(self) -> int | None:
+        """Wait until no program is just making, launching or ending a server here, whoever started it.
+
+        None: a server runs. Else a lock on the folder that this process holds until the descriptor is closed, and every
+        process that inherits it, so all of a server's, until its end. It is held by whoever is left when starters or
+        the server's first process are killed.
+        """
+        descriptor = None
+
+        def settled() -> bool:
+            nonlocal descriptor
+            if (postmaster := self.postmaster()) is not None:
+                return postmaster.ready
+            descriptor = _lock(self.folder)
+            return descriptor is not None
+
+        if not _wait_until(settled, _START_SECONDS):
+            raise ServerFailed(
+                f"{self.folder}: processes use it that neither serve it nor end; {self.log} says:\n{self._log_since(0)}"
+            )
+        return descriptor
+
+    def create(self, binaries: Binaries, account: Account, claim: int, user: str, password: str) -> None:
         """Make the data directory; it appears complete or not at all."""
         unfinished, secret = self.folder / "data.new", self.folder / "password.new"
         try:
-            account.make_folder(self.folder)
-            # An initdb goes on when the process that started it is killed.
-            if not wait_until(lambda: not processes_naming(unfinished), _START_SECONDS):
-                raise ServerFailed(f"{unfinished}: processes {processes_naming(unfinished)} still use it")
             shutil.rmtree(unfinished, ignore_errors=True)
             secret.unlink(missing_ok=True)
             with open(secret, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
@@ -73,7 +90,7 @@ class Cluster:
             options: list[str | Path] = ["-D", unfinished, f"--username={user}", f"--pwfile={secret}"]
             options += ["--auth-host=scram-sha-256", "--auth-local=scram-sha-256"]
             options += ["--encoding=UTF8", "--locale=C", "--data-checksums"]
-            result = self._run(account, [binaries["initdb"], *options], _START_SECONDS)
+            result = self._run(account, claim, [binaries["initdb"], *options], _START_SECONDS)
             if result.returncode != 0:
                 raise ServerFailed(f"{self.data}: initdb failed: {result.stderr.strip()}")
             with open(unfinished / "postgresql.conf", "a") as configuration:
@@ -84,7 +101,7 @@ class Cluster:
         finally:
             secret.unlink(missing_ok=True)
 
-    def launch(self, binaries: Binaries, account: Account, port: int) -> None:
+    def launch(self, binaries: Binaries, account: Account, claim: int, port: int) -> None:
         """Start the server on ``port`` of 127.0.0.1 and wait until it accepts connections.
 
         Raises ``ServerFailed`` with what the server wrote to its log.
@@ -101,43 +118,35 @@ class Cluster:
         options = shlex.join(part for name, value in settings.items() for part in ("-c", f"{name}={value}"))
         # Names relative to the folder: pg_ctl hands them to a shell, and the path of a home may hold anything.
         command = ["start", "-D", self.data.name, "-l", self.log.name, "-w", "-t", str(_START_SECONDS), "-o", options]
-        result = self._run(account, [binaries["pg_ctl"], *command], _START_SECONDS + 30)
+        result = self._run(account, claim, [binaries["pg_ctl"], *command], _START_SECONDS + 30)
         if result.returncode != 0:
             said = self._log_since(seen) or result.stderr.strip()
             raise ServerFailed(f"{self.data}: the server did not start; {self.log} says:\n{said}")
 
-    def gets_ready(self) -> bool:
-        """Whether a server runs; one that is being launched or ends, whoever did that, is waited for."""
-
-        def settled() -> bool:
-            postmaster = self.postmaster()
-            return postmaster.ready if postmaster else not processes_of(self.data)
-
-        if not wait_until(settled, _START_SECONDS):
-            said = self._log_since(0)
-            raise ServerFailed(
-                f"{self.data}: processes {processes_of(self.data)} neither serve it nor end; {self.log} says:\n{said}"
-            )
-        return self.postmaster() is not None
-
     def ends_within(self, seconds: float) -> bool:
-        """Wait for the end of a server that is being stopped or was killed, to the last process."""
-        return wait_until(lambda: not processes_of(self.data), seconds)
+        """Wait for the end of a server that is being stopped or was killed."""
+        return _wait_until(lambda: self.postmaster() is None, seconds)
 
     def stop(self) -> bool:
-        """Shut the server down, ending its sessions; False when none ran."""
-        postmaster = self.postmaster()
-        if postmaster is None:
+        """Shut the server down, ending its sessions, and wait for its last process; False when none ran."""
+        if not self.folder.exists():
             return False
-        with contextlib.suppress(ProcessLookupError):
-            shut_down(postmaster.pid)
-        if not self.ends_within(_STOP_SECONDS):
-            raise ServerFailed(f"{self.data}: the server (process {postmaster.pid}) did not stop; see {self.log}")
-        return True
+        claim, postmaster = self.claim(), self.postmaster()
+        if claim is None and postmaster is not None:
+            with contextlib.suppress(ProcessLookupError):
+                postmaster.shut_down()
+            if not self.ends_within(_STOP_SECONDS):
+                raise ServerFailed(f"{self.data}: the server (process {postmaster.pid}) did not stop; see {self.log}")
+            claim = self.claim()
+        if claim is not None:
+            os.close(claim)
+        return postmaster is not None
 
-    def _run(self, account: Account, command: Sequence[str | Path], seconds: float) -> subprocess.CompletedProcess[str]:
+    def _run(
+        self, account: Account, claim: int, command: Sequence[str | Path], seconds: float
+    ) -> subprocess.CompletedProcess[str]:
         try:
-            return account.run(command, folder=self.folder, timeout=seconds)
+            return account.run(command, folder=self.folder, inherit=[claim], timeout=seconds)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ServerFailed(f"{command[0]}: cannot be run under uid {account.uid}: {error}") from error
 
@@ -155,3 +164,30 @@ class Cluster:
             file.seek(offset)
             text = file.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor with the exclusive lock of ``folder``; None while others hold it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise ServerFailed(f"{folder}: cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError as error:
+        os.close(descriptor)
+        raise ServerFailed(f"{folder}: cannot be locked: {error.strerror}; MODYN_HOME must be on a local disk") from error
+    return descriptor
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether ``condition`` came true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True

@@ -1,5 +1,6 @@
 """The embedded server of one ``MODYN_HOME``: start, stop, status."""
 
+import os
 import secrets
 import socket
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from modyn_dagster.errors import ConfigError, DatabaseDown, ServerFailed
 
 # Below the ports that Linux gives to outgoing connections, so that a restart finds its port free again.
 _PORTS: Final = range(20_000, 32_000)
-_RETRIES: Final = 4
+_ATTEMPTS: Final = 5
 _CONNECT_SECONDS: Final = 10
 # A server that was killed a moment ago still has its process number for a while.
 _DYING_SECONDS: Final = 5
@@ -76,9 +77,17 @@ class EmbeddedPostgres:
         ``ServerFailed`` with the end of the server's log, ``ConfigError`` for a port it cannot have.
         """
         with exclusive(self.home):
-            state = load_state(self.home)
-            running = self._running(state, port) if state is not None else None
-            return StartedServer(running or self._start(state, port), started_by_us=running is None)
+            state = load_state(self.home) or self._new_state()
+            cluster = self._cluster(state)
+            account = Account.for_server(owned=cluster.folder)
+            account.make_folder(cluster.folder)
+            while (claim := cluster.claim()) is None:
+                if (url := self._running(cluster, state, port)) is not None:
+                    return StartedServer(url, started_by_us=False)
+            try:
+                return StartedServer(self._start(cluster, account, claim, state, port), started_by_us=True)
+            finally:
+                os.close(claim)
 
     def stop(self) -> bool:
         """Shut it down, ending its sessions; False when it did not run."""
@@ -88,12 +97,11 @@ class EmbeddedPostgres:
         with exclusive(self.home):
             return self._cluster(state).stop()
 
-    def _running(self, state: ServerState, port: int | None) -> URL | None:
-        """Address of the server that runs already; None when none does, or it ends just now."""
-        cluster = self._cluster(state)
-        if not cluster.gets_ready():
-            return None
-        _require_port(port, state.port)
+    def _running(self, cluster: Cluster, state: ServerState, port: int | None) -> URL | None:
+        """Address of the server that runs already; None when it ends just now."""
+        if port not in (None, state.port):
+            rule = f"must be {state.port}, where the server runs already; `modyn-dagster db stop` first to change it"
+            raise ConfigError("db start", "port", port, rule)
         try:
             return _checked(state)
         except ServerFailed:
@@ -101,34 +109,27 @@ class EmbeddedPostgres:
                 return None
             raise
 
-    def _start(self, state: ServerState | None, port: int | None) -> URL:
+    def _start(self, cluster: Cluster, account: Account, claim: int, state: ServerState, port: int | None) -> URL:
         if port is not None and not _is_free(port):
             raise ConfigError("db start", "port", port, "must be a free port of 127.0.0.1")
-        # The password is saved before the server exists: whenever this is cut off, the next start goes on.
-        if state is None:
-            state = self._new_state()
-        cluster = self._cluster(state)
-        account = Account.for_server(owned=cluster.folder)
         binaries = reachable(self._binaries(cluster), account, OUTSIDE / "programs")
         if cluster.major is None:
-            cluster.create(binaries, account, state.user, state.password)
-        for _ in range(_RETRIES):
+            cluster.create(binaries, account, claim, state.user, state.password)
+        for retries_left in reversed(range(_ATTEMPTS)):
+            state = replace(state, port=port or (state.port if _is_free(state.port) else _free_port()))
+            save_state(self.home, state)
             try:
-                return self._launch(cluster, binaries, account, state, port)
+                cluster.launch(binaries, account, claim, state.port)
+                break
             except ServerFailed:
                 # Another process may have taken the port since it was looked at; then the next one.
-                if port is not None or _is_free(self._state().port):
+                if port is not None or _is_free(state.port) or not retries_left:
                     raise
-        return self._launch(cluster, binaries, account, state, port)
-
-    def _launch(self, cluster: Cluster, binaries: Binaries, account: Account, state: ServerState, port: int | None) -> URL:
-        state = replace(state, port=port or (state.port if _is_free(state.port) else _free_port()))
-        save_state(self.home, state)
-        cluster.launch(binaries, account, state.port)
         return _checked(state)
 
     def _new_state(self) -> ServerState:
         folder = choose_folder(self.home, Account.for_server())
+        # The password is saved before the server exists: whenever a first start is cut off, the next one goes on.
         state = ServerState(_free_port(), "postgres", secrets.token_urlsafe(24), folder)
         save_state(self.home, state)
         return state
@@ -151,12 +152,6 @@ class EmbeddedPostgres:
         if state is None:
             raise DatabaseDown(f"127.0.0.1 for {self.home}", "it was never started")
         return state
-
-
-def _require_port(wanted: int | None, running: int) -> None:
-    if wanted not in (None, running):
-        rule = f"must be {running}, where the server runs already; `modyn-dagster db stop` first to change it"
-        raise ConfigError("db start", "port", wanted, rule)
 
 
 def _is_free(port: int) -> bool:

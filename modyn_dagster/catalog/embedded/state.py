@@ -46,7 +46,9 @@ def load_state(home: Path) -> ServerState | None:
 
 
 def save_state(home: Path, state: ServerState) -> None:
-    """Replace the state as a whole."""
+    """Replace the state as a whole; equal content keeps the file, and its owner when root works on a user's home."""
+    if state == load_state(home):
+        return
     with atomic_write(state_path(home), mode=0o600) as file:
         file.write(json.dumps(asdict(state), indent=1).encode())
 

@@ -1,30 +1,30 @@
-"""Which processes serve a data directory, read from its ``postmaster.pid`` and from ``/proc``.
+"""Which process serves a data directory, as its ``postmaster.pid`` and ``/proc`` tell.
 
 Command lines are compared, not only numbers: after a power cut, or in a new container, the number in the file may
 belong to any process.
 """
 
-import os
 import signal
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
+from os import kill
 from pathlib import Path
-
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """The first process of a running server."""
+    """The first process of a running server; ``ready`` when it accepts connections."""
 
     pid: int
     ready: bool
 
+    def shut_down(self) -> None:
+        """Ask for a fast shutdown: sessions are ended, everything is written."""
+        kill(self.pid, signal.SIGINT)
+
 
 def cluster_name(data: Path) -> str:
-    """What the command line of every process of this data directory's server contains."""
+    """The setting by which the command line of this data directory's server is recognised."""
     return f"modyn-{blake2b(bytes(data), digest_size=6).hexdigest()}"
 
 
@@ -37,19 +37,8 @@ def postmaster_of(data: Path) -> Postmaster | None:
     return Postmaster(int(lines[0]), ready=len(lines) > 7 and lines[7].strip() == "ready")
 
 
-def processes_of(data: Path) -> list[int]:
-    """Every process of the server over ``data``: those that launch it, and those that outlive a killed postmaster."""
-    name = cluster_name(data).encode()
-    return [pid for pid in _processes() if name in _command_line(pid)]
-
-
-def processes_naming(path: Path) -> list[int]:
-    """Processes that were started with ``path`` as an argument of its own."""
-    return [pid for pid in _processes() if os.fsencode(path) in _command_line(pid).split(b"\0")]
-
-
 def clear_stale_pid_file(data: Path) -> None:
-    """Remove a ``postmaster.pid`` that Postgres would take for a running server's although none runs.
+    """Remove a ``postmaster.pid`` that Postgres would take for a running server's; to be called when none runs.
 
     That is an empty or torn one, or one whose number now belongs to another process. A number that belongs to none
     Postgres handles itself, and looks at the old shared memory first.
@@ -57,21 +46,6 @@ def clear_stale_pid_file(data: Path) -> None:
     lines = _pid_file_lines(data)
     if not lines or Path(f"/proc/{lines[0].strip()}").exists():
         (data / "postmaster.pid").unlink(missing_ok=True)
-
-
-def shut_down(pid: int) -> None:
-    """Ask for a fast shutdown: sessions are ended, everything is written."""
-    os.kill(pid, signal.SIGINT)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether ``condition`` came true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
 
 
 def _pid_file_lines(data: Path) -> list[str]:
@@ -87,17 +61,12 @@ def _serves(pid: int, recorded: Path, data: Path) -> bool:
     """Whether ``pid`` is the server of ``recorded``, and that is ``data``: under another name or moved, but no copy of it."""
     if recorded.exists() and not recorded.samefile(data):
         return False
-    arguments = _command_line(pid).split(b"\0")
-    return f"cluster_name={cluster_name(recorded)}".encode() in arguments
-
-
-def _processes() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return f"cluster_name={cluster_name(recorded)}".encode() in _command_line(pid).split(b"\0")
 
 
 def _command_line(pid: int) -> bytes:
     """Empty when the process is gone or only waits to be reaped."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except (FileNotFoundError, ProcessLookupError):
         return b""

@@ -1,0 +1,65 @@
+"""Checks of our assets as Dagster shows them. What they look at is in ``modyn_dagster.pipeline.checks``."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from modyn_dagster.pipeline.checks import CheckResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    name: str
+    blocking: bool
+    description: str
+
+
+_CHECKS: Final[Mapping[str, Sequence[_Check]]] = {
+    "samples": [_Check("labels_present", True, "Every sample has its label.")],
+    "training_set": [
+        _Check("not_empty", False, "The window held samples to train on; a trigger without any is skipped."),
+        _Check("only_train_samples", True, "No calibrating or evaluating sample is in the training set."),
+    ],
+    "model": [_Check("loss_finite", True, "The mean loss of every epoch is a number.")],
+    "evaluation": [_Check("enough_samples", False, "Every closed interval has the samples that the spec asks for.")],
+}
+
+
+def check_specs(asset: str, key: dg.AssetKey, partitions: dg.PartitionsDefinition) -> list[dg.AssetCheckSpec]:
+    """The checks of an asset, each judged per partition."""
+    with warnings.catch_warnings():
+        # Checks per partition are in preview in Dagster 1.13. Without, a replay's checks would overwrite each other.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return [
+            dg.AssetCheckSpec(
+                check.name, asset=key, blocking=check.blocking, description=check.description, partitions_def=partitions
+            )
+            for check in _CHECKS[asset]
+        ]
+
+
+def check_evaluations(
+    key: dg.AssetKey, partition_key: str, results: Iterable["CheckResult"]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """What became of the checks of one partition. A blocking one is an error, the others are warnings."""
+    for result in results:
+        yield dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=result.name,
+            passed=result.passed,
+            severity=dg.AssetCheckSeverity.ERROR if result.blocking else dg.AssetCheckSeverity.WARN,
+            description=result.description,
+            blocking=result.blocking,
+            partition=partition_key,
+            metadata=result.metadata,
+        )
+
+
+def check_outputs(asset: str, key: dg.AssetKey) -> Iterator[dg.Output[None]]:
+    """What Dagster wants of an op for every check of its asset, whether or not there was something to look at."""
+    for check in _CHECKS[asset]:
+        yield dg.Output(None, output_name=dg.AssetCheckSpec(check.name, asset=key).get_python_identifier())

@@ -1,0 +1,36 @@
+"""Dagster runs of ours: the tags that find them again, and what became of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import dagster as dg
+
+#: Partition key of the trigger a run trains, and which attempt of it.
+TRIGGER_TAG: Final = "modyn/trigger"
+ATTEMPT_TAG: Final = "modyn/attempt"
+#: Pipeline whose models a run judges on new data.
+EVALUATION_TAG: Final = "modyn/evaluation"
+#: Dataset and partition key of the batch a run ingests.
+DATASET_TAG: Final = "modyn/dataset"
+BATCH_TAG: Final = "modyn/batch"
+#: Dagster's own tag for the partition a run is about.
+PARTITION_TAG: Final = "dagster/partition"
+
+_ENDED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_GOING: Final = [status for status in dg.DagsterRunStatus if status not in _ENDED]
+
+
+def going_runs(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.DagsterRun]:
+    """Runs with these tags that are queued, starting, running or being stopped."""
+    return instance.get_runs(dg.RunsFilter(tags=dict(tags), statuses=_GOING))
+
+
+def run_records(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.RunRecord]:
+    """All runs with these tags, newest first."""
+    return instance.get_run_records(dg.RunsFilter(tags=dict(tags)))
+
+
+def has_ended(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """Whether a run is over, or unknown to this instance."""
+    run = instance.get_run_by_id(run_id)
+    return run is None or run.status in _ENDED

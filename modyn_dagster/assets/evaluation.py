@@ -1,0 +1,88 @@
+"""The asset ``<pipeline>/evaluation``: judging models, again whenever data have arrived."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from modyn_dagster.assets.checks import check_outputs
+from modyn_dagster.assets.events import StageEvent, stage_events
+from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.resources.mlflow import MlflowResource
+from modyn_dagster.resources.platform import PlatformResource
+
+if TYPE_CHECKING:
+    from modyn_dagster.pipeline.context import TriggerContext
+    from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.pipeline.view import DatasetView
+
+
+class EvaluationConfig(dg.Config):
+    """Which models one run judges."""
+
+    triggers: list[str] = Field(
+        [],
+        description="Partition keys of the triggers whose models are judged; default: the run's own partition. "
+        "One run for all of them is how the sensor asks when a batch has arrived.",
+    )
+
+
+def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Predict and score what is missing of a trigger's model. Doing it again is cheap."""
+
+    @dg.multi_asset(**assets.of_trigger("evaluation", assets.key("model")))
+    def evaluation(
+        context: dg.AssetExecutionContext,
+        config: EvaluationConfig,
+        modyn: PlatformResource,
+        modyn_mlflow: MlflowResource,
+    ) -> Iterator[StageEvent | dg.Output[None]]:
+        platform = modyn.platform()
+        links = MlflowLinks(context, modyn_mlflow, platform)
+        judged = list(_judged(platform, assets.name, config.triggers or [context.partition_key]))
+        yield from _events(context, assets, links, judged)
+        links.run(judged[-1].run)
+        yield from check_outputs("evaluation", assets.key("evaluation"))
+
+    return evaluation
+
+
+def _events(
+    context: dg.AssetExecutionContext, assets: PipelineAssets, links: MlflowLinks, judged: "Sequence[TriggerContext]"
+) -> Iterator[StageEvent]:
+    """What became of each model; one that cannot be judged fails the run after the others were."""
+    from modyn_dagster.errors import CatalogError, ModynError
+    from modyn_dagster.pipeline.stages import evaluation_stage
+
+    failure: ModynError | None = None
+    for work in judged:
+        try:
+            result = evaluation_stage(work, finished=work.run.state == "finished")
+        except CatalogError:
+            raise
+        except ModynError as error:
+            context.log.error(f"trigger {work.trigger.partition_key}: {error}")
+            failure = failure or error
+            continue
+        yield from stage_events(assets, result, links.trigger(work))
+    if failure is not None:
+        raise failure
+
+
+def _judged(platform: "Platform", pipeline: str, keys: Sequence[str]) -> "Iterator[TriggerContext]":
+    """Triggers with what their models are judged on: an open live run on all there is, any other on what it has seen."""
+    from modyn_dagster.catalog.runs import get_run
+    from modyn_dagster.catalog.triggers import find_trigger
+    from modyn_dagster.pipeline.context import trigger_context
+
+    views: dict[int | None, DatasetView] = {}
+    for key in keys:
+        with platform.transaction() as conn:
+            trigger = find_trigger(conn, pipeline, key)
+            run = get_run(conn, trigger.run_id)
+        until = None if run.mode == "live" and run.is_open else run.last_ordinal
+        if until not in views:
+            views[until] = platform.view(platform.pipeline(pipeline).dataset, until=until)
+        yield trigger_context(platform, run, trigger, views[until])

@@ -1,0 +1,54 @@
+"""Jobs: what the sensors launch, and ``retention``."""
+
+from typing import Any
+
+import dagster as dg
+
+from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.resources.platform import PlatformResource
+
+#: What ``dagster.define_asset_job`` returns; Dagster does not export its class.
+AssetJob = Any
+
+
+def train_job(assets: PipelineAssets) -> AssetJob:
+    """One trigger, from selection to evaluation, in one process: torch is imported once."""
+    selection = dg.AssetSelection.assets(*(assets.key(asset) for asset in ("training_set", "model", "evaluation")))
+    return dg.define_asset_job(
+        f"train__{assets.name}",
+        selection,
+        description=f"Select, train and evaluate one trigger of {assets.name}.",
+        executor_def=dg.in_process_executor,
+    )
+
+
+def evaluate_job(assets: PipelineAssets) -> AssetJob:
+    """Judge models of a pipeline on what has arrived since."""
+    return dg.define_asset_job(
+        f"evaluate__{assets.name}",
+        dg.AssetSelection.assets(assets.key("evaluation")),
+        description=f"Judge models of {assets.name} on data that arrived after they were trained.",
+        executor_def=dg.in_process_executor,
+    )
+
+
+@dg.op(description="Remove the files that no `retention` of a pipeline keeps.")
+def apply_retention(context: dg.OpExecutionContext, modyn: PlatformResource) -> None:
+    """Remove training sets and predictions beyond what the pipelines keep; rows stay."""
+    from modyn_dagster.pipeline.retention import apply_retention as apply
+
+    removed = apply(modyn.platform())
+    context.log.info(f"removed {removed.training_sets} training sets and {removed.predictions} prediction files")
+    context.add_output_metadata(
+        {
+            "training_sets": removed.training_sets,
+            "predictions": removed.predictions,
+            "bytes": removed.n_bytes,
+        }
+    )
+
+
+@dg.job(description="Apply every pipeline's `retention`.", executor_def=dg.in_process_executor)
+def retention() -> None:
+    """Launch it by hand, or put it on a schedule of your own."""
+    apply_retention()

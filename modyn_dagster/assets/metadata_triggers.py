@@ -1,0 +1,127 @@
+"""What a person looks at on a partition of ``<pipeline>/training_set``, ``/model`` and ``/evaluation``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from modyn_dagster.assets.metadata_samples import time_text
+from modyn_dagster.catalog.evaluations import EvaluationRow
+from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.catalog.timings import seconds_by_stage
+from modyn_dagster.catalog.training_sets import TrainingSetRow
+from modyn_dagster.catalog.triggers import TriggerRow
+
+if TYPE_CHECKING:
+    from modyn_dagster.pipeline.context import TriggerContext
+    from modyn_dagster.pipeline.stages import StageResult
+
+
+def stage_metadata(result: StageResult, mlflow_url: str | None = None) -> dict[str, Any]:
+    """Numbers, tables and plots of one asset of a trigger; ``mlflow_url`` is the page of the trigger in MLflow."""
+    metadata = _trigger(result.context.trigger, result.context.run.title)
+    match result.row:
+        case TrainingSetRow() as row:
+            metadata |= _training_set(row)
+        case ModelRow() as row:
+            metadata |= _model(row)
+        case cells:
+            metadata |= _evaluation(result.context, cells)
+    metadata |= _seconds(result.context)
+    if mlflow_url is not None:
+        metadata["mlflow"] = dg.MetadataValue.url(mlflow_url)
+    return metadata
+
+
+def _trigger(trigger: TriggerRow, run: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"run": run, "trigger": trigger.ordinal, "trigger_key": trigger.key, "reason": trigger.reason}
+    if trigger.score is not None:
+        metadata["score"] = trigger.score
+    if trigger.threshold is not None:
+        metadata["threshold"] = trigger.threshold
+    return metadata
+
+
+def _training_set(row: TrainingSetRow) -> dict[str, Any]:
+    return {
+        "dagster/row_count": row.n_samples,
+        "samples": row.n_samples,
+        "window_samples": row.n_pool,
+        "window": f"keys after {row.after} up to {row.until}",
+        "first_time": time_text(row.time_min),
+        "last_time": time_text(row.time_max),
+        "checksum": row.checksum,
+        "file": row.path,
+    }
+
+
+def _model(row: ModelRow) -> dict[str, Any]:
+    from modyn_dagster.reporting.figures import as_markdown
+    from modyn_dagster.reporting.plots import loss_curve
+
+    losses = [float(loss) for loss in row.losses]
+    return {
+        "samples": row.n_samples,
+        "epochs": len(losses),
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "hash": row.hash,
+        "previous_model": row.previous_hash or "none: trained from scratch",
+        "trained_from": time_text(row.train_start),
+        "trained_to": time_text(row.train_end),
+        "architecture": dg.MetadataValue.json(dict(row.architecture)),
+        "epoch_losses": dg.MetadataValue.json(losses),
+        "loss_curve": dg.MetadataValue.md(as_markdown(loss_curve([(step, loss) for step, loss in row.curve], losses))),
+    }
+
+
+def _evaluation(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict[str, Any]:
+    from modyn_dagster.reporting.figures import as_markdown
+    from modyn_dagster.reporting.plots import score_over_time
+    from modyn_dagster.reporting.summary import summarise_run
+    from modyn_dagster.reporting.tables import scores_table
+
+    with context.platform.transaction() as conn:
+        summary = summarise_run(conn, context.run)
+    metadata: dict[str, Any] = {
+        "intervals": len({cell.interval_start for cell in cells}),
+        "scores": dg.MetadataValue.md(_cells_table(cells, context.spec.evaluation.metrics)),
+        "composite_scores": dg.MetadataValue.md(scores_table(summary).markdown()),
+        "score_over_time": dg.MetadataValue.md(as_markdown(score_over_time(summary))),
+    }
+    for metric in context.spec.evaluation.metrics:
+        values = [cell.value for cell in cells if cell.metric == metric and cell.value is not None]
+        if values:
+            metadata[f"mean_{metric}"] = sum(values) / len(values)
+    return metadata
+
+
+def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
+    from modyn_dagster.reporting.tables import Table, interval_text
+
+    by_place = {(cell.interval_start, cell.metric): cell for cell in cells}
+    intervals = {cell.interval_start: cell for cell in cells}
+    rows = [
+        (
+            interval_text(cell.interval_start, cell.interval_end) + (" *" if cell.seen_in_training else ""),
+            f"{cell.n_samples:,}",
+            *(_score_text(by_place.get((start, metric))) for metric in metrics),
+        )
+        for start, cell in sorted(intervals.items())
+    ]
+    caption = "this model; * it saw samples of the interval in training"
+    return Table(("interval", "samples", *metrics), tuple(rows), caption).markdown()
+
+
+def _score_text(cell: EvaluationRow | None) -> str:
+    if cell is None:
+        return "–"
+    return str(cell.undefined) if cell.value is None else f"{cell.value:.4f}"
+
+
+def _seconds(context: TriggerContext) -> dict[str, Any]:
+    with context.platform.transaction() as conn:
+        seconds = seconds_by_stage(conn, context.run.id, context.trigger.id)
+    return {f"seconds_{stage}": value for stage, value in sorted(seconds.items())}

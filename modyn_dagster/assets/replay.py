@@ -1,0 +1,93 @@
+"""The asset ``<pipeline>/replay``: experiment mode, as a single-run backfill over a range of batches."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from modyn_dagster.assets.events import StageEvent, stage_events
+from modyn_dagster.assets.partitions import add_partitions, batches_of, triggers_of
+from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.resources.mlflow import MlflowResource
+from modyn_dagster.resources.platform import PlatformResource
+
+if TYPE_CHECKING:
+    from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.pipeline.replay import BatchWalked, ReplayRequest
+    from modyn_dagster.pipeline.stages import StageResult
+
+
+class ReplayConfig(dg.Config):
+    """What identifies a replay beside its pipeline and spec, and whether to begin a new one."""
+
+    name: str = Field("", description="Name of the replay; launching the same name again continues it.")
+    seed: int | None = Field(None, description="Seed; default: the pipeline's.")
+    restart: bool = Field(False, description="Begin a new replay and leave the old one readable.")
+
+
+def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Walk a range of batches in one run. Events come as it goes, so that a stopped replay shows how far it got."""
+    partitions = batches_of(assets.dataset.name)
+    spec = assets.spec("replay").merge_attributes(deps=[assets.samples_key()])
+
+    @dg.multi_asset(
+        name=assets.op("replay"),
+        specs=[spec.replace_attributes(partitions_def=partitions, skippable=True)],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=f"replay__{assets.name}",
+    )
+    def replay(
+        context: dg.AssetExecutionContext,
+        config: ReplayConfig,
+        modyn: PlatformResource,
+        modyn_mlflow: MlflowResource,
+    ) -> Iterator[StageEvent]:
+        from modyn_dagster.pipeline.replay import ReplayRequest
+
+        platform = modyn.platform()
+        shown = _Shown(context, assets, MlflowLinks(context, modyn_mlflow, platform))
+        options = config.model_dump(include={"name", "seed", "restart"})
+        yield from shown.events(platform, ReplayRequest(assets.name, context.partition_keys, context.run_id, **options))
+
+    return replay
+
+
+class _Shown:
+    """A replay as Dagster and MLflow show it."""
+
+    def __init__(self, context: dg.AssetExecutionContext, assets: PipelineAssets, links: MlflowLinks) -> None:
+        self._context = context
+        self._assets = assets
+        self._links = links
+        self._page: str | None = None
+
+    def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[StageEvent]:
+        from modyn_dagster.errors import TriggerFailed
+        from modyn_dagster.pipeline.replay import BatchWalked, replay
+
+        run = None
+        try:
+            for event in replay(platform, request):
+                if run is None:
+                    run = event.run if isinstance(event, BatchWalked) else event.context.run
+                    self._page = self._links.run(run)
+                yield from self._batch(event) if isinstance(event, BatchWalked) else self._stage(event)
+        except TriggerFailed:
+            if run is not None:
+                self._links.run(run)
+            raise
+        if run is not None:
+            self._links.run(run)
+
+    def _batch(self, event: "BatchWalked") -> Iterator[StageEvent]:
+        from modyn_dagster.assets.metadata_runs import walked_metadata
+
+        metadata = walked_metadata(event, self._page)
+        self._context.log.info(f"batch {event.batch.partition_key}: {metadata['triggers']} triggers")
+        yield dg.AssetMaterialization(self._assets.key("replay"), partition=event.batch.partition_key, metadata=metadata)
+
+    def _stage(self, event: "StageResult") -> Iterator[StageEvent]:
+        add_partitions(self._context.instance, triggers_of(self._assets.name), [event.partition_key])
+        yield from stage_events(self._assets, event, self._links.trigger(event.context))

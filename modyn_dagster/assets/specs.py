@@ -1,0 +1,79 @@
+"""The assets of one dataset and of one pipeline: their specs, keys and the names of their ops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from modyn_dagster.assets.checks import check_specs
+from modyn_dagster.assets.partitions import triggers_of
+from modyn_dagster.assets.translator import AssetProps, DatasetAsset, ModynTranslator, PipelineAsset, TriggerAsset
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.pipeline import PipelineSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetAssets:
+    """``samples`` and ``comparison`` of a dataset; ``pipelines`` are those on it."""
+
+    dataset: DatasetSpec
+    pipelines: Sequence[PipelineSpec]
+    translator: ModynTranslator
+
+    def spec(self, asset: DatasetAsset) -> dg.AssetSpec:
+        """How an asset appears."""
+        return self.translator.get_asset_spec(AssetProps(asset, self.dataset))
+
+    def key(self, asset: DatasetAsset) -> dg.AssetKey:
+        """Its key."""
+        return self.spec(asset).key
+
+    def op(self, asset: DatasetAsset) -> str:
+        """Name of the op that makes it."""
+        return f"{self.dataset.name}__{asset}"
+
+    def of_pipelines(self) -> "list[PipelineAssets]":
+        """The assets of the pipelines on this dataset."""
+        return [PipelineAssets(pipeline, self.dataset, self.translator) for pipeline in self.pipelines]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineAssets:
+    """``training_set``, ``model``, ``evaluation`` and ``replay`` of a pipeline."""
+
+    pipeline: PipelineSpec
+    dataset: DatasetSpec
+    translator: ModynTranslator
+
+    @property
+    def name(self) -> str:
+        """Of the pipeline."""
+        return self.pipeline.name
+
+    def spec(self, asset: PipelineAsset) -> dg.AssetSpec:
+        """How an asset appears."""
+        return self.translator.get_asset_spec(AssetProps(asset, self.dataset, self.pipeline))
+
+    def key(self, asset: PipelineAsset) -> dg.AssetKey:
+        """Its key."""
+        return self.spec(asset).key
+
+    def op(self, asset: PipelineAsset) -> str:
+        """Name of the op that makes it."""
+        return f"{self.pipeline.name}__{asset}"
+
+    def samples_key(self) -> dg.AssetKey:
+        """Key of the samples of its dataset."""
+        return self.translator.get_asset_spec(AssetProps("samples", self.dataset)).key
+
+    def of_trigger(self, asset: TriggerAsset, *deps: Any) -> dict[str, Any]:
+        """Arguments of ``dagster.multi_asset`` for an asset with a partition per trigger: spec, checks, and the live pool."""
+        partitions = triggers_of(self.name)
+        spec = self.spec(asset).merge_attributes(deps=deps).replace_attributes(partitions_def=partitions, skippable=True)
+        return {
+            "name": self.op(asset),
+            "specs": [spec],
+            "check_specs": check_specs(asset, spec.key, partitions),
+            "pool": f"live__{self.name}",
+        }

@@ -1,0 +1,88 @@
+"""From a project folder to Dagster definitions."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+from dagster_shared.libraries import DagsterLibraryRegistry
+
+from modyn_dagster import __version__
+from modyn_dagster.assets.comparison import comparison_asset
+from modyn_dagster.assets.evaluation import evaluation_asset
+from modyn_dagster.assets.jobs import evaluate_job, retention, train_job
+from modyn_dagster.assets.model import model_asset
+from modyn_dagster.assets.replay import replay_asset
+from modyn_dagster.assets.samples import samples_asset
+from modyn_dagster.assets.specs import DatasetAssets, PipelineAssets
+from modyn_dagster.assets.training_set import training_set_asset
+from modyn_dagster.assets.translator import ModynTranslator
+from modyn_dagster.resources.mlflow import MlflowResource
+from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.resources.postgres import PostgresResource
+from modyn_dagster.sensors.new_data import new_data_sensor
+from modyn_dagster.sensors.triggering import triggering_sensor
+from modyn_dagster.settings import Settings
+from modyn_dagster.spec.load import Project, load_project
+
+DagsterLibraryRegistry.register("modyn-dagster", __version__, is_dagster_package=False)
+
+
+def build_definitions(
+    project: Path | str | None = None,
+    *,
+    settings: Settings | None = None,
+    translator: ModynTranslator | None = None,
+) -> dg.Definitions:
+    """Assets, checks, sensors, jobs and resources of every ``datasets/*.yaml`` and ``pipelines/*.yaml`` of a folder.
+
+    Nothing but these files is read; Postgres and MLflow are first touched by a run or a tick. Merge the result with
+    definitions of your own by ``dagster.Definitions.merge``. Trainings are fastest with ``dagster.in_process_executor`` as
+    the executor of the merged definitions, and correct with any.
+
+    Args:
+        project: folder with ``datasets/`` and ``pipelines/``; default: that of the settings.
+        settings: where state lives; default: the environment.
+        translator: changes keys, groups, owners and descriptions of assets.
+
+    Raises:
+        ConfigError: a spec is impossible; names file, field and what is allowed.
+    """
+    chosen = settings if settings is not None else Settings.from_environment()
+    if project is not None:
+        chosen = replace(chosen, project=Path(project).resolve())
+    loaded = load_project(chosen.project)
+    if not loaded.datasets:
+        logging.getLogger(__name__).warning("no datasets/*.yaml in %s; MODYN_PROJECT names the folder", loaded.folder)
+    face = translator or ModynTranslator()
+    parts = [_of_dataset(assets) for assets in _datasets(loaded, face)]
+    shared = dg.Definitions(
+        jobs=[retention],
+        resources={
+            "modyn": PlatformResource(settings=chosen),
+            "modyn_postgres": PostgresResource(settings=chosen),
+            "modyn_mlflow": MlflowResource(),
+        },
+    )
+    return dg.Definitions.merge(shared, *parts)
+
+
+def _datasets(project: Project, translator: ModynTranslator) -> list[DatasetAssets]:
+    return [
+        DatasetAssets(dataset, [p for p in project.pipelines.values() if p.dataset == dataset.name], translator)
+        for dataset in project.datasets.values()
+    ]
+
+
+def _of_dataset(assets: DatasetAssets) -> dg.Definitions:
+    alone = dg.Definitions(assets=[samples_asset(assets), comparison_asset(assets)], sensors=[new_data_sensor(assets)])
+    return dg.Definitions.merge(alone, *map(_of_pipeline, assets.of_pipelines()))
+
+
+def _of_pipeline(assets: PipelineAssets) -> dg.Definitions:
+    jobs = train_job(assets), evaluate_job(assets)
+    return dg.Definitions(
+        assets=[training_set_asset(assets), model_asset(assets), evaluation_asset(assets), replay_asset(assets)],
+        jobs=jobs,
+        sensors=[triggering_sensor(assets, jobs)],
+    )

@@ -1,0 +1,86 @@
+"""``modyn-dagster check``: everything about a project that can be known before a run."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import click
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import import_callable
+from modyn_dagster.settings import Settings
+from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.load import Project, load_project, load_spec
+from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.training.check import check_task, import_paths
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {source, field, rule, message}.")
+def check(as_json: bool) -> None:
+    """Validate every spec of the project and import the user code they name.
+
+    Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches neither Postgres nor data.
+    """
+    folder = Settings.from_environment().project
+    errors = list(project_errors(folder))
+    if as_json:
+        click.echo(json.dumps([_as_dict(error) for error in errors], indent=2))
+    else:
+        for error in errors:
+            click.echo(f"error: {error}", err=True)
+        if not errors:
+            click.echo(_summary(load_project(folder)))
+    if errors:
+        raise click.exceptions.Exit(1)
+
+
+def project_errors(folder: Path) -> Iterator[ConfigError]:
+    """What is wrong with the specs of a folder; only when each is right by itself, with how they fit together."""
+    if not folder.is_dir():
+        yield ConfigError("environment", "MODYN_PROJECT", str(folder), "must be a folder that exists")
+        return
+    alone = [*_file_errors(folder / "datasets", DatasetSpec), *_file_errors(folder / "pipelines", PipelineSpec)]
+    if alone:
+        yield from alone
+        return
+    apart = list(_errors_of(partial(load_project, folder)))
+    if apart:
+        yield from apart
+        return
+    project = load_project(folder)
+    for pipeline in project.pipelines.values():
+        yield from _training_errors(project, pipeline)
+
+
+def _file_errors(folder: Path, kind: type[Spec]) -> Iterator[ConfigError]:
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        yield from _errors_of(partial(load_spec, path, kind))
+
+
+def _training_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:
+    source = f"pipeline {pipeline.name}"
+    for field, path in import_paths(pipeline.training):
+        yield from _errors_of(partial(import_callable, path, source=source, field=field))
+    label = project.datasets[pipeline.dataset].label
+    if label is None:
+        yield ConfigError(source, "dataset", pipeline.dataset, "has no label; training needs one")
+    else:
+        yield from _errors_of(partial(check_task, pipeline.training, label.kind, source=source))
+
+
+def _errors_of(step: Callable[[], object]) -> Iterator[ConfigError]:
+    try:
+        step()
+    except ConfigError as error:
+        yield error
+
+
+def _as_dict(error: ConfigError) -> dict[str, str]:
+    return {"source": error.source, "field": error.field, "rule": error.rule, "message": str(error)}
+
+
+def _summary(project: Project) -> str:
+    return f"{project.folder}: no errors (datasets: {len(project.datasets)}, pipelines: {len(project.pipelines)})"

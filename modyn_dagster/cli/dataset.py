@@ -1,0 +1,184 @@
+"""``modyn-dagster dataset``: import history, look at batches, deliver failed ones again."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modyn_dagster.cli.launching import dagster_instance
+from modyn_dagster.errors import UnknownName
+from modyn_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from modyn_dagster.catalog.batches import BatchRow
+    from modyn_dagster.ingestion.history import ImportProgress, ImportSummary
+    from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.spec.dataset import DatasetSpec
+
+
+@click.group()
+def dataset() -> None:
+    """Import, inspect and repair the batches of a dataset."""
+
+
+@dataset.command("import")
+@click.argument("name")
+@click.option(
+    "--by",
+    default="file",
+    show_default=True,
+    metavar="file|time:DURATION|count:N",
+    help="What becomes a batch: a file (or directory, or manifest, as the dataset says), a span of time, N samples.",
+)
+def import_(name: str, by: str) -> None:
+    """Ingest everything in the root of dataset NAME that no batch has yet.
+
+    Interrupted, it goes on where it stopped. A batch that cannot be ingested is closed as failed and the others go on; then
+    the exit code is 1.
+    """
+    from modyn_dagster.ingestion.history import import_history
+
+    with _platform() as platform:
+        spec, root = _dataset(platform, name)
+        with _progress(f"import {name}") as progress:
+            summary = import_history(platform.engine, platform.home, spec, root, by=by, progress=progress)
+        _finish(platform, name, summary)
+
+
+@dataset.command()
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(name: str | None, as_json: bool) -> None:
+    """Batches of dataset NAME, or of all: their states, samples, times, and why one failed."""
+    with _platform() as platform:
+        names = [_dataset(platform, name)[0].name] if name is not None else sorted(platform.project.datasets)
+        batches = {known: _batches(platform, known) for known in names}
+    if as_json:
+        rows = [_status(known, batch) for known in names for batch in batches[known]]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+
+    for known in names:
+        Console().print(_table(known, batches[known]))
+
+
+@dataset.command()
+@click.argument("name")
+@click.argument("batch", required=False)
+def retry(name: str, batch: str | None) -> None:
+    """Deliver failed batches of dataset NAME again, as new batches at the end of the stream, and ingest them.
+
+    All whose files changed since they failed, or just BATCH, whether or not its files changed. The exit code is 1 when one
+    fails again.
+    """
+    from modyn_dagster.ingestion.history import ingest_open
+    from modyn_dagster.ingestion.repair import retry as register_again
+    from modyn_dagster.ingestion.source import open_source
+
+    with _platform() as platform:
+        spec, root = _dataset(platform, name)
+        register_again(platform.engine, spec, root, batch)
+        # Open ones that an interrupted command left are finished too.
+        unfinished = [row for row in _batches(platform, name) if row.state == "open"]
+        if not unfinished:
+            click.echo(f"{name}: no failed batch has files that changed since; name a batch to try it again all the same")
+            return
+        source = open_source(root, spec.storage_options)
+        with _progress(f"retry {name}") as progress:
+            summary = ingest_open(platform.engine, platform.home, spec, source, unfinished, progress)
+        _finish(platform, name, summary)
+
+
+@contextmanager
+def _platform() -> "Iterator[Platform]":
+    from modyn_dagster.pipeline.platform import Platform
+
+    platform = Platform.open(Settings.from_environment())
+    try:
+        yield platform
+    finally:
+        platform.close()
+
+
+def _dataset(platform: "Platform", name: str) -> "tuple[DatasetSpec, str]":
+    datasets = platform.project.datasets
+    if name not in datasets:
+        raise UnknownName("dataset", name, sorted(datasets))
+    return datasets[name], platform.project.root_of(name)
+
+
+def _batches(platform: "Platform", name: str) -> "list[BatchRow]":
+    from modyn_dagster.catalog.batches import list_batches
+    from modyn_dagster.catalog.datasets import ensure_dataset
+
+    with platform.transaction() as conn:
+        return list_batches(conn, ensure_dataset(conn, platform.project.datasets[name]).id)
+
+
+@contextmanager
+def _progress(title: str) -> "Iterator[ImportProgress]":
+    """A progress bar on standard error; nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total, _: bar.update(task, completed=done, total=total)
+
+
+def _finish(platform: "Platform", name: str, summary: "ImportSummary") -> None:
+    """Say what was done and show the batches in Dagster, where they would be had its sensors found them."""
+    from modyn_dagster.assets.announcing import announce_batches
+
+    click.echo(f"{name}: {len(summary.ingested)} batches ingested, {summary.n_samples} samples, {len(summary.failed)} failed")
+    for key, error in summary.failed:
+        click.echo(f"batch {key} failed: {error}", err=True)
+    with dagster_instance(platform.settings) as instance:
+        announce_batches(instance, platform, name)
+    if summary.failed:
+        raise click.exceptions.Exit(1)
+
+
+def _status(name: str, batch: "BatchRow") -> dict[str, Any]:
+    return {
+        "dataset": name,
+        "batch": batch.partition_key,
+        "ordinal": batch.ordinal,
+        "state": batch.state,
+        "samples": batch.n_samples,
+        "train_samples": batch.n_train,
+        "time_min": batch.time_min.isoformat() if batch.time_min else None,
+        "time_max": batch.time_max.isoformat() if batch.time_max else None,
+        "labels": batch.label_counts,
+        "paths": batch.source["paths"],
+        "error": batch.error,
+        "delivered_again": batch.repaired_by is not None,
+    }
+
+
+def _table(name: str, batches: "Sequence[BatchRow]") -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
+    counts = {state: sum(batch.state == state for batch in batches) for state in ("ingested", "open", "failed")}
+    samples = sum(batch.n_samples or 0 for batch in batches)
+    caption = f"{samples} samples; " + ", ".join(f"{n} {state}" for state, n in counts.items())
+    table = Table("batch", "state", "samples", "from", "to", "labels", title=name, caption=caption)
+    for batch in batches:
+        shown = _labels(batch) if batch.state != "failed" else str(batch.error)
+        state = "failed, delivered again" if batch.repaired_by is not None else batch.state
+        first, last = (moment.isoformat(sep=" ") if moment else "" for moment in (batch.time_min, batch.time_max))
+        table.add_row(escape(batch.partition_key), state, str(batch.n_samples or ""), first, last, escape(shown))
+    return table
+
+
+def _labels(batch: "BatchRow", most: int = 5) -> str:
+    counts = sorted((batch.label_counts or {}).items(), key=lambda item: -item[1])
+    return ", ".join(f"{label}: {n}" for label, n in counts[:most]) + (", …" if len(counts) > most else "")

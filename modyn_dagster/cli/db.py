@@ -1,0 +1,110 @@
+"""``modyn-dagster db``: the Postgres server and its databases."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+
+from modyn_dagster.catalog.databases import create_databases
+from modyn_dagster.catalog.embedded import EmbeddedPostgres
+from modyn_dagster.catalog.engine import current_revision, open_engine
+from modyn_dagster.catalog.health import Health, health_of
+from modyn_dagster.catalog.migrate import upgrade
+from modyn_dagster.catalog.revisions import outdated
+from modyn_dagster.catalog.urls import child_environment, server_url, shown
+from modyn_dagster.settings import Settings
+
+
+@click.group()
+def db() -> None:
+    """Start, stop and upgrade the database.
+
+    One Postgres server holds the databases modyn, dagster and mlflow. Without MODYN_POSTGRES_URL it is an embedded one
+    with its files in MODYN_HOME; it runs until `db stop`.
+    """
+
+
+@db.command()
+@click.option("--port", type=click.IntRange(1, 65_535), help="Port of 127.0.0.1; default: the last one, or a free one.")
+def start(port: int | None) -> None:
+    """Start the embedded server unless it runs.
+
+    The first start makes an empty server with a generated password.
+    """
+    settings = Settings.from_environment()
+    if settings.postgres_url is not None:
+        click.echo(f"MODYN_POSTGRES_URL is set: using {shown(server_url(settings))}, nothing to start")
+        return
+    server = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
+    click.echo(f"Postgres {'started' if server.started_by_us else 'runs already'}: {shown(server.url)}")
+
+
+@db.command()
+def stop() -> None:
+    """Stop the embedded server; sessions are ended, nothing is lost."""
+    settings = Settings.from_environment()
+    if settings.postgres_url is not None:
+        click.echo(f"MODYN_POSTGRES_URL is set: {shown(server_url(settings))} is not ours to stop")
+        return
+    stopped = EmbeddedPostgres(settings.home, settings.pg_bin).stop()
+    click.echo("Postgres stopped" if stopped else "Postgres was not running")
+
+
+@db.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(as_json: bool) -> None:
+    """Show the server, its databases and the schema's revision.
+
+    Ends with exit code 1 unless the server answers and its schema is the one this version needs.
+    """
+    health = health_of(Settings.from_environment())
+    if as_json:
+        click.echo(json.dumps({**asdict(health), "answers": health.answers, "ready": health.ready}, default=str, indent=2))
+    else:
+        for name, value in _lines(health):
+            click.echo(f"{name:<10} {value}")
+    sys.exit(0 if health.ready else 1)
+
+
+@db.command(name="upgrade")
+def upgrade_command() -> None:
+    """Create the databases that are missing and bring the schema of modyn up to date."""
+    settings = Settings.from_environment()
+    for name in create_databases(settings):
+        click.echo(f"created database {name}")
+    engine = open_engine(settings)
+    try:
+        before = current_revision(engine)
+        upgrade(engine)
+        after = current_revision(engine)
+    finally:
+        engine.dispose()
+    moved = f"upgraded from {before or 'nothing'} to {after}" if before != after else f"up to date at {after}"
+    click.echo(f"schema of {shown(engine.url)}: {moved}")
+
+
+@db.command()
+def env() -> None:
+    """Print the variables that other programs need, for a shell: eval "$(modyn-dagster db env)".
+
+    The output holds the password of the server.
+    """
+    for name, value in child_environment(Settings.from_environment()).items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+def _lines(health: Health) -> Iterator[tuple[str, str]]:
+    yield "server", health.address if health.problem is None else health.problem
+    if health.server is not None:
+        yield "process", str(health.server.pid or "none")
+        yield "data", str(health.server.data)
+        yield "log", str(health.server.log)
+    for name, exists in health.databases.items():
+        yield name, "there" if exists else "missing; run `modyn-dagster db upgrade`"
+    if health.answers and health.revision == health.expected_revision:
+        yield "schema", f"up to date at {health.revision}"
+    elif health.answers:
+        yield "schema", str(outdated(health.revision))

@@ -1,0 +1,93 @@
+"""``modyn-dagster demo``: the main job on a whole project, from an empty machine to a table and a plot."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from modyn_dagster.cli.launching import ReplayOptions, dagster_instance, replay_range
+from modyn_dagster.cli.server import running_database
+from modyn_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+    from modyn_dagster.pipeline.platform import Platform
+
+
+@click.command()
+def demo() -> None:
+    """Replay every pipeline of the project over its whole history and compare them.
+
+    Starts the embedded Postgres when no server runs, makes databases and schema, imports what lies in the datasets' folders
+    (one file is one batch), replays the pipelines, prints one table and writes a plot of score over time. Run again, it
+    continues where it stands and trains nothing twice.
+    """
+    settings = Settings.from_environment()
+    click.echo("starting Postgres")
+    with running_database(settings):
+        _run(settings)
+    click.echo("open the UIs with `make ui`: every batch, trigger and plot in Dagster, every model in MLflow")
+
+
+def _run(settings: Settings) -> None:
+    from modyn_dagster.build import build_definitions
+    from modyn_dagster.cli.pipeline import batch_range
+    from modyn_dagster.pipeline.platform import Platform
+
+    platform = Platform.open(settings)
+    with dagster_instance(settings) as instance:
+        for dataset in sorted(platform.project.datasets):
+            with _step(f"import {dataset}"):
+                _import(platform, instance, dataset)
+        defs = build_definitions(settings=settings)
+        for pipeline in sorted(platform.project.pipelines):
+            with _step(f"replay {pipeline}"):
+                replay_range(defs, instance, pipeline, batch_range(platform, pipeline, None, None), ReplayOptions())
+    for dataset in sorted(platform.project.datasets):
+        _compare(platform, dataset)
+    platform.close()
+
+
+def _import(platform: "Platform", instance: "DagsterInstance", dataset: str) -> None:
+    from modyn_dagster.assets.announcing import announce_batches
+    from modyn_dagster.ingestion.history import import_history
+
+    spec = platform.project.datasets[dataset]
+    summary = import_history(platform.engine, platform.home, spec, platform.project.root_of(dataset))
+    for _, error in summary.failed:
+        click.echo(f"failed: {error}", err=True)
+    announce_batches(instance, platform, dataset)
+
+
+@contextmanager
+def _step(title: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    click.echo(f"{title} ...", nl=False)
+    yield
+    click.echo(f" {time.perf_counter() - begin:.1f} s")
+
+
+def _compare(platform: "Platform", dataset: str) -> None:
+    from rich.console import Console
+
+    from modyn_dagster.reporting.comparison import compare_pipelines
+    from modyn_dagster.reporting.figures import save
+    from modyn_dagster.reporting.plots import comparison_over_time
+    from modyn_dagster.reporting.tables import comparison_table
+
+    names = sorted(spec.name for spec in platform.project.pipelines.values() if spec.dataset == dataset)
+    with platform.transaction() as conn:
+        comparison = compare_pipelines(conn, names)
+    Console().print(comparison_table(comparison).rich())
+    path = platform.home / "reports" / f"{dataset}.png"
+    save(comparison_over_time(comparison), path)
+    click.echo(f"score over time: {_shown(path)}")
+
+
+def _shown(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,102 @@
+"""Columns of row formats: what a file holds, what the dataset says, and whether they agree."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+
+from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.errors import DataError, SchemaMismatch
+from modyn_dagster.spec.dataset import DatasetSpec
+
+ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A column as one file shows it: ``dtype`` is a ``ColumnType`` or ``nothing``; ``has_missing`` when a cell is empty."""
+
+    name: str
+    dtype: str
+    has_missing: bool = False
+
+    def __or__(self, other: "Found") -> "Found":
+        """The narrowest column that holds both."""
+        return Found(self.name, _wider(self.dtype, other.dtype), self.has_missing or other.has_missing)
+
+    def settled(self) -> Column:
+        """The column to fix: integers with empty cells become float64 with NaN, a column of nothing else too."""
+        numbers_are_missing = self.dtype == "nothing" or (self.dtype == "int64" and self.has_missing)
+        return Column(self.name, "float64" if numbers_are_missing else self.dtype)
+
+
+def _wider(one: str, other: str) -> str:
+    if "nothing" in (one, other):
+        return other if one == "nothing" else one
+    if one == other:
+        return one
+    return "float64" if {one, other} == {"int64", "float64"} else "string"
+
+
+def settle_columns(files: Sequence[tuple[str, Sequence[Found]]], pinned: Mapping[str, str]) -> tuple[Column, ...]:
+    """Columns of a dataset from its first batch: ``(path, columns found)`` per file, and dtypes the spec decides.
+
+    Raises ``SchemaMismatch`` when the files disagree, ``DataError`` when a pinned column does not exist.
+    """
+    first_path, first = files[0]
+    names = [column.name for column in first]
+    for path, found in files[1:]:
+        require_names(path, [column.name for column in found], names)
+    for name in pinned:
+        if name not in names:
+            raise DataError(first_path, f"the file has no such column; it has {', '.join(names)}", column=name)
+    columns = merge_columns([_in_order(names, found) for _, found in files])
+    return tuple(Column(c.name, pinned[c.name]) if c.name in pinned else c.settled() for c in columns)
+
+
+def merge_columns(parts: Sequence[Sequence[Found]]) -> list[Found]:
+    """The narrowest columns that hold those of all parts, which stand in the same order."""
+    return [reduce(Found.__or__, columns) for columns in zip(*parts)]
+
+
+def _in_order(names: Sequence[str], found: Sequence[Found]) -> list[Found]:
+    by_name = {column.name: column for column in found}
+    return [by_name[name] for name in names]
+
+
+def require_names(path: str, found: Sequence[str], expected: Sequence[str]) -> None:
+    """Raise ``SchemaMismatch`` unless a file has just these columns."""
+    if sorted(found) != sorted(expected):
+        raise SchemaMismatch(path, ", ".join(expected), ", ".join(found))
+
+
+def pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
+    """Dtypes the spec decides by what a column is for; ``format.columns`` has the last word."""
+    pinned: dict[str, str] = {}
+    if spec.time.source == "column" and spec.time.format is not None:
+        pinned[spec.time.column] = "string"
+    if spec.label is not None and spec.label.from_.source == "column":
+        if spec.label.kind == "target":
+            pinned[spec.label.from_.column] = "float64"
+        elif spec.label.classes is not None:
+            pinned[spec.label.from_.column] = "string"
+        elif spec.label.n_classes is not None:
+            pinned[spec.label.from_.column] = "int64"
+    explicit = spec.format.columns if spec.format.kind in ("csv", "jsonl") else {}
+    return pinned | explicit
+
+
+def describe(columns: Sequence[Column]) -> str:
+    """Columns for an error message.
+
+    >>> describe([Column("age", "int64"), Column("name", "string")])
+    'age int64, name string'
+    """
+    return ", ".join(f"{column.name} {column.dtype}" for column in columns)

@@ -1,0 +1,92 @@
+"""Binary records of a NumPy structured dtype: one extent per file, read where it lies."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.errors import DataError
+from modyn_dagster.ingestion.columns import Found
+from modyn_dagster.ingestion.formats.base import ByteArray, Fetch, Int64Array, Ranges
+from modyn_dagster.ingestion.source import LoadedFile
+from modyn_dagster.spec.dataset import FixedRowsFormat
+
+
+class FixedRowsFile:
+    """One file of records."""
+
+    def __init__(self, path: str, records: npt.NDArray[Any], header_bytes: int) -> None:
+        self._path, self._records, self._header_bytes = path, records, header_bytes
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def ranges(self) -> Ranges:
+        """One record after the other."""
+        width = self._records.dtype.itemsize
+        offsets = self._header_bytes + width * np.arange(len(self._records), dtype=np.int64)
+        return Ranges(offsets, np.full(len(self._records), width, dtype=np.int64))
+
+    def find_columns(self) -> list[Found]:
+        """The fields of the spec's dtype."""
+        dtype = self._records.dtype
+        return [Found(name, _code(dtype[name])) for name in dtype.names or ()]
+
+    def convert(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
+        """The wanted fields, which must be scalars: any bytes are legal numbers, so the others need no check."""
+        return {name: self._field(name) for name in wanted}
+
+    def _field(self, name: str) -> pa.Array:
+        values = np.ascontiguousarray(self._records[name])
+        values = values.astype(values.dtype.newbyteorder("="))
+        target = {"i": pa.int64(), "u": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "S": pa.string(), "U": pa.string()}
+        kind = values.dtype.kind
+        if values.ndim > 1 or (kind not in target and kind != "M"):
+            raise DataError(self._path, f"a field of dtype {values.dtype} cannot be a time, label or attribute", column=name)
+        try:
+            if kind == "M":
+                return pa.array(values.astype("datetime64[us]"))
+            return pa.array(values.astype(np.float64) if kind == "f" else values).cast(target[kind])
+        except pa.ArrowInvalid as error:
+            raise DataError(self._path, f"cannot be read as {target[kind]}: {error}", column=name) from error
+
+
+class FixedRows:
+    """The format ``fixed_rows``."""
+
+    separator = b""
+
+    def __init__(self, spec: FixedRowsFormat) -> None:
+        self._dtype = np.dtype([(name, code) for name, code in spec.dtype])
+        self._header_bytes = spec.header_bytes
+
+    def open(self, file: LoadedFile) -> FixedRowsFile:
+        """Raises ``DataError`` when the file does not hold whole records."""
+        body = len(file.data) - self._header_bytes
+        width = self._dtype.itemsize
+        if body <= 0:
+            raise DataError(file.path, f"the file is empty, expected {self._header_bytes} bytes of header and records of {width}")
+        if body % width:
+            problem = f"the file is truncated: the last record has {body % width} of {width} bytes"
+            raise DataError(file.path, problem, row=body // width + 1)
+        return FixedRowsFile(file.path, file.data[self._header_bytes :].view(self._dtype), self._header_bytes)
+
+    def decode(
+        self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
+    ) -> Mapping[str, npt.NDArray[Any]]:
+        """Fields in their own dtype and the machine's byte order; sub-arrays keep their shape."""
+        records = rows.view(self._dtype)
+        return {column.name: _native(records[column.name]) for column in columns}
+
+
+def _native(field: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(field, dtype=field.dtype.newbyteorder("="))
+
+
+def _code(dtype: np.dtype[Any]) -> str:
+    base, shape = dtype.subdtype if dtype.subdtype is not None else (dtype, ())
+    return f"{shape}{base.str}" if shape else base.str

@@ -1,0 +1,160 @@
+"""Parquet: converted once into fixed-width rows of a shard, followed by the bytes of their strings."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.errors import DataError, SchemaMismatch
+from modyn_dagster.ingestion.columns import Found, require_names
+from modyn_dagster.ingestion.formats.base import ByteArray, Fetch, Int64Array
+from modyn_dagster.ingestion.source import LoadedFile
+from modyn_dagster.spec.dataset import ParquetFormat
+
+_ARROW: Final[Mapping[str, pa.DataType]] = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.large_string(),
+    "timestamp": pa.timestamp("us"),
+}
+#: A string is where its bytes lie in the shard.
+_STRING: Final = np.dtype([("offset", "<i8"), ("length", "<i8")])
+_FIELDS: Final = {"int64": "<i8", "float64": "<f8", "bool": "?", "string": _STRING, "timestamp": "<M8[us]"}
+
+
+class ParquetFile:
+    """One Parquet file."""
+
+    ranges = None
+
+    def __init__(self, path: str, content: pa.Table) -> None:
+        self._path, self._content = path, content
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def find_columns(self) -> list[Found]:
+        """Columns by the file's schema; dates count as timestamps."""
+        return [Found(field.name, self._dtype(field), self._content[field.name].null_count > 0) for field in self._content.schema]
+
+    def convert(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
+        """The wanted columns; all are checked."""
+        converted = self.table(columns)
+        return {name: converted[name].combine_chunks() for name in wanted}
+
+    def table(self, columns: Sequence[Column]) -> pa.Table:
+        """All columns in the dataset's order and dtypes, without nulls but for timestamps."""
+        found = {column.name: column.dtype for column in self.find_columns()}
+        require_names(self._path, list(found), [column.name for column in columns])
+        for column in columns:
+            if found[column.name] not in _accepted(column.dtype):
+                expected = f"{column.name} {column.dtype}"
+                raise SchemaMismatch(self._path, expected, f"{column.name} {found[column.name]}")
+        return pa.table({column.name: self._column(column) for column in columns})
+
+    def _column(self, column: Column) -> pa.ChunkedArray:
+        values = self._content[column.name]
+        if values.null_count and column.dtype in ("int64", "bool"):
+            row = int(np.argmax(values.is_null().to_numpy()))
+            raise DataError(self._path, f"the value is missing, the column is {column.dtype}", row=row + 1, column=column.name)
+        try:
+            cast = values.cast(_ARROW[column.dtype], safe=column.dtype != "timestamp")
+        except pa.ArrowInvalid as error:
+            raise DataError(self._path, f"cannot be read as {column.dtype}: {error}", column=column.name) from error
+        if column.dtype in ("int64", "bool", "timestamp"):
+            return cast
+        return pc.fill_null(cast, float("nan") if column.dtype == "float64" else "")
+
+    def _dtype(self, field: pa.Field) -> str:
+        found = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        for dtype, holds in _KINDS.items():
+            if any(test(found) for test in holds):
+                return dtype
+        raise DataError(self._path, f"columns of type {field.type} are not supported", column=field.name)
+
+
+class Parquet:
+    """The format ``parquet``."""
+
+    separator = b""
+
+    def __init__(self, spec: ParquetFormat) -> None:
+        self._spec = spec
+
+    def open(self, file: LoadedFile) -> ParquetFile:
+        """Read all row groups."""
+        if len(file.data) == 0:
+            raise DataError(file.path, "the file is empty, expected Parquet")
+        try:
+            content = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file.data))).read(use_threads=False)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(file.path, f"is not a sound Parquet file: {error}") from error
+        if content.num_rows == 0:
+            raise DataError(file.path, "the file has columns but no rows")
+        return ParquetFile(file.path, content)
+
+    def decode(
+        self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
+    ) -> Mapping[str, npt.NDArray[Any]]:
+        """Fields of the rows; strings take a second look into the shard."""
+        records = rows.view(row_dtype(columns))
+        return {column.name: _decoded(column, records[column.name], fetch) for column in columns}
+
+
+def row_dtype(columns: Sequence[Column]) -> np.dtype[Any]:
+    """What one row looks like in a shard."""
+    return np.dtype([(column.name, _FIELDS[column.dtype]) for column in columns])
+
+
+def encode_table(columns: Sequence[Column], content: pa.Table) -> tuple[list[ByteArray], int]:
+    """The parts of a shard, to be written one after the other, and the width of its rows."""
+    records = np.empty(len(content), dtype=row_dtype(columns))
+    parts: list[ByteArray] = [records.view(np.uint8)]
+    end = records.nbytes
+    for column in columns:
+        values = content[column.name].combine_chunks()
+        if column.dtype != "string":
+            records[column.name] = values.to_numpy(zero_copy_only=False)
+            continue
+        offsets, text = _text_of(values)
+        records[column.name]["offset"] = end + offsets[:-1]
+        records[column.name]["length"] = np.diff(offsets)
+        parts.append(text)
+        end += len(text)
+    return parts, records.dtype.itemsize
+
+
+def _text_of(values: pa.LargeStringArray) -> tuple[Int64Array, ByteArray]:
+    """Offsets from 0, and the bytes, of a string column."""
+    _, offset_buffer, data = values.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[values.offset : values.offset + len(values) + 1]
+    text = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
+    return offsets - offsets[0], text[offsets[0] : offsets[-1]]
+
+
+def _decoded(column: Column, field: npt.NDArray[Any], fetch: Fetch) -> npt.NDArray[Any]:
+    if column.dtype != "string":
+        return np.ascontiguousarray(field)
+    text, offsets = fetch(np.ascontiguousarray(field["offset"]), np.ascontiguousarray(field["length"]))
+    strings = pa.LargeStringArray.from_buffers(len(field), pa.py_buffer(offsets), pa.py_buffer(text))
+    return np.asarray(strings.to_numpy(zero_copy_only=False), dtype=object)
+
+
+def _accepted(dtype: str) -> set[str]:
+    return {dtype, "nothing", "int64"} if dtype == "float64" else {dtype, "nothing"}
+
+
+_KINDS: Final = {
+    "nothing": (pa.types.is_null,),
+    "int64": (pa.types.is_integer,),
+    "float64": (pa.types.is_floating,),
+    "bool": (pa.types.is_boolean,),
+    "string": (pa.types.is_string, pa.types.is_large_string),
+    "timestamp": (pa.types.is_timestamp, pa.types.is_date),
+}

@@ -1,0 +1,136 @@
+"""Ingesting a batch that was registered: read, put in order, commit; or compare with what was ingested before."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.batches import BatchRow, get_batch, mark_failed
+from modyn_dagster.catalog.datasets import DatasetRow, ensure_dataset
+from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.errors import DataError
+from modyn_dagster.ingestion.assemble import Place, assemble
+from modyn_dagster.ingestion.commit import Content, commit_batch
+from modyn_dagster.ingestion.members import involved_paths, members_of
+from modyn_dagster.ingestion.read_batch import BatchReader, Progress
+from modyn_dagster.ingestion.source import Source, open_source
+from modyn_dagster.ingestion.unchanged import require_unchanged
+from modyn_dagster.spec.dataset import DatasetSpec
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """An ingested batch.
+
+    Attributes:
+        time_min, time_max: smallest and largest sample time, UTC.
+        label_counts: by class name, or by the decimal class index.
+        checksum: of the content: paths and bytes of all files that were read.
+        already_ingested: it was ingested before, and its files are still the same.
+    """
+
+    partition_key: str
+    ordinal: int
+    n_samples: int
+    n_train: int
+    time_min: datetime
+    time_max: datetime
+    label_counts: Mapping[str, int]
+    checksum: str
+    already_ingested: bool
+
+
+def ingest_batch(
+    engine: sa.Engine, home: Path, spec: DatasetSpec, root: str, partition_key: str, progress: Progress | None = None
+) -> IngestResult:
+    """Ingest a registered batch of a dataset.
+
+    Args:
+        engine: of the ``modyn`` database.
+        home: folder for the index and the shard.
+        spec: of the dataset.
+        root: its files, see ``open_source``.
+        partition_key: of the batch.
+        progress: called after each file.
+
+    Raises:
+        DataError: the batch cannot be ingested; it is closed as failed, with nothing of it left, and others go on. For a
+            batch that is ingested already: a file has changed since (``ChangedBatch``).
+        UnknownName: no such batch.
+        OSError, DatabaseDown, WriteFailed: may pass; the batch stays open and nothing of it is visible.
+    """
+    source = open_source(root, spec.storage_options)
+    return ingest_with(engine, home, spec, source, partition_key, BatchReader(source, spec, progress=progress))
+
+
+def ingest_with(
+    engine: sa.Engine, home: Path, spec: DatasetSpec, source: Source, partition_key: str, reader: BatchReader
+) -> IngestResult:
+    """The same with a reader that may have some files in memory."""
+    while True:
+        with transaction(engine) as conn:
+            dataset = ensure_dataset(conn, spec)
+            batch = get_batch(conn, dataset.id, partition_key)
+        if batch.state == "failed":
+            raise _failed_before(spec, batch)
+        if batch.state == "ingested":
+            require_unchanged(engine, spec, source, batch)
+            return _result(batch, already_ingested=True)
+        if _ingest_open(engine, home, spec, source, dataset, batch, reader):
+            with transaction(engine) as conn:
+                return _result(get_batch(conn, dataset.id, partition_key), already_ingested=False)
+
+
+def _ingest_open(
+    engine: sa.Engine, home: Path, spec: DatasetSpec, source: Source, dataset: DatasetRow, batch: BatchRow, reader: BatchReader
+) -> bool:
+    """False when the batch or the dataset changed meanwhile and has to be looked at again."""
+    # Before anything is read: a file that changes while it is read must look changed afterwards.
+    seen = states_of(source, involved_paths(source, spec, batch.source["paths"]))
+    try:
+        content = _read(source, spec, dataset, batch, reader)
+        with transaction(engine) as conn:
+            return commit_batch(conn, home, spec, dataset, batch, content)
+    except DataError as error:
+        with transaction(engine) as conn:
+            mark_failed(conn, batch, str(error), seen)
+        raise
+
+
+def _read(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, reader: BatchReader) -> Content:
+    members = members_of(source, spec, batch.source)
+    read = reader.read(dataset, members)
+    begin, end = _place(batch.source.get("begin")), _place(batch.source.get("end"))
+    return Content(read, assemble(read.pieces, read.columns, begin, end), members.paths)
+
+
+def states_of(source: Source, paths: Sequence[str]) -> dict[str, list[int | None] | None]:
+    """Size and time of last change of each file, JSON; None for one that cannot be looked at."""
+    return {path: _state(source, path) for path in paths}
+
+
+def _state(source: Source, path: str) -> list[int | None] | None:
+    try:
+        return list(source.state(path))
+    except DataError:
+        return None
+
+
+def _place(stored: Sequence[Any] | None) -> Place | None:
+    return None if stored is None else (stored[0], stored[1], stored[2])
+
+
+def _failed_before(spec: DatasetSpec, batch: BatchRow) -> DataError:
+    again = f"deliver it again with `modyn-dagster dataset retry {spec.name} {batch.partition_key}`"
+    advice = "it was delivered again as a later batch" if batch.repaired_by is not None else again
+    return DataError(batch.source["paths"][0], f"batch {batch.partition_key!r} failed ({batch.error}); {advice}")
+
+
+def _result(batch: BatchRow, *, already_ingested: bool) -> IngestResult:
+    facts = {name: getattr(batch, name) for name in ("n_samples", "n_train", "time_min", "time_max", "label_counts")}
+    return IngestResult(
+        batch.partition_key, batch.ordinal, **facts, checksum=str(batch.content_checksum), already_ingested=already_ingested
+    )

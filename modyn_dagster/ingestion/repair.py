@@ -1,0 +1,65 @@
+"""Failed batches, delivered again at the end of the stream."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.batches import SEEN, BatchRow, get_batch, list_batches, register_again
+from modyn_dagster.catalog.datasets import ensure_dataset
+from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.errors import UnknownName
+from modyn_dagster.ingestion.ingest import states_of
+from modyn_dagster.ingestion.members import involved_paths
+from modyn_dagster.ingestion.source import Source, open_source
+from modyn_dagster.spec.dataset import DatasetSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFailure:
+    """A failed batch whose files are no longer what they were when it failed; ``states`` are those of now."""
+
+    batch: BatchRow
+    states: Mapping[str, Any]
+
+
+def retry(engine: sa.Engine, spec: DatasetSpec, root: str, partition_key: str | None = None) -> list[BatchRow]:
+    """Register failed batches again, in ordinal order, with new ordinals and keys ``<key>~2``; they are open afterwards.
+
+    Args:
+        engine: of the ``modyn`` database.
+        spec: of the dataset.
+        root: its files.
+        partition_key: this batch, whether or not its files changed; None: all whose files changed.
+
+    Raises:
+        UnknownName: there is no such failed batch.
+    """
+    source = open_source(root, spec.storage_options)
+    with transaction(engine) as conn:
+        dataset = ensure_dataset(conn, spec)
+        if partition_key is not None:
+            chosen = [get_batch(conn, dataset.id, partition_key)]
+        else:
+            chosen = [failure.batch for failure in changed_failures(conn, source, spec, dataset.id)]
+        again = [register_again(conn, batch) for batch in chosen]
+        if partition_key is not None and again == [None]:
+            waiting = [batch.partition_key for batch in unrepaired(conn, dataset.id)]
+            raise UnknownName("failed batch", partition_key, waiting)
+    return [batch for batch in again if batch is not None]
+
+
+def changed_failures(conn: sa.Connection, source: Source, spec: DatasetSpec, dataset_id: int) -> list[ChangedFailure]:
+    """Failed batches that were not delivered again and whose files changed since they failed."""
+    found = []
+    for batch in unrepaired(conn, dataset_id):
+        states = states_of(source, involved_paths(source, spec, batch.source["paths"]))
+        if states != batch.source[SEEN]:
+            found.append(ChangedFailure(batch, states))
+    return found
+
+
+def unrepaired(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
+    """Failed batches that were not delivered again."""
+    return [batch for batch in list_batches(conn, dataset_id, "failed") if batch.repaired_by is None]

@@ -1,0 +1,39 @@
+"""On which side of the split a key falls: the one definition that triggering, training and evaluation use."""
+
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.randomness import hash_keys
+from modyn_dagster.spec.dataset import Split
+
+TRAIN: Final = 0
+CALIBRATE: Final = 1
+EVALUATE: Final = 2
+
+_RANGE: Final = 2**64
+
+
+def side_of(keys: KeyArray, split: Split) -> npt.NDArray[np.uint8]:
+    """``TRAIN``, ``CALIBRATE`` or ``EVALUATE`` of each key, ``uint8[n]``.
+
+    The salted hash of a key, a number below 2**64, falls below ``train``, below ``train + calibrate``, or above, as shares
+    of 2**64. The last side with a share takes what rounding leaves, so a side without a share gets no key.
+    """
+    sides = np.full(len(keys), _last_side(split), dtype=np.uint8)
+    hashes = hash_keys(keys, split.salt)
+    # From the last boundary to the first: a later side is overwritten where an earlier boundary lies above the hash too.
+    for side, share in ((CALIBRATE, Fraction(split.train) + Fraction(split.calibrate)), (TRAIN, Fraction(split.train))):
+        boundary = int(share * _RANGE)
+        if side < _last_side(split):
+            sides[hashes < np.uint64(min(boundary, _RANGE - 1))] = side
+    return sides
+
+
+def _last_side(split: Split) -> int:
+    if split.evaluate > 0:
+        return EVALUATE
+    return CALIBRATE if split.calibrate > 0 else TRAIN

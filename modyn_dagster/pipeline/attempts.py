@@ -1,0 +1,87 @@
+"""Attempts of a trigger: claiming it, giving an attempt up, failing for good, resuming."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from modyn_dagster.catalog.runs import RunRow, get_run, move_run
+from modyn_dagster.catalog.triggers import (
+    TriggerRow,
+    claim,
+    fail,
+    get_trigger,
+    list_triggers,
+    raise_attempt,
+    reopen,
+)
+from modyn_dagster.errors import CatalogError, LostClaim, RunError, StaleRun, TriggerFailed
+from modyn_dagster.pipeline.platform import Platform, spec_of
+
+
+def claim_trigger(platform: Platform, trigger: TriggerRow, dagster_run_id: str) -> TriggerRow:
+    """Take a pending trigger for one Dagster run. A trained trigger is returned as it is: working on it again is a check.
+
+    Raises:
+        LostClaim: another run works on it.
+        RunError: it failed for good, or was skipped.
+    """
+    with platform.transaction() as conn:
+        now = get_trigger(conn, trigger.id, lock=True)
+        if now.state == "trained":
+            return now
+        if now.state in ("failed", "skipped"):
+            raise RunError(f"trigger {now.partition_key} is {now.state}: {now.error or 'its training set was empty'}")
+        if now.attempt != trigger.attempt:
+            raise LostClaim(trigger.partition_key, trigger.attempt)
+        return claim(conn, now, dagster_run_id)
+
+
+@contextmanager
+def working_attempt(platform: Platform, run: RunRow, trigger: TriggerRow) -> Iterator[None]:
+    """Whatever ends the block, but a lost claim or an unreachable catalog, gives the attempt up and goes on up."""
+    try:
+        yield
+    except (CatalogError, LostClaim, StaleRun):
+        raise
+    except Exception as error:
+        if trigger.state != "trained":
+            give_up_attempt(platform, run, trigger, f"{type(error).__name__}: {error}")
+        raise
+
+
+def give_up_attempt(platform: Platform, run: RunRow, trigger: TriggerRow, reason: str) -> TriggerRow:
+    """The current attempt ended without a commit: the next one becomes pending, or the trigger fails.
+
+    When a trigger has used up its attempts, ``on_failure: stop`` makes the run wait for ``pipeline resume``; ``continue``
+    lets it go on with the previous model.
+    """
+    spec = spec_of(run)
+    with platform.transaction() as conn:
+        now = get_trigger(conn, trigger.id, lock=True)
+        # `resume` raises the attempt too, so attempts come in rounds of max_attempts.
+        if now.attempt % spec.max_attempts:
+            return raise_attempt(conn, trigger, reason)
+        failed = fail(conn, trigger, reason)
+        if spec.on_failure == "stop":
+            move_run(conn, get_run(conn, run.id, lock=True), state="waiting")
+        return failed
+
+
+def resume_run(platform: Platform, run: RunRow) -> list[TriggerRow]:
+    """Give the failed triggers of a waiting run fresh attempts; they are trained before anything else is decided."""
+    with platform.transaction() as conn:
+        now = get_run(conn, run.id, lock=True)
+        if now.state != "waiting":
+            raise RunError(f"{now.title} is {now.state}, there is nothing to resume")
+        triggers = list_triggers(conn, now.id)
+        failed = [reopen(conn, row) for row in triggers[-1:] if row.state == "failed"]
+        move_run(conn, now, state="active")
+    return failed
+
+
+def require_running(platform: Platform, run: RunRow) -> None:
+    """Raise ``TriggerFailed`` when the run waits for an operator."""
+    if run.state != "waiting":
+        return
+    with platform.transaction() as conn:
+        failed = list_triggers(conn, run.id, ["failed"])[-1]
+    raise TriggerFailed(run.pipeline, failed.partition_key, failed.attempt, failed.error or "unknown")

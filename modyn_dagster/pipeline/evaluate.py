@@ -1,0 +1,109 @@
+"""The stage ``evaluation``: predict the evaluation samples a model has not seen yet, then score the closed intervals."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.catalog.evaluations import (
+    EvaluationRow,
+    PredictionFileRow,
+    list_evaluations,
+    list_predictions,
+    record_predictions,
+)
+from modyn_dagster.catalog.models import ModelRow, find_model
+from modyn_dagster.catalog.timings import record_timing
+from modyn_dagster.errors import RunError
+from modyn_dagster.evaluation.blocks import BatchRange
+from modyn_dagster.evaluation.predictions import predict_range, write_predictions
+from modyn_dagster.keys import key_of, ordinal_of
+from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
+from modyn_dagster.pipeline.paths import predictions_path
+from modyn_dagster.pipeline.score import score_closed_intervals
+from modyn_dagster.training import Predictor, build_predictor
+
+Progress = Callable[[int, int], None]
+
+
+def evaluate_model(context: TriggerContext, *, finished: bool, progress: Progress | None = None) -> list[EvaluationRow]:
+    """Judge the model of a trained trigger on the batches of the context's view, and return all its cells.
+
+    Only missing predictions are made and only missing or outdated cells are scored, so calling it again is cheap. An
+    interval is scored once stream time has passed its end, or the run has ``finished``.
+    """
+    with context.platform.transaction() as conn:
+        model = find_model(conn, context.trigger.id)
+    if model is None:
+        raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: there is no model to evaluate")
+    _predict_missing(context, model, progress)
+    score_closed_intervals(context, model, finished=finished)
+    with context.platform.transaction() as conn:
+        return list_evaluations(conn, context.run.id, context.trigger.id)
+
+
+def evaluation_batches(context: TriggerContext) -> list[BatchRow]:
+    """The batches a run's models are judged on: those with samples after the run's origin."""
+    return [batch for batch in context.view.batches if context.view.last_key_of(batch.ordinal) > context.run.origin]
+
+
+def missing_batches(context: TriggerContext, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
+    """Stretches of consecutive batches that no prediction file covers; each becomes one file."""
+    covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
+    stretches: list[list[BatchRow]] = []
+    open_stretch = False
+    for batch in evaluation_batches(context):
+        missing = not any(first <= batch.ordinal <= last for first, last in covered)
+        if missing and open_stretch:
+            stretches[-1].append(batch)
+        elif missing:
+            stretches.append([batch])
+        open_stretch = missing
+    return stretches
+
+
+def _predict_missing(context: TriggerContext, model: ModelRow, progress: Progress | None) -> None:
+    with context.platform.transaction() as conn:
+        files = list_predictions(conn, context.trigger.id)
+    stretches = missing_batches(context, files)
+    if not stretches:
+        return
+    predictor = build_predictor(
+        model.architecture,
+        context.platform.model_store.load(model.hash),
+        device=context.spec.training.device,
+        threads=context.run.threads,
+        source=f"pipeline {context.run.pipeline}",
+    )
+    total = sum(int(batch.n_samples or 0) for stretch in stretches for batch in stretch)
+    done = 0
+    for stretch in stretches:
+        watch = Stopwatch("evaluate")
+        values = _predict_stretch(context, model, predictor, stretch)
+        with context.platform.transaction() as conn:
+            record_predictions(conn, values)
+            record_timing(conn, context.run.id, context.trigger.id, None, watch.read(values["n_samples"]))
+        done += sum(int(batch.n_samples or 0) for batch in stretch)
+        if progress is not None:
+            progress(done, total)
+
+
+def _predict_stretch(
+    context: TriggerContext, model: ModelRow, predictor: Predictor, stretch: Sequence[BatchRow]
+) -> dict[str, Any]:
+    first = key_of(stretch[0].ordinal, 0)
+    last = context.view.last_key_of(stretch[-1].ordinal)
+    relative = predictions_path(context.run.id, context.trigger.ordinal, first, last)
+    label = context.view.spec.label
+    kind = "class" if label is None else label.kind
+    ranges = [BatchRange(b.ordinal, int(b.n_samples or 0), context.view.evaluation_positions(b)) for b in stretch]
+    parts = predict_range(predictor, context.view.reader.read, ranges, kind=kind)
+    written = write_predictions(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
+    return {
+        "trigger_id": context.trigger.id,
+        "model_hash": model.hash,
+        "first_key": first,
+        "last_key": last,
+        "n_samples": written.n_samples,
+        "path": relative,
+        "checksum": written.checksum,
+    }

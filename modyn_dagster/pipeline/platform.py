@@ -1,0 +1,87 @@
+"""One project on one database and one home folder: what every stage of a pipeline works with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.batches import BatchRow, visible_batches
+from modyn_dagster.catalog.datasets import ensure_dataset
+from modyn_dagster.catalog.engine import open_engine, require_current_schema, transaction
+from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.errors import UnknownName
+from modyn_dagster.model_store import ModelStore
+from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.settings import Settings
+from modyn_dagster.spec.load import Project, load_project, parse_spec
+from modyn_dagster.spec.pipeline import PipelineSpec
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Specs, database and files together. Nothing is opened before it is asked for."""
+
+    settings: Settings
+    project: Project
+
+    @classmethod
+    def open(cls, settings: Settings) -> Self:
+        """Read the project's specs; the database is first touched by ``transaction``."""
+        return cls(settings, load_project(settings.project))
+
+    @property
+    def home(self) -> Path:
+        """The folder all paths of the catalog are relative to."""
+        return self.settings.home
+
+    @cached_property
+    def engine(self) -> sa.Engine:
+        """Connections to the ``modyn`` database, whose schema is the one this code needs."""
+        engine = open_engine(self.settings)
+        require_current_schema(engine)
+        return engine
+
+    @cached_property
+    def model_store(self) -> ModelStore:
+        """The models of all pipelines."""
+        return ModelStore(self.home / "models")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """One short transaction; ``DatabaseDown`` when Postgres does not answer."""
+        with transaction(self.engine) as conn:
+            yield conn
+
+    def pipeline(self, name: str) -> PipelineSpec:
+        """A pipeline of the project as its file says now."""
+        if name not in self.project.pipelines:
+            raise UnknownName("pipeline", name, sorted(self.project.pipelines))
+        return self.project.pipelines[name]
+
+    def view(self, dataset: str, *, until: int | None = None) -> DatasetView:
+        """What pipelines see of a dataset now: its ingested batches up to the first open one, or up to an ordinal."""
+        if dataset not in self.project.datasets:
+            raise UnknownName("dataset", dataset, sorted(self.project.datasets))
+        spec = self.project.datasets[dataset]
+        with self.transaction() as conn:
+            row = ensure_dataset(conn, spec)
+            batches = visible_batches(conn, row.id)
+        return DatasetView(self.engine, self.home, row, spec, self.project.root_of(dataset), _until(batches, until))
+
+    def close(self) -> None:
+        """Close the connections, if any were opened."""
+        if "engine" in self.__dict__:
+            self.engine.dispose()
+
+
+def spec_of(run: RunRow) -> PipelineSpec:
+    """The spec a run was started with, whatever the file says by now."""
+    return parse_spec(run.spec, PipelineSpec, source=run.title)
+
+
+def _until(batches: list[BatchRow], until: int | None) -> list[BatchRow]:
+    return batches if until is None else [batch for batch in batches if batch.ordinal <= until]

@@ -1,0 +1,22 @@
+"""Whether a pipeline can run at all: found out before a run starts, naming pipeline and field."""
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.evaluation.metrics import check_metrics
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.training.check import check_task, check_user_code
+
+
+def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
+    """Import the user code of a pipeline and hold its loss and metrics against the dataset's label.
+
+    Raises:
+        ImportPathError: user code fails to import or cannot be called.
+        ConfigError: the dataset has no label, or one that loss or metrics are not for.
+    """
+    source = f"pipeline {pipeline.name}"
+    if dataset.label is None:
+        raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
+    check_user_code(pipeline.training, source=source)
+    check_task(pipeline.training, dataset.label.kind, source=source)
+    check_metrics(pipeline.evaluation.metrics, dataset.label.kind, source=source)

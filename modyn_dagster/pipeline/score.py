@@ -1,0 +1,92 @@
+"""Cells of the evaluation matrix: one model on the closed intervals, from its stored predictions."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions, record_evaluations
+from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.evaluation.cells import score_intervals
+from modyn_dagster.evaluation.intervals import Interval, closed_intervals, generate_intervals
+from modyn_dagster.evaluation.metrics import Score
+from modyn_dagster.evaluation.predictions import Predictions, read_predictions
+from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.times import as_datetime64, as_timestamp
+from modyn_dagster.spec.base import as_time, timedelta_of
+from modyn_dagster.spec.evaluation import MetricName
+
+
+def run_intervals(context: TriggerContext, *, finished: bool) -> list[Interval[np.datetime64]]:
+    """The intervals of a run that are closed by now: stream time has passed their end, or the run has finished.
+
+    An interval keeps its full length however far the data reach, so it is the same interval when more data arrive.
+    """
+    first = context.view.first_evaluation_time(context.run.origin)
+    reached = context.view.time_reached
+    if first is None or reached is None:
+        return []
+    spec = context.spec.evaluation.intervals
+    every = timedelta_of(spec.every)
+    grid = as_time(spec.start) if spec.start is not None else first
+    end = grid + (1 + (reached - grid) // every) * every
+    return closed_intervals(generate_intervals(spec, first, end), reached, finished=finished)
+
+
+def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished: bool) -> None:
+    """Score the closed intervals that have no cell yet, or whose samples have become more."""
+    with context.platform.transaction() as conn:
+        cells = list_evaluations(conn, context.run.id, context.trigger.id)
+        files = [file for file in list_predictions(conn, context.trigger.id) if file.removed_at is None]
+    if not files:
+        return
+    predictions = Predictions.concat([read_predictions(context.platform.home / f.path, f.checksum) for f in files])
+    intervals = run_intervals(context, finished=finished)
+    counts = _counts(predictions, intervals)
+    known = {(as_datetime64(cell.interval_start), cell.metric): cell.n_samples for cell in cells}
+    metrics = context.spec.evaluation.metrics
+    outdated = [i for i, interval in enumerate(intervals) if any(known.get((interval.start, m)) != counts[i] for m in metrics)]
+    chosen = [intervals[i] for i in outdated]
+    found = score_intervals(predictions, chosen, metrics, min_samples=context.spec.evaluation.min_samples)
+    rows = [
+        _cell(context, model, intervals[i], metric, counts[i], score)
+        for i, scores in zip(outdated, found, strict=True)
+        for metric, score in scores.items()
+    ]
+    with context.platform.transaction() as conn:
+        record_evaluations(conn, rows)
+
+
+def _counts(predictions: Predictions, intervals: Sequence[Interval[np.datetime64]]) -> list[int]:
+    """Samples in each interval, labelled or not."""
+    times = np.sort(predictions.times)
+    starts, ends = (np.array([getattr(i, side) for i in intervals], dtype="datetime64[us]") for side in ("start", "end"))
+    return [int(n) for n in np.searchsorted(times, ends) - np.searchsorted(times, starts)]
+
+
+def _cell(
+    context: TriggerContext,
+    model: ModelRow,
+    interval: Interval[np.datetime64],
+    metric: MetricName,
+    n_samples: int,
+    score: Score,
+) -> dict[str, Any]:
+    start, end = as_timestamp(interval.start), as_timestamp(interval.end)
+    return {
+        "trigger_id": context.trigger.id,
+        "interval_start": start,
+        "interval_end": end,
+        "metric": metric,
+        "n_samples": n_samples,
+        "value": score.value,
+        "undefined": score.undefined,
+        "seen_in_training": _seen(context, model, start, end),
+    }
+
+
+def _seen(context: TriggerContext, model: ModelRow, start: datetime, end: datetime) -> bool:
+    """Whether the model may have trained on samples of the interval: never where the split keeps evaluation apart."""
+    overlaps = start <= model.train_end and end > model.train_start
+    return overlaps and context.view.spec.split.evaluate == 0

@@ -1,0 +1,86 @@
+"""The three assets of a trigger as plain functions: what the Dagster ops call and what a replay does inline."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations
+from modyn_dagster.catalog.models import ModelRow, find_model
+from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set
+from modyn_dagster.errors import RunError
+from modyn_dagster.pipeline import checks
+from modyn_dagster.pipeline.checks import CheckResult
+from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.evaluate import Progress as EvaluationProgress
+from modyn_dagster.pipeline.evaluate import evaluate_model
+from modyn_dagster.pipeline.ready import require_runnable
+from modyn_dagster.pipeline.select import open_training_set, select_training_set
+from modyn_dagster.pipeline.train import train_model
+from modyn_dagster.training.progress import ProgressCallback
+
+StageName = Literal["training_set", "model", "evaluation"]
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What one asset of a trigger partition holds now, and how its checks went."""
+
+    stage: StageName
+    context: TriggerContext
+    row: TrainingSetRow | ModelRow | list[EvaluationRow]
+    checks: list[CheckResult]
+
+    @property
+    def partition_key(self) -> str:
+        """Of the trigger."""
+        return self.context.trigger.partition_key
+
+
+def training_set_stage(context: TriggerContext) -> StageResult:
+    """Select and write the training set of a claimed trigger, once the pipeline is known to be able to train on it."""
+    require_runnable(context.spec, context.view.spec)
+    return _training_set(context, select_training_set(context))
+
+
+def model_stage(context: TriggerContext, progress: ProgressCallback | None = None) -> StageResult | None:
+    """Train and commit the model of a claimed trigger; None when it was skipped because nothing was selected."""
+    with context.platform.transaction() as conn:
+        training_set = find_training_set(conn, context.trigger.id)
+    if training_set is None:
+        raise RunError(f"trigger {context.trigger.partition_key} has no training set yet; materialize it first")
+    model = train_model(context, training_set, progress)
+    return None if model is None else _model(context, model)
+
+
+def evaluation_stage(context: TriggerContext, *, finished: bool, progress: EvaluationProgress | None = None) -> StageResult:
+    """Judge the model of a trained trigger on the context's view."""
+    return _evaluation(context, evaluate_model(context, finished=finished, progress=progress))
+
+
+def recorded_stages(context: TriggerContext) -> list[StageResult]:
+    """What the catalog says of a trigger, without doing anything: for events that a kill swallowed."""
+    with context.platform.transaction() as conn:
+        training_set = find_training_set(conn, context.trigger.id)
+        model = find_model(conn, context.trigger.id)
+        cells = list_evaluations(conn, context.run.id, context.trigger.id)
+    results = []
+    if training_set is not None and training_set.removed_at is None:
+        results.append(_training_set(context, training_set))
+    if model is not None:
+        results.append(_model(context, model))
+    if cells:
+        results.append(_evaluation(context, cells))
+    return results
+
+
+def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:
+    leakage = checks.only_train_samples(context.view, open_training_set(context, row))
+    return StageResult("training_set", context, row, [checks.training_set_not_empty(row), leakage])
+
+
+def _model(context: TriggerContext, row: ModelRow) -> StageResult:
+    return StageResult("model", context, row, [checks.loss_finite(row)])
+
+
+def _evaluation(context: TriggerContext, cells: list[EvaluationRow]) -> StageResult:
+    enough = checks.enough_evaluation_samples(context.spec.evaluation, cells)
+    return StageResult("evaluation", context, cells, [enough])

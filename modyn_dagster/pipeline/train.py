@@ -1,0 +1,116 @@
+"""The stage ``model``: train on the training set of a trigger, store the model, move the run on."""
+
+from modyn_dagster.catalog.models import ModelRow, architecture_of, find_model, insert_model
+from modyn_dagster.catalog.runs import get_run, move_run
+from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
+from modyn_dagster.catalog.training_sets import TrainingSetRow
+from modyn_dagster.catalog.triggers import finish, hold
+from modyn_dagster.errors import RunError
+from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
+from modyn_dagster.pipeline.select import open_training_set
+from modyn_dagster.pipeline.task import task_of
+from modyn_dagster.randomness import seed_for
+from modyn_dagster.training import PreviousModel, TrainedModel, TrainingData, train
+from modyn_dagster.training.progress import ProgressCallback
+from modyn_dagster.triggering import ModelTrained, build_policy
+
+
+def train_model(
+    context: TriggerContext, training_set: TrainingSetRow, progress: ProgressCallback | None = None
+) -> ModelRow | None:
+    """Train the model of a claimed trigger and commit it while the claim holds; None when the training set is empty.
+
+    On a trained trigger it trains again and must reach the same hash, or ``RunError``.
+    """
+    if training_set.n_samples == 0:
+        _skip(context)
+        return None
+    watch = Stopwatch("train")
+    trained = _train(context, training_set, progress)
+    training = watch.read(training_set.n_samples)
+    watch = Stopwatch("save")
+    model_hash = context.platform.model_store.save(trained.state_dict)
+    if context.trigger.state == "trained":
+        return _same_model(context, model_hash)
+    return _commit(context, training_set, trained, model_hash, [training, watch.read()])
+
+
+def previous_model(context: TriggerContext) -> str | None:
+    """Hash of the model this trigger starts from, if the spec says so and there is one."""
+    if not context.spec.training.use_previous_model:
+        return None
+    with context.platform.transaction() as conn:
+        if context.trigger.state == "trained":
+            found = find_model(conn, context.trigger.id)
+            return found.previous_hash if found else None
+        return get_run(conn, context.run.id).previous_model
+
+
+def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallback | None) -> TrainedModel:
+    chosen = open_training_set(context, row)
+    previous = previous_model(context)
+    source = f"pipeline {context.run.pipeline}"
+    return train(
+        context.spec.training,
+        TrainingData(chosen.keys(), chosen.weights(), context.view.reader.read),
+        task=task_of(context.view, source),
+        previous=_load(context, previous) if previous else None,
+        seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
+        threads=context.run.threads,
+        source=source,
+        progress=progress,
+    )
+
+
+def _load(context: TriggerContext, model_hash: str) -> PreviousModel:
+    with context.platform.transaction() as conn:
+        architecture = architecture_of(conn, model_hash)
+    return PreviousModel(context.platform.model_store.load(model_hash), architecture)
+
+
+def _skip(context: TriggerContext) -> None:
+    with context.platform.transaction() as conn:
+        hold(conn, context.trigger)
+        finish(conn, context.trigger, "skipped")
+
+
+def _same_model(context: TriggerContext, model_hash: str) -> ModelRow:
+    with context.platform.transaction() as conn:
+        recorded = find_model(conn, context.trigger.id)
+    if recorded is None or recorded.hash != model_hash:
+        raise RunError(
+            f"trigger {context.trigger.partition_key}: training again gave model {model_hash}, "
+            f"recorded {recorded.hash if recorded else 'none'}; code, libraries, threads or hardware changed"
+        )
+    return recorded
+
+
+def _commit(
+    context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str, timings: list[Timing]
+) -> ModelRow:
+    trigger = context.trigger
+    values = {
+        "hash": model_hash,
+        "previous_hash": previous_model(context),
+        "n_samples": row.n_samples,
+        "train_start": row.time_min,
+        "train_end": row.time_max,
+        "architecture": trained.architecture,
+        "losses": trained.losses,
+        "curve": trained.curve,
+    }
+    with context.platform.transaction() as conn:
+        run = get_run(conn, context.run.id, lock=True)
+        hold(conn, trigger)
+        insert_model(conn, trigger.id, values)
+        for timing in timings:
+            record_timing(conn, run.id, trigger.id, trigger.attempt, timing)
+        seconds = sum(seconds_by_stage(conn, run.id, trigger.id).values())
+        finish(conn, trigger, "trained")
+        policy = build_policy(context.spec.trigger)
+        policy.load_state_dict(run.policy_state)
+        policy.model_trained(ModelTrained(trigger.key, row.n_samples, seconds))
+        move_run(conn, run, policy_state=policy.state_dict(), previous_model=model_hash)
+        committed = find_model(conn, trigger.id)
+    assert committed is not None, "just inserted"  # noqa: S101
+    return committed

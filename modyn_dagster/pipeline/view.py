@@ -1,0 +1,161 @@
+"""What a pipeline sees of a dataset at one moment: an immutable list of ingested batches."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place
+from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.samples import iter_keys
+from modyn_dagster.ingestion.index import BatchIndex
+from modyn_dagster.ingestion.reader import SampleReader
+from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
+from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, key_of, keys_of
+from modyn_dagster.pipeline.times import as_datetime64
+from modyn_dagster.selection import KeyRange
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.triggering.stream import Stream, StreamBatch
+
+_CHUNK = 100_000
+Positions = npt.NDArray[np.int64]
+
+
+class DatasetView:
+    """Keys, times and samples of the batches up to one ordinal. The split decides who sees which sample."""
+
+    def __init__(
+        self, engine: sa.Engine, home: Path, row: DatasetRow, spec: DatasetSpec, root: str, batches: Sequence[BatchRow]
+    ) -> None:
+        self.row = row
+        self.spec = spec
+        self.batches = list(batches)
+        self._engine = engine
+        self._home = home
+        self._root = root
+        self._by_ordinal = {batch.ordinal: batch for batch in batches}
+        self._index = lru_cache(maxsize=256)(self._open_index)
+        self._sides = lru_cache(maxsize=256)(self._split)
+
+    @cached_property
+    def reader(self) -> SampleReader:
+        """Samples of these batches by key."""
+        with transaction(self._engine) as conn:
+            modified = mtimes_in_place(conn, self.row.id)
+        return SampleReader(
+            self.spec,
+            self.row.columns,
+            root=self._root,
+            home=self._home,
+            indexes={batch.ordinal: self._home / str(batch.index_path) for batch in self.batches},
+            checksums={batch.ordinal: str(batch.index_checksum) for batch in self.batches},
+            modified=modified,
+        )
+
+    def up_to(self, ordinal: int) -> "DatasetView":
+        """The same dataset as it was when this batch was its newest."""
+        if ordinal >= self.last_ordinal:
+            return self
+        earlier = [batch for batch in self.batches if batch.ordinal <= ordinal]
+        view = DatasetView(self._engine, self._home, self.row, self.spec, self._root, earlier)
+        view._index, view._sides = self._index, self._sides
+        view.__dict__["reader"] = self.reader
+        return view
+
+    @property
+    def last_ordinal(self) -> int:
+        """Ordinal of the newest batch; -1 when there is none."""
+        return self.batches[-1].ordinal if self.batches else -1
+
+    @property
+    def last_key(self) -> int:
+        """The newest key; ``ORIGIN`` when there is none."""
+        return self.last_key_of(self.last_ordinal)
+
+    def last_key_of(self, ordinal: int) -> int:
+        """The newest key at or before a batch."""
+        seen = [batch for batch in self.batches if batch.ordinal <= ordinal]
+        return key_of(seen[-1].ordinal, int(seen[-1].n_samples or 0) - 1) if seen else ORIGIN
+
+    @property
+    def time_reached(self) -> np.datetime64 | None:
+        """The largest sample time of the stream, whatever side it fell on."""
+        times = [as_datetime64(batch.time_max) for batch in self.batches if batch.time_max is not None]
+        return max(times) if times else None
+
+    def stream(self, origin: int) -> Stream:
+        """The training stream after a key, for triggering policies."""
+        return Stream([self._stream_batch(batch) for batch in self.batches], origin)
+
+    def train_keys(self, window: KeyRange, backend: str) -> Iterator[KeyArray]:
+        """Train keys of a window in key order, chunk by chunk; both backends give the same ones."""
+        return self._keys_from_postgres(window) if backend == "postgres" else self._keys_from_indexes(window)
+
+    def time_span(self, window: KeyRange) -> tuple[np.datetime64, np.datetime64] | None:
+        """Smallest and largest time among the train samples of a window; None when it has none."""
+        spans = []
+        for batch in self.batches:
+            times = self._index(batch.ordinal).times[self._inside(batch, window, TRAIN)]
+            if len(times):
+                spans.append((times.min(), times.max()))
+        return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+
+    def evaluation_positions(self, batch: BatchRow) -> Positions:
+        """Positions of a batch that models are judged on: the ``evaluate`` side, or all where the split has none."""
+        side = EVALUATE if self.spec.split.evaluate > 0 else None
+        return self._inside(batch, KeyRange(ORIGIN, key_of(batch.ordinal, MAX_BATCH_SIZE - 1)), side)
+
+    def first_evaluation_time(self, origin: int) -> np.datetime64 | None:
+        """Time of the first evaluation sample after a key, in key order; None while there is none."""
+        for batch in self.batches:
+            positions = self.evaluation_positions(batch)
+            after = positions[positions > origin - key_of(batch.ordinal, 0)]
+            if len(after):
+                time: np.datetime64 = self._index(batch.ordinal).times[after[0]]
+                return time
+        return None
+
+    def times(self, batch: BatchRow) -> npt.NDArray[np.datetime64]:
+        """Times of all samples of a batch, ``datetime64[us]``, ascending."""
+        return self._index(batch.ordinal).times
+
+    def sides(self, keys: KeyArray) -> npt.NDArray[np.uint8]:
+        """On which side of the split keys fall."""
+        return side_of(keys, self.spec.split)
+
+    def _stream_batch(self, batch: BatchRow) -> StreamBatch:
+        def load() -> tuple[Positions, npt.NDArray[np.datetime64]]:
+            positions = np.flatnonzero(self._sides(batch.ordinal) == TRAIN)
+            return positions, self._index(batch.ordinal).times[positions]
+
+        time_max = np.datetime64(0, "us") if batch.train_time_max is None else as_datetime64(batch.train_time_max)
+        return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, load)
+
+    def _keys_from_indexes(self, window: KeyRange) -> Iterator[KeyArray]:
+        for batch in self.batches:
+            keys = keys_of(batch.ordinal, self._inside(batch, window, TRAIN))
+            for start in range(0, len(keys), _CHUNK):
+                yield keys[start : start + _CHUNK]
+
+    def _keys_from_postgres(self, window: KeyRange) -> Iterator[KeyArray]:
+        with self._engine.connect() as conn:
+            for keys in iter_keys(conn, self.row.id, window.after, window.until, chunk=_CHUNK):
+                yield keys[self.sides(keys) == TRAIN]
+
+    def _inside(self, batch: BatchRow, window: KeyRange, side: int | None) -> Positions:
+        first = max(0, window.after + 1 - key_of(batch.ordinal, 0))
+        stop = min(int(batch.n_samples or 0), window.until + 1 - key_of(batch.ordinal, 0))
+        if side is None or first >= stop:
+            return np.arange(first, max(first, stop))
+        return first + np.flatnonzero(self._sides(batch.ordinal)[first:stop] == side)
+
+    def _open_index(self, ordinal: int) -> BatchIndex:
+        batch = self._by_ordinal[ordinal]
+        return BatchIndex.open(self._home / str(batch.index_path), batch.index_checksum)
+
+    def _split(self, ordinal: int) -> npt.NDArray[np.uint8]:
+        return self.sides(keys_of(ordinal, np.arange(int(self._by_ordinal[ordinal].n_samples or 0))))

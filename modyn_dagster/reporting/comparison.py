@@ -1,0 +1,109 @@
+"""Pipelines side by side, judged only where all of them could be."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.reporting.scores import Interval, mean_score
+from modyn_dagster.reporting.summary import RunSummary, choose_run, summarise_run
+from modyn_dagster.spec.load import parse_spec
+from modyn_dagster.spec.pipeline import PipelineSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """One run of a comparison; ``label`` tells it from the others, ``score`` is its mean over the shared intervals."""
+
+    label: str
+    summary: RunSummary
+    score: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; times in ISO 8601."""
+        return {"label": self.label, "mean_active_score_on_shared_intervals": self.score, **self.summary.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs judged on ``shared``: the intervals where every one has an active model and a defined score.
+
+    ``n_intervals`` counts the intervals of any of them; ``missing`` names pipelines that never ran.
+    """
+
+    metric: str | None
+    runs: tuple[ComparedRun, ...]
+    shared: tuple[Interval, ...]
+    n_intervals: int
+    missing: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; times in ISO 8601."""
+        return {
+            "metric": self.metric,
+            "shared_intervals": [[moment.astimezone(UTC).isoformat() for moment in interval] for interval in self.shared],
+            "n_intervals": self.n_intervals,
+            "missing": list(self.missing),
+            "runs": [run.to_json() for run in self.runs],
+        }
+
+
+def compare_runs(summaries: Sequence[RunSummary], missing: Sequence[str] = ()) -> Comparison:
+    """Compare runs that were scored by the same metric, else ``ConfigError``; their order is kept."""
+    metrics = {summary.metric for summary in summaries}
+    if len(metrics) > 1:
+        found = {summary.pipeline: summary.metric for summary in summaries}
+        raise ConfigError("comparison", "evaluation.score", found, "must be one metric for all compared pipelines")
+    intervals = {score.interval for summary in summaries for score in summary.active}
+    scored = [{score.interval for score in summary.active if score.value is not None} for summary in summaries]
+    shared = frozenset.intersection(*map(frozenset, scored)) if scored else frozenset()
+    return Comparison(
+        metric=next(iter(metrics), None),
+        runs=tuple(
+            ComparedRun(label, summary, mean_score(summary.active, among=shared).value)
+            for label, summary in zip(_labels(summaries), summaries, strict=True)
+        ),
+        shared=tuple(sorted(shared)),
+        n_intervals=len(intervals),
+        missing=tuple(missing),
+    )
+
+
+def compare_pipelines(conn: sa.Connection, pipelines: Sequence[str], metric: str | None = None) -> Comparison:
+    """Compare the runs that stand for some pipelines (``choose_run``).
+
+    Without ``metric`` it is the score that all of them name, else the first metric they all evaluate.
+
+    Raises:
+        ConfigError: there is no metric that all of them evaluate.
+    """
+    chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}
+    runs = [run for run in chosen.values() if run is not None]
+    metric = _metric_of(runs, metric) if runs else metric
+    missing = [pipeline for pipeline, run in chosen.items() if run is None]
+    return compare_runs([summarise_run(conn, run, metric) for run in runs], missing)
+
+
+def _metric_of(runs: Sequence[RunRow], wanted: str | None) -> str:
+    evaluations = {run.pipeline: parse_spec(run.spec, PipelineSpec, source=run.title).evaluation for run in runs}
+    metrics: list[list[str]] = [list(evaluation.metrics) for evaluation in evaluations.values()]
+    common = [name for name in metrics[0] if all(name in others for others in metrics)]
+    scores: set[str] = {evaluation.score_metric for evaluation in evaluations.values()}
+    candidates = [wanted] if wanted is not None else [*(scores if len(scores) == 1 else ()), *common]
+    found = next((name for name in candidates if name in common), None)
+    if found is None:
+        listed = {pipeline: list(evaluation.metrics) for pipeline, evaluation in evaluations.items()}
+        rule = f"must hold {wanted!r}" if wanted is not None else "must have one metric in common"
+        raise ConfigError("comparison", "evaluation.metrics", listed, f"{rule} in all compared pipelines")
+    return found
+
+
+def _labels(summaries: Sequence[RunSummary]) -> list[str]:
+    """Pipeline names; with the run's id where a pipeline is there more than once."""
+    count = Counter(summary.pipeline for summary in summaries)
+    return [s.pipeline if count[s.pipeline] == 1 else f"{s.pipeline} (run {s.run_id})" for s in summaries]

@@ -1,0 +1,138 @@
+"""Tables of summaries and comparisons, for the terminal (rich) and for Dagster's pages (Markdown)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from modyn_dagster.reporting.comparison import Comparison
+from modyn_dagster.reporting.scores import IntervalScore
+from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+_ABSENT = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as text. The first column is aligned left, the others right; ``caption`` says what the numbers mean."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+    def markdown(self) -> str:
+        """A GitHub-flavoured table with the caption below it."""
+        align = ("---", *("---:" for _ in self.header[1:]))
+        lines = [_markdown_row(row) for row in (self.header, align, *self.rows)]
+        return "\n".join([*lines, "", self.caption] if self.caption else lines)
+
+    def rich(self) -> RichTable:
+        """The same for a terminal."""
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(caption=Text(self.caption) if self.caption else None, caption_justify="left")
+        for index, name in enumerate(self.header):
+            table.add_column(name, justify="right" if index else "left", overflow="fold")
+        for row in self.rows:
+            table.add_row(*map(Text, row))  # as it is: brackets are not markup here
+        return table
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Pipeline, triggers, samples trained on, seconds and mean score of the currently active composite model."""
+    rows = [
+        (
+            run.label,
+            _triggers(run.summary.triggers),
+            f"{run.summary.samples_trained_on:,}",
+            f"{run.summary.total_seconds:,.1f}",
+            _score(run.score),
+        )
+        for run in comparison.runs
+    ]
+    rows += [(name, "no run", _ABSENT, _ABSENT, _ABSENT) for name in comparison.missing]
+    header = ("pipeline", "triggers", "samples trained on", "seconds", f"mean {comparison.metric or 'score'}, currently active")
+    return Table(header, tuple(rows), _caption(comparison))
+
+
+def scores_table(summary: RunSummary) -> Table:
+    """One row per interval: score of the currently active and of the currently trained model, samples, and why not."""
+    rows = [_interval_row(active, trained) for active, trained in zip(summary.active, summary.trained, strict=True)]
+    caption = (
+        f"{summary.metric}; mean of the currently active model {_score(summary.mean_active)} "
+        f"over {summary.n_scored} of {len(summary.active)} intervals"
+    )
+    if any(score.seen_in_training for score in summary.trained):
+        caption += "; * the model saw samples of the interval in training"
+    header = ("interval", "currently active", "trigger", "currently trained", "trigger", "samples", "note")
+    return Table(header, tuple(rows), caption)
+
+
+def seconds_table(summary: RunSummary) -> Table:
+    """Wall seconds by stage and in total."""
+    rows = [(stage, f"{seconds:,.2f}") for stage, seconds in sorted(summary.seconds.items())]
+    return Table(("stage", "seconds"), (*rows, ("total", f"{summary.total_seconds:,.2f}")))
+
+
+def interval_text(start: datetime, end: datetime) -> str:
+    """Both ends in UTC, with the time of day where it is not midnight. The end is exclusive.
+
+    >>> from datetime import UTC
+    >>> interval_text(datetime(1900, 1, 1, tzinfo=UTC), datetime(1900, 1, 2, 12, tzinfo=UTC))
+    '1900-01-01 – 1900-01-02 12:00:00'
+    """
+    return f"{_moment(start)} – {_moment(end)}"
+
+
+def _interval_row(active: IntervalScore, trained: IntervalScore) -> tuple[str, ...]:
+    n_samples = _ABSENT if active.n_samples is None else f"{active.n_samples:,}"
+    notes = dict.fromkeys(score.reason for score in (active, trained) if score.reason is not None)
+    return (
+        interval_text(active.start, active.end),
+        _marked_score(active),
+        _ABSENT if active.trigger is None else str(active.trigger),
+        _marked_score(trained),
+        _ABSENT if trained.trigger is None else str(trained.trigger),
+        n_samples,
+        "; ".join(notes),
+    )
+
+
+def _caption(comparison: Comparison) -> str:
+    if not comparison.runs:
+        return "no pipeline has run"
+    if not comparison.shared:
+        return "no mean: there is no interval where every pipeline has an active model and a defined score"
+    own = ", ".join(f"{run.label} {_score(run.summary.mean_active)} ({run.summary.n_scored})" for run in comparison.runs)
+    return (
+        f"mean over the {len(comparison.shared)} of {comparison.n_intervals} intervals where every pipeline has an active "
+        f"model and a defined score; over its own intervals: {own}"
+    )
+
+
+def _triggers(counts: TriggerCounts) -> str:
+    others = [f"{getattr(counts, name)} {name}" for name in ("skipped", "failed", "unfinished") if getattr(counts, name)]
+    return f"{counts.trained}" + (f" ({', '.join(others)})" if others else "")
+
+
+def _score(value: float | None) -> str:
+    return _ABSENT if value is None else f"{value:.4f}"
+
+
+def _marked_score(score: IntervalScore) -> str:
+    return _score(score.value) + ("*" if score.seen_in_training and score.value is not None else "")
+
+
+def _moment(moment: datetime) -> str:
+    naive = moment.astimezone(UTC).replace(tzinfo=None)
+    return str(naive.date()) if naive == datetime(naive.year, naive.month, naive.day) else naive.isoformat(" ")
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,98 @@
+"""Metrics for MLflow, point by point.
+
+A metric of intervals has the position of the interval in the run's list of intervals as step. MLflow refuses times before
+1970: where the first interval begins earlier, timestamps count from its start instead (tag ``modyn/time_zero``).
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from modyn_dagster.catalog.evaluations import EvaluationRow
+from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.reporting.scores import Interval
+
+#: Names of metrics that are series begin with one of these.
+SERIES_PREFIXES: Final = ("training/", "evaluation/")
+#: Of a loss curve. Sending its points is most of what tracking costs; the catalog has all of them.
+MOST_LOSSES: Final = 250
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class Point(NamedTuple):
+    """One value of a metric; ``timestamp`` in milliseconds since 1970."""
+
+    step: int
+    timestamp: int
+    value: float
+
+
+Series = Mapping[str, Sequence[Point]]
+
+
+def loss_series(model: ModelRow) -> dict[str, list[Point]]:
+    """The loss curve by step, and the mean of every epoch, counted from 1; evenly thinned to what a screen can show."""
+    at = milliseconds(model.created_at)
+    return {
+        "training/loss": [Point(int(step), at, float(loss)) for step, loss in _thinned(model.curve)],
+        "training/epoch_loss": [Point(epoch, at, float(loss)) for epoch, loss in _thinned([*enumerate(model.losses, start=1)])],
+    }
+
+
+def interval_series(cells: Sequence[EvaluationRow], intervals: Sequence[Interval]) -> dict[str, list[Point]]:
+    """Points of every metric of one model; cells without a value have none. ``intervals`` are all of the run's, in order."""
+    step_of = {interval: step for step, interval in enumerate(intervals)}
+    zero = milliseconds(time_zero(intervals))
+    series: dict[str, list[Point]] = {}
+    for cell in cells:
+        # MLflow stores other numbers in place of infinities.
+        if cell.value is not None and math.isfinite(cell.value):
+            step = step_of[cell.interval_start, cell.interval_end]
+            point = Point(step, milliseconds(cell.interval_start) - zero, cell.value)
+            series.setdefault(f"evaluation/{cell.metric}", []).append(point)
+    return series
+
+
+def interval_tags(intervals: Sequence[Interval]) -> dict[str, str]:
+    """How many intervals there are, from when to when, and which moment timestamp 0 stands for."""
+    if not intervals:
+        return {}
+    return {
+        "modyn/intervals": f"{len(intervals)} from {utc_text(intervals[0][0])} to {utc_text(intervals[-1][1])}",
+        "modyn/time_zero": utc_text(time_zero(intervals)),
+    }
+
+
+def interval_table(intervals: Sequence[Interval]) -> list[dict[str, Any]]:
+    """Which interval each step of ``evaluation/…`` stands for."""
+    return [{"step": i, "start": utc_text(start), "end": utc_text(end)} for i, (start, end) in enumerate(intervals)]
+
+
+def time_zero(intervals: Sequence[Interval]) -> datetime:
+    """The moment that timestamp 0 of the interval metrics stands for: 1970, or the first interval's start before it."""
+    return min([_EPOCH, *(start for start, _ in intervals[:1])])
+
+
+def milliseconds(moment: datetime) -> int:
+    """Since 1970, rounded down; negative before."""
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def utc_text(moment: datetime) -> str:
+    """ISO 8601 in UTC."""
+    return moment.astimezone(UTC).isoformat()
+
+
+def _thinned(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """At most ``MOST_LOSSES`` points at equal distances, the first and the last among them."""
+    n, kept = len(curve), min(len(curve), MOST_LOSSES)
+    return [curve[i * (n - 1) // max(1, kept - 1)] for i in range(kept)]
+
+
+def digest_of(content: object) -> str:
+    """Equal content (plain JSON values), equal digest."""
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

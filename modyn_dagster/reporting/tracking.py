@@ -1,0 +1,168 @@
+"""From the catalog to MLflow: one experiment per pipeline, a parent run per pipeline run, a child run per trigger.
+
+MLflow is a display: everything in it comes from the catalog, and every sync brings it to what the catalog says now,
+whatever was or was not shown before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from modyn_dagster.catalog import runs, triggers
+from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.evaluations import list_evaluations
+from modyn_dagster.catalog.intervals import list_intervals
+from modyn_dagster.catalog.models import find_model
+from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.catalog.timings import seconds_by_stage
+from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.reporting.plots import score_over_time
+from modyn_dagster.reporting.scores import Interval
+from modyn_dagster.reporting.summary import RunSummary, summarise_run
+from modyn_dagster.reporting.tracked_content import Content, DagsterRun, TriggerRecord, run_content, trigger_content
+from modyn_dagster.reporting.tracked_points import digest_of, interval_table
+from modyn_dagster.reporting.tracked_runs import TrackedRuns
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+#: First part of the advisory locks that keep two processes from showing the same run at once.
+_LOCK: Final = 0x4D4C666C
+_FILES: Final = "modyn/files"
+_Remember = Callable[[sa.Connection, str], None]
+
+
+class Tracker:
+    """Shows runs and triggers of the catalog in MLflow.
+
+    Every ``sync`` finds or makes what it needs and may be called again at any time, by several processes. It raises
+    ``TrackingError`` when MLflow is down or refuses; nothing is lost then, the next sync makes it up.
+
+    ``ui_url`` is where people open MLflow. ``artifact_root``, a folder or URL, is where files of new experiments go;
+    None leaves the choice to MLflow.
+    """
+
+    def __init__(self, client: MlflowClient, ui_url: str, artifact_root: str | None = None) -> None:
+        self._runs = TrackedRuns(client, artifact_root)
+        self._ui_url = ui_url.rstrip("/")
+
+    def sync_run(self, engine: sa.Engine, run: RunRow, dagster_run_id: str | None = None, dagster_url: str | None = None) -> str:
+        """Show a pipeline run: spec, state, cost, score, and a plot of it over time. Returns its MLflow run id."""
+        with _alone(engine, run.id):
+            run, content, summary, intervals = _read_run(engine, run.id, DagsterRun(dagster_run_id, dagster_url))
+            run_id = self._show_run(engine, run, content)
+            self._add_files(run_id, summary, intervals)
+        return run_id
+
+    def sync_trigger(
+        self,
+        engine: sa.Engine,
+        run: RunRow,
+        trigger: TriggerRow,
+        dagster_run_id: str | None = None,
+        dagster_url: str | None = None,
+    ) -> str:
+        """Show a trigger: decision, training set, training, loss curve, seconds and scores. Returns its MLflow run id.
+
+        Without a Dagster run the one that last claimed the trigger is named.
+        """
+        with _alone(engine, run.id):
+            parent = self._parent(engine, run.id)
+            record = _read_trigger(engine, run.id, trigger.id)
+            content = trigger_content(record, parent=parent, dagster=DagsterRun(dagster_run_id, dagster_url))
+
+            def remember(conn: sa.Connection, mlflow_run_id: str) -> None:
+                triggers.set_mlflow_run(conn, trigger.id, mlflow_run_id)
+
+            return self._show(engine, run.pipeline, content, record.trigger.mlflow_run_id, remember)
+
+    def sync_evaluation(self, engine: sa.Engine, run: RunRow, trigger: TriggerRow) -> str:
+        """Add the scores of intervals that closed since the last sync of a trigger. Returns its MLflow run id."""
+        return self.sync_trigger(engine, run, trigger)
+
+    def sync_all(self, engine: sa.Engine, run: RunRow) -> str:
+        """Show a pipeline run with all its triggers, whatever earlier syncs missed. Returns its MLflow run id."""
+        with transaction(engine) as conn:
+            found = triggers.list_triggers(conn, run.id)
+        for trigger in found:
+            self.sync_trigger(engine, run, trigger)
+        return self.sync_run(engine, run)
+
+    def url_of(self, mlflow_run_id: str) -> str:
+        """The page of a run in MLflow's UI."""
+        return self.trigger_url(self._runs.experiment_of(mlflow_run_id), mlflow_run_id)
+
+    def trigger_url(self, experiment_id: str, mlflow_run_id: str) -> str:
+        """The same where the experiment is known; asks nobody."""
+        return f"{self._ui_url}/#/experiments/{experiment_id}/runs/{mlflow_run_id}"
+
+    def _parent(self, engine: sa.Engine, run_id: int) -> str:
+        """The MLflow run of a pipeline run, made when missing; ``sync_run`` brings it up to date."""
+        with transaction(engine) as conn:
+            stored = runs.get_run(conn, run_id).mlflow_run_id
+        if stored is not None and self._runs.exists(stored):
+            return stored
+        run, content, _, _ = _read_run(engine, run_id, DagsterRun())
+        return self._show_run(engine, run, content)
+
+    def _show_run(self, engine: sa.Engine, run: RunRow, content: Content) -> str:
+        def remember(conn: sa.Connection, mlflow_run_id: str) -> None:
+            runs.set_mlflow_run(conn, run.id, mlflow_run_id)
+
+        return self._show(engine, run.pipeline, content, run.mlflow_run_id, remember)
+
+    def _show(self, engine: sa.Engine, pipeline: str, content: Content, stored: str | None, remember: _Remember) -> str:
+        experiment = self._runs.experiment(pipeline)
+        while True:
+            shown = self._runs.ensure(experiment, content, stored)
+            run_id: str = shown.info.run_id
+            if run_id != stored:
+                with transaction(engine) as conn:
+                    remember(conn, run_id)
+            if self._runs.write(shown, content):
+                return run_id
+            # It shows what is no longer true and MLflow cannot take back: it goes, and a new one is made from the catalog.
+            self._runs.delete(run_id)
+            stored = None
+
+    def _add_files(self, run_id: str, summary: RunSummary, intervals: Sequence[Interval]) -> None:
+        tables: dict[str, Any] = {"summary.json": summary.to_json(), "intervals.json": interval_table(intervals)}
+        digest = digest_of(tables)
+        if self._runs.tag(run_id, _FILES) == digest:
+            return
+        if self._runs.add_files(run_id, {"score_over_time.png": score_over_time(summary)}, tables):
+            self._runs.set_tag(run_id, _FILES, digest)
+
+
+@contextmanager
+def _alone(engine: sa.Engine, run_id: int) -> Iterator[None]:
+    """One process at a time shows a run: find-or-make would otherwise make two."""
+    with transaction(engine) as conn:
+        conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, run_id)))
+        yield
+
+
+def _read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunRow, Content, RunSummary, Sequence[Interval]]:
+    with transaction(engine) as conn:
+        run = runs.get_run(conn, run_id)
+        summary = summarise_run(conn, run)
+        intervals = list_intervals(conn, run_id)
+    return run, run_content(run, summary, intervals, dagster), summary, intervals
+
+
+def _read_trigger(engine: sa.Engine, run_id: int, trigger_id: int) -> TriggerRecord:
+    with transaction(engine) as conn:
+        return TriggerRecord(
+            run=runs.get_run(conn, run_id),
+            trigger=triggers.get_trigger(conn, trigger_id),
+            training_set=find_training_set(conn, trigger_id),
+            model=find_model(conn, trigger_id),
+            cells=list_evaluations(conn, run_id, trigger_id),
+            intervals=list_intervals(conn, run_id),
+            seconds=seconds_by_stage(conn, run_id, trigger_id),
+        )

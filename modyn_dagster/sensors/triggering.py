@@ -1,0 +1,80 @@
+"""The sensor ``triggering__<pipeline>``: decides, and asks for trainings and evaluations. It never trains or measures."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, PARTITION_TAG, TRIGGER_TAG, going_runs, run_records
+from modyn_dagster.assets.jobs import AssetJob
+from modyn_dagster.assets.partitions import triggers_of
+from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.sensors.database import or_what_is_down
+from modyn_dagster.sensors.evaluating import Mark, evaluation_request
+
+if TYPE_CHECKING:
+    from modyn_dagster.catalog.triggers import TriggerRow
+    from modyn_dagster.pipeline.live import Attempt, AttemptStatus
+    from modyn_dagster.pipeline.platform import Platform
+
+
+def triggering_sensor(assets: PipelineAssets, jobs: Sequence[AssetJob]) -> dg.SensorDefinition:
+    """Production of one pipeline; ``jobs`` train a trigger and judge models. Off until somebody switches it on."""
+
+    @dg.sensor(
+        name=f"triggering__{assets.name}",
+        jobs=jobs,
+        minimum_interval_seconds=assets.pipeline.sensor_interval,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description=f"Production of {assets.name}: decides when to train, asks for it, and has models judged on new data.",
+    )
+    def triggering(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
+        return or_what_is_down(lambda: _tick(context, modyn.platform(), assets))
+
+    return triggering
+
+
+def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: PipelineAssets) -> dg.SensorResult:
+    from modyn_dagster.pipeline.live import tick
+
+    status = _attempt_status(context.instance)
+    found = tick(platform, assets.name, status)
+    mark = Mark.parse(context.cursor)
+    if found.train is not None:
+        return _train(assets, found.train, found.message, mark, status)
+    message, request = found.message, None
+    if found.evaluate:
+        request, mark, message = evaluation_request(context.instance, platform, assets, found.run, mark)
+    context.log.info(message)
+    requests = [request] if request is not None else []
+    return dg.SensorResult(run_requests=requests, skip_reason=None if requests else message, cursor=mark.text())
+
+
+def _train(assets: PipelineAssets, trigger: "TriggerRow", message: str, mark: Mark, status: "AttemptStatus") -> dg.SensorResult:
+    from modyn_dagster.pipeline.live import Attempt
+
+    key = trigger.partition_key
+    if status(key, trigger.attempt) is Attempt.GOING:
+        return dg.SensorResult(skip_reason=f"{message} (its run is under way)", cursor=mark.text())
+    request = dg.RunRequest(
+        run_key=f"{assets.name}:{key}:{trigger.attempt}",
+        job_name=f"train__{assets.name}",
+        partition_key=key,
+        tags={TRIGGER_TAG: key, ATTEMPT_TAG: str(trigger.attempt)},
+    )
+    partition = triggers_of(assets.name).build_add_request([key])
+    return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=[partition], cursor=mark.text())
+
+
+def _attempt_status(instance: dg.DagsterInstance) -> "AttemptStatus":
+    from modyn_dagster.pipeline.live import Attempt
+
+    def status(partition_key: str, attempt: int) -> "Attempt":
+        # Also a run that a person launched for the same trigger: it holds the claim.
+        if going_runs(instance, {PARTITION_TAG: partition_key}):
+            return Attempt.GOING
+        asked = run_records(instance, {TRIGGER_TAG: partition_key, ATTEMPT_TAG: str(attempt)})
+        return Attempt.ENDED if asked else Attempt.NONE
+
+    return status

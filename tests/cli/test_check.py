@@ -1,0 +1,135 @@
+"""`modyn-dagster check`: all that is wrong with a project, without running anything of it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from modyn_dagster.cli import main
+
+DATASET = {
+    "name": "numbers",
+    "root": "../data",
+    "format": {"kind": "csv"},
+    "time": {"source": "column", "column": "time"},
+    "label": {"from": {"source": "column"}},
+}
+PIPELINE = {
+    "name": "hourly",
+    "dataset": "numbers",
+    "trigger": {"kind": "time", "every": "1h"},
+    "training": {"model": {"name": "logistic_regression"}},
+    "evaluation": {"intervals": {"every": "1d"}},
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MODYN_PROJECT", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(tmp_path / "datasets" / "numbers.yaml", DATASET)
+    write(tmp_path / "pipelines" / "hourly.yaml", PIPELINE)
+    return tmp_path
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(content))
+
+
+def user_code(project: Path, name: str, content: str) -> str:
+    (project / f"{name}.py").write_text(content)
+    sys.modules.pop(name, None)
+    return name
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["check", *arguments])
+
+
+def test_a_sound_project_is_counted(project: Path) -> None:
+    result = check()
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"{project}: no errors (datasets: 1, pipelines: 1)\n"
+
+
+def test_every_wrong_file_is_reported_not_only_the_first(project: Path) -> None:
+    write(project / "datasets" / "numbers.yaml", {**DATASET, "fromat": 1})
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "seed": -1})
+    (project / "pipelines" / "torn.yaml").write_text("name: [")
+    result = check()
+    assert result.exit_code == 1
+    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert [Path(line.split(": ")[1]).name for line in lines] == ["numbers.yaml", "hourly.yaml", "torn.yaml"]
+    assert "fromat" in lines[0]
+    assert "seed" in lines[1]
+
+
+def test_a_pipeline_over_a_dataset_that_does_not_exist_is_reported(project: Path) -> None:
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "dataset": "nmubers"})
+    result = check()
+    assert result.exit_code == 1
+    assert "pipeline hourly: dataset: must be a dataset of this project: numbers (found 'nmubers')" in result.stderr
+
+
+def test_a_dataset_without_labels_cannot_be_trained_on(project: Path) -> None:
+    write(project / "datasets" / "numbers.yaml", {name: value for name, value in DATASET.items() if name != "label"})
+    result = check()
+    assert result.exit_code == 1
+    assert "pipeline hourly: dataset: has no label" in result.stderr
+
+
+def test_a_loss_for_another_kind_of_label_is_reported(project: Path) -> None:
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": {**PIPELINE["training"], "loss": "mse"}})  # type: ignore[dict-item]
+    result = check()
+    assert result.exit_code == 1
+    assert "pipeline hourly: training.loss" in result.stderr
+
+
+def test_user_code_that_fails_to_import_lacks_the_name_or_cannot_be_called_is_reported_all_at_once(project: Path) -> None:
+    user_code(project, "code_that_raises", "raise RuntimeError('no licence')")
+    user_code(project, "code_without_it", "")
+    user_code(project, "code_with_a_number", "factory = 3")
+    training = {
+        "model": {"factory": "code_that_raises:factory"},
+        "loss": {"factory": "code_without_it:factory"},
+        "optimizer": {"factory": "code_with_a_number:factory"},
+    }
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": training})
+    result = check()
+    assert result.exit_code == 1
+    model, loss, optimizer = result.stderr.splitlines()
+    assert "pipeline hourly: training.model.factory" in model
+    assert "RuntimeError: no licence" in model
+    assert "pipeline hourly: training.loss.factory" in loss
+    assert "pipeline hourly: training.optimizer.factory" in optimizer
+    assert "int, which cannot be called" in optimizer
+
+
+def test_a_module_that_does_not_exist_is_reported(project: Path) -> None:
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": {"model": {"factory": "no_such_module:f"}}})
+    result = check()
+    assert result.exit_code == 1
+    assert "no_such_module" in result.stderr
+
+
+def test_a_project_folder_that_does_not_exist_is_an_error(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODYN_PROJECT", str(project / "elsewhere"))
+    result = check()
+    assert result.exit_code == 1
+    assert "MODYN_PROJECT: must be a folder that exists" in result.stderr
+
+
+def test_scripts_get_json(project: Path) -> None:
+    assert json.loads(check("--json").stdout) == []
+    path = project / "pipelines" / "hourly.yaml"
+    write(path, {**PIPELINE, "seed": -1})
+    result = check("--json")
+    assert result.exit_code == 1
+    [error] = json.loads(result.stdout)
+    assert (error["source"], error["field"]) == (str(path), "seed")
+    assert error["message"].startswith(f"{path}: seed: {error['rule']}")

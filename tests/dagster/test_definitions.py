@@ -1,0 +1,175 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import dagster as dg
+import pytest
+from dagster_shared.libraries import DagsterLibraryRegistry
+
+import modyn_dagster
+from modyn_dagster import build_definitions
+from modyn_dagster.assets.translator import AssetProps, ModynTranslator
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.settings import Settings
+from tests.projects.tiny import amount, write_pipeline
+
+ROOT: Final = Path(__file__).parents[2]
+EXAMPLE: Final = ROOT / "examples" / "baseball"
+PIPELINES: Final = ("trained_once", "every_10_seasons", "every_5000_samples")
+HEAVY: Final = ("torch", "mlflow", "matplotlib", "pandas", "alibi_detect", "pyarrow", "rich", "modyn_dagster.pipeline.platform")
+
+
+@pytest.fixture
+def example(home: Path) -> dg.Definitions:
+    return build_definitions(settings=Settings(EXAMPLE, home))
+
+
+def specs_of(defs: dg.Definitions) -> dict[str, dg.AssetSpec]:
+    return {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+
+
+def test_the_example_loads_with_all_assets_sensors_and_jobs(example: dg.Definitions) -> None:
+    dg.Definitions.validate_loadable(example)
+    of_pipelines = {f"{p}/{asset}" for p in PIPELINES for asset in ("training_set", "model", "evaluation", "replay")}
+    assert set(specs_of(example)) == of_pipelines | {"baseball/samples", "baseball/comparison"}
+    sensors = {sensor.name: sensor for sensor in example.sensors or []}
+    assert set(sensors) == {"new_data__baseball", *(f"triggering__{p}" for p in PIPELINES)}
+    jobs = {job.name for job in example.jobs or []}
+    assert jobs == {"retention", *(f"{kind}__{p}" for kind in ("train", "evaluate") for p in PIPELINES)}
+
+
+def test_sensors_are_off_until_switched_on_and_look_as_often_as_their_specs_say(example: dg.Definitions) -> None:
+    for name in ("new_data__baseball", "triggering__trained_once"):
+        sensor = example.resolve_sensor_def(name)
+        assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+        assert sensor.minimum_interval_seconds == 30
+
+
+def test_groups_kinds_owners_and_descriptions_come_from_the_specs(example: dg.Definitions) -> None:
+    specs = specs_of(example)
+    samples, model = specs["baseball/samples"], specs["every_10_seasons/model"]
+    assert (samples.group_name, samples.kinds, samples.owners) == ("baseball", {"postgres", "csv"}, ["team:baseball"])
+    assert (model.group_name, model.kinds) == ("every_10_seasons", {"pytorch", "mlflow"})
+    assert "A new model every ten seasons" in str(model.description)
+
+
+def test_assets_follow_one_another_from_samples_to_comparison(example: dg.Definitions) -> None:
+    specs = specs_of(example)
+
+    def parents(key: str) -> set[str]:
+        return {dep.asset_key.to_user_string() for dep in specs[key].deps}
+
+    assert parents("trained_once/training_set") == parents("trained_once/replay") == {"baseball/samples"}
+    assert parents("trained_once/model") == {"trained_once/training_set"}
+    assert parents("trained_once/evaluation") == {"trained_once/model"}
+    assert parents("baseball/comparison") == {f"{p}/{asset}" for p in PIPELINES for asset in ("evaluation", "replay")}
+
+
+def test_replays_and_production_wait_in_pools_of_their_own(example: dg.Definitions) -> None:
+    pools = {
+        asset.key.to_user_string(): asset.op.pool for asset in example.assets or [] if isinstance(asset, dg.AssetsDefinition)
+    }
+    assert pools["trained_once/replay"] == "replay__trained_once"
+    assert {pools[f"trained_once/{asset}"] for asset in ("training_set", "model", "evaluation")} == {"live__trained_once"}
+    assert pools["baseball/samples"] is None
+
+
+def test_checks_are_on_their_assets_and_block_where_they_must(example: dg.Definitions) -> None:
+    found = {
+        (spec.asset_key.to_user_string(), spec.name): spec.blocking
+        for asset in example.assets or []
+        if isinstance(asset, dg.AssetsDefinition)
+        for spec in asset.check_specs
+        if spec.asset_key.path[0] in ("baseball", "trained_once")
+    }
+    assert found == {
+        ("baseball/samples", "labels_present"): True,
+        ("trained_once/training_set", "not_empty"): False,
+        ("trained_once/training_set", "only_train_samples"): True,
+        ("trained_once/model", "loss_finite"): True,
+        ("trained_once/evaluation", "enough_samples"): False,
+    }
+
+
+def test_a_typo_in_a_spec_names_file_and_field_when_the_location_loads(project: Path, home: Path) -> None:
+    write_pipeline(project, amount("typo", evry=5))
+    with pytest.raises(ConfigError, match=r"pipelines/typo\.yaml: evry: is not a field here"):
+        build_definitions(project, settings=Settings(project, home))
+
+
+@pytest.mark.parametrize(
+    ("field", "content"),
+    [("owners.0", {"owners": ["nobody"]}), ("display.tags", {"display": {"tags": {"a": "no spaces"}}})],
+)
+def test_what_dagster_would_refuse_is_refused_with_file_and_field(
+    project: Path, home: Path, field: str, content: dict[str, Any]
+) -> None:
+    write_pipeline(project, amount("shown", **content))
+    with pytest.raises(ConfigError, match=rf"pipelines/shown\.yaml: {field}"):
+        build_definitions(project, settings=Settings(project, home))
+
+
+def test_a_user_code_module_that_does_not_exist_is_refused_when_the_location_loads(project: Path, home: Path) -> None:
+    content = amount("lost")
+    content["training"]["model"] = {"factory": "nowhere_to_be_found:build"}
+    write_pipeline(project, content)
+    with pytest.raises(ConfigError, match=r"lost\.yaml: training\.model.*nowhere_to_be_found"):
+        build_definitions(project, settings=Settings(project, home))
+
+
+def test_an_empty_folder_gives_an_empty_location_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    defs = build_definitions(tmp_path)
+    assert list(defs.assets or []) == []
+    assert "MODYN_PROJECT" in caplog.text
+
+
+def test_a_translator_changes_keys_and_dependencies_follow(home: Path) -> None:
+    class Prefixed(ModynTranslator):
+        def get_asset_spec(self, props: AssetProps) -> dg.AssetSpec:
+            spec = super().get_asset_spec(props)
+            return spec.replace_attributes(key=spec.key.with_prefix("ct"))
+
+    defs = build_definitions(settings=Settings(EXAMPLE, home), translator=Prefixed())
+    dg.Definitions.validate_loadable(defs)
+    specs = specs_of(defs)
+    assert all(key.startswith("ct/") for key in specs)
+    assert {dep.asset_key.to_user_string() for dep in specs["ct/trained_once/model"].deps} == {"ct/trained_once/training_set"}
+
+
+def test_definitions_merge_with_those_of_a_users_own(home: Path) -> None:
+    @dg.asset
+    def mine(modyn_postgres: dg.ResourceParam[object]) -> None: ...
+
+    merged = dg.Definitions.merge(
+        build_definitions(settings=Settings(EXAMPLE, home)), dg.Definitions(assets=[mine], executor=dg.multiprocess_executor)
+    )
+    dg.Definitions.validate_loadable(merged)
+    assert "mine" in specs_of(merged)
+
+
+def test_the_library_is_registered_with_its_version() -> None:
+    assert DagsterLibraryRegistry.get()["modyn-dagster"] == modyn_dagster.__version__
+
+
+def test_no_configuration_shows_the_password_of_the_database(home: Path) -> None:
+    url = "postgresql://me:top-secret@127.0.0.1:1/postgres"
+    defs = build_definitions(settings=Settings(EXAMPLE, home, postgres_url=url))
+    for resource in (defs.resources or {}).values():
+        assert "top-secret" not in str(resource.get_resource_definition().config_schema.default_value)
+
+
+def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
+    program = f"""
+import sys
+import modyn_dagster
+assert "dagster" not in sys.modules
+import modyn_dagster.definitions
+print(*sorted(set({HEAVY!r}) & set(sys.modules)))
+"""
+    environment = {**os.environ, "MODYN_PROJECT": str(EXAMPLE), "MODYN_HOME": str(tmp_path / "home")}
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == ""

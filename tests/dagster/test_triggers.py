@@ -1,0 +1,138 @@
+"""Trigger assets materialized by a person."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from modyn_dagster.assets.partitions import add_partitions, triggers_of
+from modyn_dagster.catalog.runs import list_runs
+from modyn_dagster.catalog.training_sets import record_training_set
+from modyn_dagster.catalog.triggers import TriggerRow, claim, list_triggers
+from tests.dagster.face import Face, error_of, evaluations
+from tests.projects.tiny import DATASET, amount, write_pipeline
+
+PIPELINE = "by_amount"
+ALL = tuple((PIPELINE, asset) for asset in ("training_set", "model", "evaluation"))
+
+
+@pytest.fixture
+def ingested(face: Face, days: list[str]) -> list[str]:
+    face.tick("new_data__tiny", face.tick("new_data__tiny").cursor)
+    result = face.materialize((DATASET, "samples"), batches=(days[0], days[-1]))
+    assert result.success, error_of(result)
+    return days
+
+
+@pytest.fixture
+def replayed(face: Face, ingested: list[str]) -> list[TriggerRow]:
+    """Two trained triggers of a replay."""
+    result = face.materialize((PIPELINE, "replay"), batches=(ingested[0], ingested[-1]))
+    assert result.success, error_of(result)
+    return triggers(face)
+
+
+@pytest.fixture
+def pending(face: Face, ingested: list[str]) -> TriggerRow:
+    """A trigger that the sensor has decided and nobody has trained."""
+    face.tick(f"triggering__{PIPELINE}")
+    [row] = triggers(face)
+    return row
+
+
+def triggers(face: Face) -> list[TriggerRow]:
+    with face.platform.transaction() as conn:
+        return [row for run in list_runs(conn, PIPELINE) for row in list_triggers(conn, run.id)]
+
+
+def test_a_trained_trigger_runs_again_and_reaches_the_same_hashes(face: Face, replayed: list[TriggerRow]) -> None:
+    key = replayed[0].partition_key
+    before = {asset: face.materializations(*asset)[key] for asset in ALL[:2]}
+    result = face.materialize(*ALL, partition=key)
+    assert result.success, error_of(result)
+    assert face.materializations(*ALL[0])[key]["checksum"] == before[ALL[0]]["checksum"]
+    assert face.materializations(*ALL[1])[key]["hash"] == before[ALL[1]]["hash"]
+    assert triggers(face) == replayed
+    assert set(evaluations(result)) == {
+        (name, key) for name in ("not_empty", "only_train_samples", "loss_finite", "enough_samples")
+    }
+
+
+def test_a_training_set_that_is_no_longer_the_same_is_an_error(face: Face, replayed: list[TriggerRow], home: Path) -> None:
+    with face.platform.transaction() as conn:
+        conn.exec_driver_sql("update training_set set checksum = 'another'")
+    error = error_of(face.materialize(ALL[0], partition=replayed[0].partition_key))
+    assert "selecting again gave another training set" in error
+
+
+def test_a_partition_without_a_decision_says_so(face: Face, ingested: list[str]) -> None:
+    add_partitions(face.instance, triggers_of(PIPELINE), ["000007-000001"])
+    error = error_of(face.materialize(*ALL, partition="000007-000001"))
+    assert "only the pipeline's own decisions make them" in error
+    assert "'000007-000001'" in error
+
+
+def test_one_asset_after_the_other_in_runs_of_their_own(face: Face, pending: TriggerRow) -> None:
+    for asset in ALL:
+        result = face.materialize(asset, partition=pending.partition_key)
+        assert result.success, error_of(result)
+    [row] = triggers(face)
+    # The run that selected was over, so the one that trained took the trigger from it.
+    assert (row.state, row.attempt) == ("trained", 2)
+
+
+def test_a_trigger_that_a_living_run_holds_is_left_to_it(face: Face, pending: TriggerRow) -> None:
+    holder = face.instance.create_run_for_job(face.defs.resolve_job_def("retention"))
+    with face.platform.transaction() as conn:
+        claim(conn, pending, holder.run_id)
+    error = error_of(face.materialize(*ALL, partition=pending.partition_key))
+    assert "attempt 1 is no longer the current one" in error
+    [row] = triggers(face)
+    assert (row.state, row.dagster_run_id) == ("training", holder.run_id)
+
+
+def test_a_model_without_a_training_set_says_what_to_do(face: Face, pending: TriggerRow) -> None:
+    error = error_of(face.materialize(ALL[1], partition=pending.partition_key))
+    assert "has no training set yet; materialize it first" in error
+    [row] = triggers(face)
+    assert (row.state, row.attempt) == ("pending", 2)
+    assert "no training set" in str(row.error)
+
+
+def test_nothing_is_trained_or_evaluated_for_an_empty_training_set(face: Face, pending: TriggerRow) -> None:
+    with face.platform.transaction() as conn:
+        nothing = {"n_pool": 0, "n_samples": 0, "time_min": None, "time_max": None, "path": "none", "checksum": "none"}
+        record_training_set(conn, pending.id, {"after": -1, "until": pending.key, **nothing})
+    result = face.materialize(*ALL[1:], partition=pending.partition_key)
+    assert result.success, error_of(result)
+    assert result.get_asset_materialization_events() == []
+    assert [event.step_key for event in result.all_events if event.is_step_skipped] == [f"{PIPELINE}__evaluation"]
+    assert [row.state for row in triggers(face)] == ["skipped"]
+
+
+def test_one_run_judges_many_models_and_one_that_cannot_be_judged_fails_it_afterwards(
+    face: Face, replayed: list[TriggerRow]
+) -> None:
+    first, second = replayed
+    with face.platform.transaction() as conn:
+        conn.exec_driver_sql("delete from evaluation")
+        conn.exec_driver_sql(f"update prediction_file set checksum = 'another' where trigger_id = {first.id}")
+    keys = [row.partition_key for row in replayed]
+    result = face.materialize(ALL[2], partition=keys[-1], config={"triggers": keys})
+    assert [event.partition for event in result.get_asset_materialization_events()] == [second.partition_key]
+    assert "another" in error_of(result)
+
+
+def test_retention_removes_files_and_leaves_rows(face: Face, project: Path, days: list[str]) -> None:
+    write_pipeline(project, amount(retention={"training_sets": 1}))
+    face.tick("new_data__tiny", face.tick("new_data__tiny").cursor)
+    assert face.materialize((DATASET, "samples"), batches=(days[0], days[-1])).success
+    assert face.materialize((PIPELINE, "replay"), batches=(days[0], days[-1])).success
+    files = face.settings.home / "training_sets"
+    assert len(list(files.rglob("*.arrow"))) == 2
+    result = face.defs.resolve_job_def("retention").execute_in_process(instance=face.instance)
+    assert result.success
+    assert len(list(files.rglob("*.arrow"))) == 1
+    assert len(triggers(face)) == 2
+    removed = dict(result.events_for_node("apply_retention")[-2].step_output_data.metadata)
+    assert removed["training_sets"] == dg.MetadataValue.int(1)

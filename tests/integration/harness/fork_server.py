@@ -1,0 +1,154 @@
+"""A process that has loaded everything heavy and forks a child per job, so that a killed replay costs no imports.
+
+It reads one JSON job per line from standard input and answers each with the exit code of the child. ``ForkServer`` is the
+other end of the pipe.
+"""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.integration.harness.kill_points import Point, Watch
+from tests.projects.tiny import DATASET, ROOT
+
+_HEAVY: Final = ("mlflow", "torch", "modyn_dagster.build", "modyn_dagster.cli.launching", "modyn_dagster.pipeline.replay")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a child does: import the dataset's history, or replay a pipeline over a range of batches.
+
+    Attributes:
+        environment: of the child; its ``DAGSTER_HOME`` holds the Dagster instance.
+        database: whose commits are counted.
+        report: file the child leaves when it was not killed: points passed and error, if any.
+        pipeline: to replay; None imports.
+        victim: process to kill at ``point`` instead of the child itself.
+    """
+
+    environment: Mapping[str, str]
+    database: str
+    report: str
+    pipeline: str | None = None
+    batches: tuple[str, str] = ("", "")
+    point: Mapping[str, Any] | None = None
+    victim: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """``exit_code`` is negative for a signal; without a report the child was killed."""
+
+    exit_code: int
+    passed: list[str]
+    error: str | None
+
+
+class ForkServer:
+    """Runs jobs one at a time in children of one warm process."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        with open(log, "wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.integration.harness.fork_server"],
+                cwd=ROOT,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+            )
+
+    def run(self, job: Job) -> Result:
+        """What became of a job."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        report = Path(job.report)
+        report.unlink(missing_ok=True)
+        self._process.stdin.write(json.dumps(asdict(job)) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, f"the fork server ended:\n{self._log.read_text()}"
+        content = json.loads(report.read_text()) if report.exists() else {"passed": [], "error": None}
+        return Result(json.loads(answer), content["passed"], content["error"])
+
+    def stop(self) -> None:
+        """End the server; a job's child is gone before its result is."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def _serve() -> None:
+    _load()
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _run(Job(**json.loads(line)))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), file=_ANSWERS, flush=True)
+
+
+def _load() -> None:
+    """Only modules: a connection or a thread would not survive the fork."""
+    for name in _HEAVY:
+        importlib.import_module(name)
+
+
+def _run(job: Job) -> None:
+    """The child: never returns."""
+    os.environ.update(job.environment)
+    sys.path.insert(0, os.environ["PYTHONPATH"])
+    point = Point(**job.point) if job.point else None
+    watch = Watch(job.database, Path(os.environ["MODYN_HOME"]), point)
+    if job.victim is not None:
+        victim = job.victim
+        watch.act = lambda: os.kill(victim, signal.SIGKILL)
+    watch.install()
+    error = None
+    try:
+        _work(job)
+    except BaseException:  # noqa: BLE001 - the parent judges it
+        error = traceback.format_exc()
+    Path(job.report).write_text(json.dumps({"passed": watch.passed, "error": error}))
+    os._exit(0 if error is None else 1)
+
+
+def _work(job: Job) -> None:
+    from dagster import DagsterInstance
+
+    from modyn_dagster.assets.announcing import announce_batches
+    from modyn_dagster.build import build_definitions
+    from modyn_dagster.cli.launching import ReplayOptions, replay_range
+    from modyn_dagster.ingestion.history import import_history
+    from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.settings import Settings
+
+    settings = Settings.from_environment()
+    with DagsterInstance.get() as instance:
+        if job.pipeline is None:
+            platform = Platform.open(settings)
+            project = platform.project
+            import_history(platform.engine, platform.home, project.datasets[DATASET], project.root_of(DATASET))
+            announce_batches(instance, platform, DATASET)
+        else:
+            first, last = job.batches
+            replay_range(build_definitions(settings=settings), instance, job.pipeline, (first, last), ReplayOptions())
+
+
+if __name__ == "__main__":
+    # Whatever is loaded may print; answers have the pipe for themselves.
+    _ANSWERS = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _serve()

@@ -1,0 +1,19 @@
+"""Waiting for something to become true, and saying what did not."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_POLL_SECONDS = 0.2
+
+
+def wait_for(what: str, look: Callable[[], _T | None], seconds: float = 120, why: Callable[[], str] = str) -> _T:
+    """What ``look`` returns once that is not None or False; else an ``AssertionError`` that ends with ``why()``."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < deadline, f"{what}: not after {seconds:.0f} s\n{why()}"
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,95 @@
+"""A replay launched by a person with a browser: the real page, its dialog, and green partitions at the end."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from playwright.sync_api import Page, Request, expect, sync_playwright
+
+from tests.integration.harness.deployment import Servers
+from tests.integration.harness.graphql import backfill_variables
+
+CHROMIUM: Final = shutil.which("chromium")
+ARGUMENTS: Final = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+ASSET: Final = ("by_time", "replay")
+#: Milliseconds.
+_CLICK: Final = 60_000
+_BACKFILL: Final = 240_000
+
+pytestmark = [
+    pytest.mark.xdist_group("dagster"),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: as root, apt-get install chromium"),
+]
+
+
+@pytest.fixture
+def page(installation: Servers) -> Iterator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        context = browser.new_context(base_url=installation.graphql.url, viewport={"width": 1400, "height": 900})
+        context.set_default_timeout(_CLICK)
+        yield context.new_page()
+        browser.close()
+
+
+@pytest.fixture
+def screenshots(tmp_path: Path) -> Path:
+    """Where pictures go: ``MODYN_SCREENSHOTS`` when it is set, for the documentation."""
+    folder = Path(os.environ.get("MODYN_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def launched_with(request: Request) -> dict[str, Any] | None:
+    """The variables of the launching mutation; None for any other request."""
+    if request.method != "POST" or "LaunchPartitionBackfill" not in (request.post_data or ""):
+        return None
+    variables: dict[str, Any] = json.loads(request.post_data or "")["variables"]
+    return variables
+
+
+def test_the_page_of_the_replay_asset_launches_a_backfill_and_turns_green(
+    installation: Servers, launched_backfill: str, page: Page, screenshots: Path
+) -> None:
+    batches = list(installation.deployment.states())
+    sent: list[dict[str, Any]] = []
+    page.on("request", lambda request: sent.extend(filter(None, [launched_with(request)])))
+    page.goto("/assets/by_time/replay", wait_until="load")
+    page.get_by_role("button", name="Materialize").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="All", exact=True).click()
+    expect(dialog.get_by_text(f"{len(batches)} partitions selected")).to_be_visible()
+    expect(dialog.get_by_text("Backfills all partitions in a single run.")).to_be_visible()
+    page.screenshot(path=screenshots / "backfill-dialog.png")
+    dialog.get_by_role("button", name="Launch backfill").click()
+    expect(dialog).to_be_hidden()
+    assert sent == [backfill_variables(ASSET, batches)]
+
+    [backfill] = installation.graphql.backfills(ASSET)
+    page.goto(f"/runs/b/{backfill}", wait_until="load")
+    expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=_BACKFILL)
+    page.screenshot(path=screenshots / "backfill.png")
+    assert installation.graphql.backfill(backfill)["status"] == "COMPLETED_SUCCESS", installation.why()
+
+    page.goto("/assets/by_time/replay?view=partitions", wait_until="load")
+    expect(page.get_by_text(f"Materialized ({len(batches)})")).to_be_visible()
+    expect(page.get_by_text("Failed (0)")).to_be_visible()
+    page.screenshot(path=screenshots / "replay-partitions.png")
+    _, trigger = [row.partition_key for row in installation.deployment.triggers("by_time", "replay")][:2]
+    page.goto(f"/assets/by_time/model?view=partitions&partition={trigger}", wait_until="load")
+    expect(page.get_by_text("loss_finite").first).to_be_visible()
+    page.screenshot(path=screenshots / "model-partition.png", full_page=True)
+    page.goto("/asset-groups", wait_until="load")
+    expect(page.get_by_text("by_time").first).to_be_visible()
+    page.screenshot(path=screenshots / "asset-graph.png")

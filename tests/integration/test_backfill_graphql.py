@@ -1,0 +1,51 @@
+"""A replay launched through GraphQL, with the mutation and the variables that the page sends."""
+
+import pytest
+
+from tests.integration.harness.deployment import Servers
+from tests.integration.harness.outcome import outcome_of
+from tests.integration.harness.waiting import wait_for
+
+PIPELINE = "by_amount"
+CHECKS = {
+    "training_set": ("not_empty", "only_train_samples"),
+    "model": ("loss_finite",),
+    "evaluation": ("enough_samples",),
+}
+
+
+@pytest.mark.xdist_group("dagster")
+def test_a_backfill_of_the_replay_asset_ends_green_with_every_partition_and_check(
+    installation: Servers, launched_backfill: str
+) -> None:
+    graphql, deployment = installation.graphql, installation.deployment
+
+    def ended() -> str | None:
+        status = str(graphql.backfill(launched_backfill)["status"])
+        return None if status in ("REQUESTED", "CANCELING", "FAILING") else status
+
+    status = wait_for("the backfill", ended, 240, installation.why)
+    backfill = graphql.backfill(launched_backfill)
+    assert status == "COMPLETED_SUCCESS", installation.why()
+    batches = list(deployment.states())
+    assert backfill["numPartitions"] == len(batches)
+    [run] = backfill["runs"]
+    assert run["status"] == "SUCCESS"
+
+    keys, statuses = graphql.partitions([PIPELINE, "replay"])
+    assert keys == batches
+    assert sorted(statuses["materializedPartitions"]) == sorted(batches)
+    found = deployment.run(PIPELINE, "replay")
+    assert found is not None
+    outcome = outcome_of(deployment.platform, found)
+    assert outcome.state == "finished"
+    triggers = [row.partition_key for row in deployment.triggers(PIPELINE, "replay")]
+    assert len(triggers) == len(outcome.models) == 4
+    for asset, checks in CHECKS.items():
+        _, statuses = graphql.partitions([PIPELINE, asset])
+        assert sorted(statuses["materializedPartitions"]) == triggers
+        assert not statuses["failedPartitions"]
+        for check in checks:
+            executions = graphql.checks([PIPELINE, asset], check)
+            assert {row["evaluation"]["partition"] for row in executions} == set(triggers), (asset, check, executions)
+            assert all(row["evaluation"]["success"] for row in executions)

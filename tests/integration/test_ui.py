@@ -1,0 +1,147 @@
+"""`modyn-dagster ui` as a user runs it: real servers, started, refused twice, killed, broken and stopped."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from modyn_dagster.catalog.embedded import EmbeddedPostgres
+from modyn_dagster.cli.processes import MARK, stop_leftovers
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from modyn_dagster.cli import main; main()", "ui", "--port", "4300", "--mlflow-port", "5300"]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Not in pytest's own folder: the account of the embedded server may not enter that."""
+    folder = Path(tempfile.mkdtemp(prefix="modyn-ui-"))
+    folder.chmod(0o711)
+    home = folder / "home"
+    yield home
+    stop_leftovers(home / "logs")
+    EmbeddedPostgres(home).stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def environment(home: Path) -> dict[str, str]:
+    cleared = {name: value for name, value in os.environ.items() if not name.startswith(("MODYN_", "DAGSTER_", "MLFLOW_"))}
+    return {**cleared, "MODYN_HOME": str(home), "MODYN_PROJECT": str(ROOT / "examples" / "baseball")}
+
+
+class Ui:
+    """A running command whose output goes to a file."""
+
+    def __init__(self, environment: dict[str, str], output: Path) -> None:
+        self._output = output
+        with open(output, "wb") as file:
+            self.process = subprocess.Popen(COMMAND, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text()
+
+    @property
+    def urls(self) -> dict[str, str]:
+        lines = (line.split() for line in self.output.splitlines())
+        return {line[0]: line[1] for line in lines if len(line) == 2 and line[1].startswith("http://")}
+
+    def wait_until_up(self) -> None:
+        wait_for(lambda: "Ctrl-C" in self.output or self.process.poll() is not None, 120)
+        assert self.process.poll() is None, self.output
+
+
+@pytest.fixture
+def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], Ui]]:
+    started: list[Ui] = []
+
+    def start() -> Ui:
+        started.append(Ui(environment, tmp_path / f"output-{len(started)}.txt"))
+        started[-1].wait_until_up()
+        return started[-1]
+
+    yield start
+    for ui in started:
+        ui.process.kill()
+        ui.process.wait()
+
+
+def get(url: str) -> str:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=20) as answer:
+        return str(answer.read().decode())
+
+
+def marked(home: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(home / "logs"):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_both_pages_answer_until_ctrl_c_stops_everything(start: Callable[[], Ui], home: Path) -> None:
+    ui = start()
+    assert "No batch was ingested yet" in ui.output
+    assert "dagster" in get(ui.urls["Dagster"]).lower()
+    assert "mlflow" in get(ui.urls["MLflow"]).lower()
+    password = EmbeddedPostgres(home).url.password
+    assert password
+    services = marked(home)
+    assert len(services) >= 3
+    assert not any(password in " ".join(process.cmdline()) for process in services)
+    assert not any(password in log.read_text() for log in (home / "logs").iterdir())
+    ui.process.send_signal(signal.SIGINT)
+    assert ui.process.wait(timeout=60) == 0
+    assert ui.output.endswith("stopping ...\nstopped\n")
+    assert marked(home) == []
+    assert not EmbeddedPostgres(home).is_running()
+
+
+def test_a_second_one_is_refused_a_killed_one_is_tidied_up_and_a_broken_one_says_so(
+    start: Callable[[], Ui], environment: dict[str, str], home: Path
+) -> None:
+    first = start()
+    second = subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    for part in (f"process {first.process.pid}", *first.urls.values(), "already running"):
+        assert part in second.stderr
+    assert "Traceback" not in second.stderr
+    assert first.process.poll() is None
+
+    first.process.kill()
+    first.process.wait()
+    left = {process.pid for process in marked(home)}
+    assert left
+    third = start()
+    assert "a killed `modyn-dagster ui` had left behind" in third.output
+    assert not left & {process.pid for process in marked(home)}
+
+    [mlflow] = [process for process in marked(home) if process.ppid() == third.process.pid and "mlflow" in process.cmdline()[1]]
+    mlflow.kill()
+    assert third.process.wait(timeout=60) == 1
+    assert "error: mlflow ended with signal SIGKILL, so all were stopped" in third.output
+    assert "Traceback" not in third.output.partition("error: ")[0]
+    assert marked(home) == []
+    # The killed one had started Postgres; the one after it found it running and left it so.
+    assert EmbeddedPostgres(home).is_running()

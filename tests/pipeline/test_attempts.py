@@ -1,0 +1,181 @@
+"""Attempts of a trigger: who may commit, when it fails, and how a run goes on."""
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from modyn_dagster.catalog import runs, triggers
+from modyn_dagster.catalog.datasets import ensure_dataset
+from modyn_dagster.errors import LostClaim, RunError, StaleRun, TriggerFailed
+from modyn_dagster.pipeline.attempts import (
+    claim_trigger,
+    give_up_attempt,
+    require_running,
+    resume_run,
+    working_attempt,
+)
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.settings import Settings
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.load import Project, spec_hash
+from modyn_dagster.spec.pipeline import PipelineSpec
+
+DATASET = DatasetSpec.model_validate(
+    {
+        "name": "d",
+        "root": "data",
+        "format": {"kind": "csv"},
+        "time": {"source": "column", "column": "time"},
+        "label": {"from": {"source": "column", "column": "label"}},
+    }
+)
+
+
+def pipeline_spec(**values) -> PipelineSpec:
+    content = {
+        "name": "p",
+        "dataset": "d",
+        "trigger": {"kind": "amount", "every": 10},
+        "training": {"model": {"name": "logistic_regression"}},
+        "evaluation": {"intervals": {"every": "1d"}},
+    }
+    return PipelineSpec.model_validate(content | values)
+
+
+class FixedPlatform(Platform):
+    """A platform on a database that is already there."""
+
+    engine: sa.Engine
+
+
+def platform_on(engine: sa.Engine, home, spec: PipelineSpec) -> Platform:
+    platform = FixedPlatform(Settings(home, home), Project(home, {"d": DATASET}, {"p": spec}))
+    platform.__dict__["engine"] = engine
+    return platform
+
+
+def begin(platform: Platform, spec: PipelineSpec) -> tuple[runs.RunRow, triggers.TriggerRow]:
+    with platform.transaction() as conn:
+        dataset = ensure_dataset(conn, DATASET)
+        pipeline_id = runs.ensure_pipeline(conn, "p", dataset.id)
+        spec_id = runs.ensure_spec(conn, pipeline_id, spec_hash(spec), spec.model_dump(mode="json", by_alias=True))
+        run = runs.create_run(conn, pipeline_id=pipeline_id, spec_id=spec_id, mode="replay", seed=0, threads=1)
+        return run, triggers.insert_trigger(conn, run.id, key=9, point=9, reason="10 samples")
+
+
+def reread(platform: Platform, row: triggers.TriggerRow) -> triggers.TriggerRow:
+    with platform.transaction() as conn:
+        return triggers.get_trigger(conn, row.id)
+
+
+@pytest.fixture
+def world(engine, home):
+    spec = pipeline_spec()
+    platform = platform_on(engine, home, spec)
+    return platform, *begin(platform, spec)
+
+
+def test_a_claim_is_idempotent_for_one_dagster_run_and_lost_for_others(world):
+    platform, _, trigger = world
+    claimed = claim_trigger(platform, trigger, "one")
+    assert (claimed.state, claimed.dagster_run_id) == ("training", "one")
+    assert claim_trigger(platform, claimed, "one") == claimed
+    with pytest.raises(LostClaim, match="000001-000000"):
+        claim_trigger(platform, claimed, "two")
+
+
+def test_an_attempt_that_was_given_up_can_no_longer_commit(world):
+    platform, run, trigger = world
+    claimed = claim_trigger(platform, trigger, "one")
+    following = give_up_attempt(platform, run, claimed, "its process vanished")
+    assert (following.state, following.attempt, following.error) == ("pending", 2, "its process vanished")
+    with pytest.raises(LostClaim), platform.transaction() as conn:
+        triggers.hold(conn, claimed)
+    with pytest.raises(LostClaim):
+        give_up_attempt(platform, run, claimed, "twice")
+    assert claim_trigger(platform, following, "two").state == "training"
+
+
+def test_a_trigger_fails_after_its_attempts_and_the_run_waits_until_it_is_resumed(world):
+    platform, run, trigger = world
+    for _ in range(3):
+        trigger = give_up_attempt(platform, run, claim_trigger(platform, trigger, "one"), "boom")
+    assert (trigger.state, trigger.attempt) == ("failed", 3)
+    with platform.transaction() as conn:
+        waiting = runs.get_run(conn, run.id)
+    with pytest.raises(TriggerFailed, match="modyn-dagster pipeline resume p"):
+        require_running(platform, waiting)
+    with pytest.raises(RunError, match="failed: boom"):
+        claim_trigger(platform, trigger, "two")
+    [reopened] = resume_run(platform, waiting)
+    assert (reopened.state, reopened.attempt) == ("pending", 4)
+    for _ in range(3):
+        reopened = give_up_attempt(platform, run, claim_trigger(platform, reopened, "x"), "again")
+    assert reopened.state == "failed"
+
+
+def test_with_continue_a_failed_trigger_stops_nothing(engine, home):
+    spec = pipeline_spec(on_failure="continue", max_attempts=1)
+    platform = platform_on(engine, home, spec)
+    run, trigger = begin(platform, spec)
+    assert give_up_attempt(platform, run, claim_trigger(platform, trigger, "one"), "boom").state == "failed"
+    with platform.transaction() as conn:
+        assert runs.get_run(conn, run.id).state == "active"
+    with pytest.raises(RunError, match="nothing to resume"):
+        resume_run(platform, run)
+
+
+def test_what_user_code_raises_gives_the_attempt_up_and_a_lost_catalog_does_not(world):
+    platform, run, trigger = world
+    claimed = claim_trigger(platform, trigger, "one")
+    with pytest.raises(ZeroDivisionError), working_attempt(platform, run, claimed):
+        raise ZeroDivisionError("in the model")
+    now = reread(platform, trigger)
+    assert (now.attempt, now.error) == (2, "ZeroDivisionError: in the model")
+    claimed = claim_trigger(platform, now, "two")
+    with pytest.raises(StaleRun), working_attempt(platform, run, claimed):
+        raise StaleRun(run.title)
+    assert reread(platform, trigger).state == "training"
+
+
+def test_a_run_that_was_moved_since_it_was_read_cannot_be_moved(world):
+    platform, run, _ = world
+    with platform.transaction() as conn:
+        moved = runs.move_run(conn, run, cursor=5)
+    assert (moved.cursor, moved.epoch) == (5, run.epoch + 1)
+    with pytest.raises(StaleRun, match="replay run 1 of p"), platform.transaction() as conn:
+        runs.move_run(conn, run, cursor=7)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(steps=st.lists(st.sampled_from(["claim a", "claim b", "give up", "finish"]), max_size=12))
+def test_at_most_one_attempt_ever_finishes_a_trigger(world, steps):
+    platform, run, _ = world
+    with platform.transaction() as conn:
+        number = len(triggers.list_triggers(conn, run.id))
+        trigger = triggers.insert_trigger(conn, run.id, key=100 + number, point=100 + number, reason="x")
+    held, finished = [], 0
+    for step in steps:
+        try:
+            if step.startswith("claim"):
+                held.append(claim_trigger(platform, reread(platform, trigger), step))
+            elif step == "give up" and held:
+                with platform.transaction() as conn:
+                    triggers.raise_attempt(conn, held[-1], "lost")
+            elif step == "finish" and held:
+                for claim in held:
+                    finished += _finishes(platform, claim)
+        except (LostClaim, RunError):
+            continue
+    assert finished <= 1
+
+
+def _finishes(platform: Platform, claim: triggers.TriggerRow) -> bool:
+    try:
+        with platform.transaction() as conn:
+            triggers.hold(conn, claim)
+            triggers.finish(conn, claim, "skipped")
+    except LostClaim:
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""The scripts behind `make`: what they refuse, and in which words."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PASSED = '<testcase classname="tests.a" name="test_one"/>'
+SKIPPED = '<testcase classname="tests.a" name="test_two"><skipped message="apt-get install chromium"/></testcase>'
+EXPECTED_FAILURE = '<testcase classname="tests.a" name="test_three"><skipped type="pytest.xfail" message=""/></testcase>'
+
+
+def run(*command: str | Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False
+    )
+
+
+def check_report(folder: Path, *cases: str) -> subprocess.CompletedProcess[str]:
+    report = folder / "report.xml"
+    report.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    return run(sys.executable, ".ci/check_report.py", report)
+
+
+def test_a_report_of_tests_that_all_ran_is_fine(tmp_path: Path) -> None:
+    result = check_report(tmp_path, PASSED, PASSED)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_a_report_without_tests_is_refused(tmp_path: Path) -> None:
+    result = check_report(tmp_path)
+    assert result.returncode == 1
+    assert "no test ran" in result.stderr
+
+
+@pytest.mark.parametrize("case", [SKIPPED, EXPECTED_FAILURE])
+def test_a_test_that_did_not_run_is_refused_and_named(tmp_path: Path, case: str) -> None:
+    result = check_report(tmp_path, PASSED, case)
+    assert result.returncode == 1
+    assert "skipped: tests.a::test_t" in result.stderr
+
+
+def test_the_reason_of_a_skip_is_shown(tmp_path: Path) -> None:
+    assert "apt-get install chromium" in check_report(tmp_path, SKIPPED).stderr
+
+
+def test_this_python_and_compiler_will_do() -> None:
+    result = run("sh", ".ci/requirements.sh", sys.executable)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_python_that_is_not_there_is_named_with_what_to_install() -> None:
+    result = run("sh", ".ci/requirements.sh", "/nowhere/python3.11")
+    assert result.returncode == 1
+    assert "no command /nowhere/python3.11" in result.stderr
+    assert "apt-get install python3.11" in result.stderr
+
+
+def test_another_version_of_python_is_refused(tmp_path: Path) -> None:
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\necho 3.12\n")
+    fake.chmod(0o755)
+    result = run("sh", ".ci/requirements.sh", fake)
+    assert result.returncode == 1
+    assert "is Python 3.12, 3.11 is needed" in result.stderr
+
+
+def test_a_missing_compiler_is_named() -> None:
+    result = run("sh", ".ci/requirements.sh", sys.executable, environment={"CC": "no-such-compiler"})
+    assert result.returncode == 1
+    assert "no C compiler (no-such-compiler)" in result.stderr
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path) -> dict[str, str]:
+    """A PATH with little on it: no Chromium, no apt-get, and a user who is not root."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "ls"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    (tools / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tools / "id").chmod(0o755)
+    return {"PATH": str(tools)}
+
+
+def test_who_may_not_install_is_told_the_command(bare_path: dict[str, str]) -> None:
+    result = run("sh", ".ci/system-packages.sh", environment=bare_path)
+    assert result.returncode == 0
+    assert "tests that need" in result.stderr
+    assert "as root: apt-get install chromium" in result.stderr
+
+
+def test_make_help_lists_the_targets() -> None:
+    result = run("make", "help")
+    assert result.returncode == 0
+    for target in ("set-up", "demo", "ui", "test", "lint", "clean"):
+        assert f"\n{target} " in f"\n{result.stdout}"

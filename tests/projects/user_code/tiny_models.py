@@ -1,0 +1,38 @@
+"""User code of the tiny project: good, slow and bad models and losses, named by import path in its pipelines."""
+
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+
+def linear(n_features: int, n_outputs: int) -> nn.Module:
+    return nn.Linear(n_features, n_outputs)
+
+
+def gated(n_features: int, n_outputs: int, gate: str) -> nn.Module:
+    """Training lasts for as long as the file ``gate`` is there."""
+    while Path(gate).exists():
+        time.sleep(0.05)
+    return nn.Linear(n_features, n_outputs)
+
+
+def refusing(n_features: int, n_outputs: int, flag: str) -> nn.Module:
+    """Cannot be built while the file ``flag`` is there."""
+    if Path(flag).exists():
+        raise RuntimeError("the flag is up")
+    return nn.Linear(n_features, n_outputs)
+
+
+def too_wide(n_features: int, n_outputs: int) -> nn.Module:
+    return nn.Linear(n_features, n_outputs + 3)
+
+
+class NotANumber(nn.Module):
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs.sum(dim=1) * torch.nan
+
+
+def not_a_number() -> nn.Module:
+    return NotANumber()

@@ -1,0 +1,64 @@
+"""A real MLflow database and a catalog for the session; tests do not meet there, their pipelines have names of their own."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.engine import open_engine
+from modyn_dagster.catalog.migrate import upgrade
+from modyn_dagster.reporting.tracking import Tracker
+from modyn_dagster.reporting.tracking_client import open_client
+from tests.reporting.story import Story
+
+
+def plain(url: sa.URL, database: str) -> str:
+    """As MLflow takes it."""
+    return url.set(drivername="postgresql", database=database).render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="session")
+def mlflow_uri(postgres_server: Any) -> Iterator[str]:
+    """Address of a database that MLflow has made its tables in."""
+    name = f"mlflow_{secrets.token_hex(4)}"
+    postgres_server.create_database(name)
+    uri = plain(postgres_server.url, name)
+    open_client(uri)
+    yield uri
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def empty_uri(postgres_server: Any) -> Iterator[str]:
+    """Address of a database without tables."""
+    name = f"empty_{secrets.token_hex(4)}"
+    postgres_server.create_database(name)
+    yield plain(postgres_server.url, name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def tracker(mlflow_uri: str, tmp_path: Path) -> Tracker:
+    """Shows stories in the session's MLflow."""
+    return Tracker(open_client(mlflow_uri), "http://127.0.0.1:5000/", str(tmp_path / "artifacts"))
+
+
+@pytest.fixture(scope="session")
+def shared_engine(postgres_server: Any) -> Iterator[sa.Engine]:
+    """Connections to one catalog for all stories: a database per test would take longer than the test."""
+    name = f"stories_{secrets.token_hex(4)}"
+    postgres_server.create_database(name)
+    opened = open_engine(postgres_server.url.set(database=name))
+    upgrade(opened)
+    yield opened
+    opened.dispose()
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def story(shared_engine: sa.Engine) -> Story:
+    """A run whose pipeline no other test has."""
+    return Story(shared_engine, f"p_{secrets.token_hex(4)}")

@@ -1,0 +1,85 @@
+"""Tables for people: the same rows as Markdown and in the terminal."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from modyn_dagster.reporting.comparison import Comparison, compare_runs
+from modyn_dagster.reporting.scores import NO_ACTIVE_MODEL, IntervalScore
+from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
+from modyn_dagster.reporting.tables import Table, comparison_table, scores_table, seconds_table
+from tests.reporting.story import year
+
+
+def a_summary(pipeline: str, values: dict[int, float | None], *, failed: int = 0) -> RunSummary:
+    active = tuple(
+        IntervalScore(year(n), year(n + 1), None, NO_ACTIVE_MODEL, 1234, None, False)
+        if value is None
+        else IntervalScore(year(n), year(n + 1), value, None, 1234, 7, False)
+        for n, value in values.items()
+    )
+    trained = tuple(IntervalScore(year(n), year(n + 1), 0.5, None, 1234, n, True) for n in values)
+    counts = TriggerCounts(12, 0, failed, 0)
+    seconds = {"train": 1000.25, "select": 0.5}
+    return RunSummary(pipeline, 1, "replay", "", 0, "active", counts, 59_048, seconds, "accuracy", (), active, trained)
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    return compare_runs([a_summary("once", {0: 0.5, 1: 0.25}), a_summary("often", {0: None, 1: 0.75}, failed=2)], ["never"])
+
+
+def test_the_comparison_names_pipeline_triggers_samples_seconds_and_score(comparison: Comparison) -> None:
+    table = comparison_table(comparison)
+    assert table.header == ("pipeline", "triggers", "samples trained on", "seconds", "mean accuracy, currently active")
+    assert table.rows == (
+        ("once", "12", "59,048", "1,000.8", "0.2500"),
+        ("often", "12 (2 failed)", "59,048", "1,000.8", "0.7500"),
+        ("never", "no run", "–", "–", "–"),
+    )
+
+
+def test_the_comparison_says_what_its_mean_is_over_and_gives_each_ones_own(comparison: Comparison) -> None:
+    caption = comparison_table(comparison).caption
+    assert "mean over the 1 of 2 intervals where every pipeline has an active model" in caption
+    assert "once 0.3750 (2), often 0.7500 (1)" in caption
+
+
+def test_the_comparison_says_why_there_is_no_mean() -> None:
+    apart = compare_runs([a_summary("p", {0: 0.5}), a_summary("q", {1: 0.5})])
+    assert comparison_table(apart).rows[0][-1] == "–"
+    assert "no interval where every pipeline" in comparison_table(apart).caption
+    assert comparison_table(compare_runs([])).caption == "no pipeline has run"
+
+
+def test_the_score_table_has_a_row_per_interval_and_says_why_a_score_is_missing() -> None:
+    table = scores_table(a_summary("p", {0: None, 1: 0.25}))
+    assert table.rows == (
+        ("1900-01-01 – 1901-01-01", "–", "–", "0.5000*", "0", "1,234", NO_ACTIVE_MODEL),
+        ("1901-01-01 – 1902-01-01", "0.2500", "7", "0.5000*", "1", "1,234", ""),
+    )
+    assert "accuracy; mean of the currently active model 0.2500 over 1 of 2 intervals" in table.caption
+    assert "* the model saw samples of the interval in training" in table.caption
+
+
+def test_seconds_end_with_their_total() -> None:
+    assert seconds_table(a_summary("p", {})).rows == (("select", "0.50"), ("train", "1,000.25"), ("total", "1,000.75"))
+
+
+def test_markdown_has_as_many_cells_in_every_row_whatever_is_in_them() -> None:
+    table = Table(("a", "b"), (("x|y", "1"), ("[z]", "2")), "what | they mean")
+    header, align, *rows, empty, caption = table.markdown().splitlines()
+    assert (header, align) == ("| a | b |", "| --- | ---: |")
+    assert rows == ["| x\\|y | 1 |", "| [z] | 2 |"]
+    assert (empty, caption) == ("", "what | they mean")
+
+
+def test_the_terminal_shows_the_cells_as_they_are(comparison: Comparison) -> None:
+    out = StringIO()
+    Console(file=out, width=160).print(Table(("a", "b"), (("[bold]x", "1"),), "[note]").rich())
+    Console(file=out, width=160).print(comparison_table(comparison).rich())
+    assert "[bold]x" in out.getvalue()
+    assert "[note]" in out.getvalue()
+    for row in comparison_table(comparison).rows:
+        assert all(cell in out.getvalue() for cell in row)
