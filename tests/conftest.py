@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
 
@@ -17,6 +18,10 @@ from modyn_dagster.catalog.engine import open_engine
 from modyn_dagster.catalog.migrate import upgrade
 from modyn_dagster.catalog.urls import DATABASES, database_url
 from modyn_dagster.settings import Settings
+
+# How long an example takes says nothing on a busy machine.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 _TEMPLATE = "migrated_template"
 

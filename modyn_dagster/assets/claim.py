@@ -30,7 +30,7 @@ def claimed(context: dg.AssetExecutionContext, platform: "Platform", pipeline: s
     work = context_of(platform, pipeline, context.partition_key)
     attempt = context.run.tags.get(ATTEMPT_TAG)
     wanted = _free(context, work) if attempt is None else replace(work.trigger, attempt=int(attempt))
-    return replace(work, trigger=claim_trigger(platform, wanted, context.run_id))
+    return replace(work, trigger=claim_trigger(platform, wanted, context.run.run_id))
 
 
 def _free(context: dg.AssetExecutionContext, work: "TriggerContext") -> "TriggerRow":
@@ -38,6 +38,6 @@ def _free(context: dg.AssetExecutionContext, work: "TriggerContext") -> "Trigger
     from modyn_dagster.pipeline.attempts import give_up_attempt
 
     holder = work.trigger.dagster_run_id
-    if work.trigger.state != "training" or holder in (None, context.run_id) or not has_ended(context.instance, str(holder)):
+    if work.trigger.state != "training" or holder in (None, context.run.run_id) or not has_ended(context.instance, str(holder)):
         return work.trigger
     return give_up_attempt(work.platform, work.run, work.trigger, f"Dagster run {holder} ended without a commit")

@@ -49,7 +49,7 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         platform = modyn.platform()
         shown = _Shown(context, assets, MlflowLinks(context, modyn_mlflow, platform))
         options = config.model_dump(include={"name", "seed", "restart"})
-        yield from shown.events(platform, ReplayRequest(assets.name, context.partition_keys, context.run_id, **options))
+        yield from shown.events(platform, ReplayRequest(assets.name, context.partition_keys, context.run.run_id, **options))
 
     return replay
 
@@ -62,6 +62,7 @@ class _Shown:
         self._assets = assets
         self._links = links
         self._page: str | None = None
+        self._shown: dict[dg.AssetKey, set[str]] = {}
 
     def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[StageEvent]:
         from modyn_dagster.errors import TriggerFailed
@@ -89,5 +90,14 @@ class _Shown:
         yield dg.AssetMaterialization(self._assets.key("replay"), partition=event.batch.partition_key, metadata=metadata)
 
     def _stage(self, event: "StageResult") -> Iterator[StageEvent]:
+        if not event.fresh and self._is_shown(event):
+            return
         add_partitions(self._context.instance, triggers_of(self._assets.name), [event.partition_key])
         yield from stage_events(self._assets, event, self._links.trigger(event.context))
+
+    def _is_shown(self, event: "StageResult") -> bool:
+        """Whether what a replay found in the catalog is in Dagster already: only events that a kill swallowed are made up."""
+        key = self._assets.key(event.stage)
+        if key not in self._shown:
+            self._shown[key] = self._context.instance.get_materialized_partitions(key)
+        return event.partition_key in self._shown[key]

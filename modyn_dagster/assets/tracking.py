@@ -34,7 +34,7 @@ class MlflowLinks:
         """Bring the MLflow run of a trigger up to date; returns its page."""
 
         def sync(tracker: "Tracker") -> str:
-            run = self._context.run_id
+            run = self._context.run.run_id
             return tracker.sync_trigger(self._platform.engine, shown.run, shown.trigger, run, _page_of(run))
 
         return self._sync(sync)
@@ -43,7 +43,7 @@ class MlflowLinks:
         """Bring the MLflow run of a pipeline run up to date; returns its page."""
 
         def sync(tracker: "Tracker") -> str:
-            run = self._context.run_id
+            run = self._context.run.run_id
             return tracker.sync_run(self._platform.engine, shown, run, _page_of(run))
 
         return self._sync(sync)
@@ -66,7 +66,7 @@ class MlflowLinks:
     def _tag(self, mlflow_run: str) -> None:
         """The Dagster run links to the first MLflow run it showed: a training to its trigger, a replay to itself."""
         if not self._tagged:
-            self._context.instance.add_run_tags(self._context.run_id, {"mlflow/run_id": mlflow_run})
+            self._context.instance.add_run_tags(self._context.run.run_id, {"mlflow/run_id": mlflow_run})
             self._tagged = True
 
 

@@ -71,7 +71,8 @@ def find_trigger(conn: sa.Connection, pipeline_name: str, key: str) -> TriggerRo
     run_id, _, ordinal = key.partition("-")
     row = None
     if run_id.isdecimal() and ordinal.isdecimal():
-        statement = sa.select(trigger).join(pipeline_run).join(pipeline)
+        statement = sa.select(trigger).join(pipeline_run, trigger.c.run_id == pipeline_run.c.id)
+        statement = statement.join(pipeline, pipeline_run.c.pipeline_id == pipeline.c.id)
         where = (pipeline.c.name == pipeline_name) & (trigger.c.run_id == int(run_id)) & (trigger.c.ordinal == int(ordinal))
         row = conn.execute(statement.where(where)).one_or_none()
     if row is None:

@@ -25,10 +25,12 @@ from modyn_dagster.training import Predictor, build_predictor
 Progress = Callable[[int, int], None]
 
 
-def evaluate_model(context: TriggerContext, *, finished: bool, progress: Progress | None = None) -> list[EvaluationRow]:
-    """Judge the model of a trained trigger on the batches of the context's view, and return all its cells.
+def evaluate_model(
+    context: TriggerContext, *, finished: bool, progress: Progress | None = None
+) -> tuple[list[EvaluationRow], bool]:
+    """Judge the model of a trained trigger on the batches of the context's view.
 
-    Only missing predictions are made and only missing or outdated cells are scored, so calling it again is cheap. An
+    Returns all its cells, and whether any of them is new. Only missing predictions are made and only missing or outdated cells are scored, so calling it again is cheap. An
     interval is scored once stream time has passed its end, or the run has ``finished``.
     """
     with context.platform.transaction() as conn:
@@ -36,9 +38,9 @@ def evaluate_model(context: TriggerContext, *, finished: bool, progress: Progres
     if model is None:
         raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: there is no model to evaluate")
     _predict_missing(context, model, progress)
-    score_closed_intervals(context, model, finished=finished)
+    n_scored = score_closed_intervals(context, model, finished=finished)
     with context.platform.transaction() as conn:
-        return list_evaluations(conn, context.run.id, context.trigger.id)
+        return list_evaluations(conn, context.run.id, context.trigger.id), n_scored > 0
 
 
 def evaluation_batches(context: TriggerContext) -> list[BatchRow]:

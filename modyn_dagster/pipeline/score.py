@@ -34,13 +34,13 @@ def run_intervals(context: TriggerContext, *, finished: bool) -> list[Interval[n
     return closed_intervals(generate_intervals(spec, first, end), reached, finished=finished)
 
 
-def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished: bool) -> None:
-    """Score the closed intervals that have no cell yet, or whose samples have become more."""
+def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished: bool) -> int:
+    """Score the closed intervals that have no cell yet, or whose samples have become more; returns how many cells."""
     with context.platform.transaction() as conn:
         cells = list_evaluations(conn, context.run.id, context.trigger.id)
         files = [file for file in list_predictions(conn, context.trigger.id) if file.removed_at is None]
     if not files:
-        return
+        return 0
     predictions = Predictions.concat([read_predictions(context.platform.home / f.path, f.checksum) for f in files])
     intervals = run_intervals(context, finished=finished)
     counts = _counts(predictions, intervals)
@@ -56,6 +56,7 @@ def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished
     ]
     with context.platform.transaction() as conn:
         record_evaluations(conn, rows)
+    return len(rows)
 
 
 def _counts(predictions: Predictions, intervals: Sequence[Interval[np.datetime64]]) -> list[int]:

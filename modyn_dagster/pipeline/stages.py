@@ -1,6 +1,6 @@
 """The three assets of a trigger as plain functions: what the Dagster ops call and what a replay does inline."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations
@@ -22,12 +22,16 @@ StageName = Literal["training_set", "model", "evaluation"]
 
 @dataclass(frozen=True)
 class StageResult:
-    """What one asset of a trigger partition holds now, and how its checks went."""
+    """What one asset of a trigger partition holds now, and how its checks went.
+
+    ``fresh`` says that it was made or changed just now; otherwise it was read from the catalog.
+    """
 
     stage: StageName
     context: TriggerContext
     row: TrainingSetRow | ModelRow | list[EvaluationRow]
     checks: list[CheckResult]
+    fresh: bool = True
 
     @property
     def partition_key(self) -> str:
@@ -53,7 +57,8 @@ def model_stage(context: TriggerContext, progress: ProgressCallback | None = Non
 
 def evaluation_stage(context: TriggerContext, *, finished: bool, progress: EvaluationProgress | None = None) -> StageResult:
     """Judge the model of a trained trigger on the context's view."""
-    return _evaluation(context, evaluate_model(context, finished=finished, progress=progress))
+    cells, changed = evaluate_model(context, finished=finished, progress=progress)
+    return replace(_evaluation(context, cells), fresh=changed)
 
 
 def recorded_stages(context: TriggerContext) -> list[StageResult]:
@@ -69,7 +74,7 @@ def recorded_stages(context: TriggerContext) -> list[StageResult]:
         results.append(_model(context, model))
     if cells:
         results.append(_evaluation(context, cells))
-    return results
+    return [replace(result, fresh=False) for result in results]
 
 
 def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:

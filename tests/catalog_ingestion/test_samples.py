@@ -32,7 +32,7 @@ def ingest(engine: sa.Engine, sizes: list[int], name: str = "d") -> tuple[int, K
 
 
 def test_samples_arrive_as_they_were_sent(engine: sa.Engine) -> None:
-    n = 100_000
+    n = 40_000
     rng = np.random.default_rng(0)
     micro = rng.integers(-(10**16), 10**16, n)
     targets = rng.normal(size=n)

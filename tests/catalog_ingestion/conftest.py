@@ -1,0 +1,3 @@
+from tests.ingestion.conftest import world
+
+__all__ = ["world"]
