@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -17,6 +18,7 @@ from modyn_dagster.catalog.triggers import TriggerRow
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.pipeline.stages import StageResult
+    from modyn_dagster.reporting.summary import RunSummary
 
 
 def stage_metadata(result: StageResult, mlflow_url: str | None = None) -> dict[str, Any]:
@@ -78,8 +80,6 @@ def _model(row: ModelRow) -> dict[str, Any]:
 
 
 def _evaluation(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict[str, Any]:
-    from modyn_dagster.reporting.figures import as_markdown
-    from modyn_dagster.reporting.plots import score_over_time
     from modyn_dagster.reporting.summary import summarise_run
     from modyn_dagster.reporting.tables import scores_table
 
@@ -89,13 +89,36 @@ def _evaluation(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict
         "intervals": len({cell.interval_start for cell in cells}),
         "scores": dg.MetadataValue.md(_cells_table(cells, context.spec.evaluation.metrics)),
         "composite_scores": dg.MetadataValue.md(scores_table(summary).markdown()),
-        "score_over_time": dg.MetadataValue.md(as_markdown(score_over_time(summary))),
+        "score_over_time": dg.MetadataValue.md(_plot(_Drawn(summary))),
     }
     for metric in context.spec.evaluation.metrics:
         values = [cell.value for cell in cells if cell.metric == metric and cell.value is not None]
         if values:
             metadata[f"mean_{metric}"] = sum(values) / len(values)
     return metadata
+
+
+class _Drawn:
+    """A summary that equals another one when their pictures do."""
+
+    def __init__(self, summary: RunSummary) -> None:
+        self.summary = summary
+        self._shown = (summary.run_id, summary.metric, summary.models, summary.active, summary.trained)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Drawn) and self._shown == other._shown
+
+    def __hash__(self) -> int:
+        return hash(self._shown)
+
+
+# The models of a run that has ended share their picture, and drawing takes longer than training a small model.
+@lru_cache(maxsize=4)
+def _plot(drawn: _Drawn) -> str:
+    from modyn_dagster.reporting.figures import as_markdown
+    from modyn_dagster.reporting.plots import score_over_time
+
+    return as_markdown(score_over_time(drawn.summary))
 
 
 def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:

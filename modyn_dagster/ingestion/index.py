@@ -123,14 +123,17 @@ class BatchIndex:
 
     @classmethod
     def open(cls, path: Path, checksum: str | None = None) -> Self:
-        """Map an index; with a checksum the whole file is verified first. Raises ``CorruptFile``."""
+        """Map an index; with a checksum the whole file is verified first. Raises ``CorruptFile``.
+
+        Without one only the structure is checked: leave it out for a file that was just written or verified.
+        """
         if checksum is not None:
             verify_checksum(path, checksum)
         try:
             with pa.memory_map(str(path)) as source:
-                samples, runs, files = (_read_stream(source) for _ in range(3))
-        except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptFile(path, "the index of a batch", str(error)) from error
+                samples, runs, files = [_read_stream(source) for _ in range(3)]
+        except (pa.ArrowInvalid, StopIteration, OSError) as error:
+            raise CorruptFile(path, "the index of a batch", str(error) or "a stream without its record batch") from error
         found = samples.schema.metadata
         if found != {b"modyn_index": _VERSION}:
             raise CorruptFile(path, f"an index of version {_VERSION.decode()}", f"metadata {found}")

@@ -37,6 +37,9 @@ class MappedFiles:
     def __init__(self) -> None:
         self._mapped: OrderedDict[Path, tuple[os.stat_result, ByteArray]] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._mapped)
+
     def get(self, expected: Expected) -> ByteArray:
         """All bytes, ``uint8``, read-only. Raises ``CorruptFile`` when the file is gone or is not what was ingested."""
         found = _stat(expected)

@@ -30,8 +30,9 @@ def evaluate_model(
 ) -> tuple[list[EvaluationRow], bool]:
     """Judge the model of a trained trigger on the batches of the context's view.
 
-    Returns all its cells, and whether any of them is new. Only missing predictions are made and only missing or outdated cells are scored, so calling it again is cheap. An
-    interval is scored once stream time has passed its end, or the run has ``finished``.
+    Returns all its cells, and whether any of them is new. Only missing predictions are made and only missing or outdated
+    cells are scored, so calling it again is cheap. An interval is scored once stream time has passed its end, or the run
+    has ``finished``.
     """
     with context.platform.transaction() as conn:
         model = find_model(conn, context.trigger.id)

@@ -1,5 +1,4 @@
 import dagster as dg
-import pytest
 
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
@@ -7,109 +6,112 @@ from tests.dagster.face import Face, error_of, evaluations
 from tests.projects.tiny import DATASET
 
 REPLAY = ("by_amount", "replay")
+STAGES = ("training_set", "model", "evaluation")
 
 
-@pytest.fixture
-def ingested(face: Face, days: list[str]) -> list[str]:
-    cursor = face.tick("new_data__tiny").cursor
-    face.tick("new_data__tiny", cursor)
-    result = face.materialize((DATASET, "samples"), batches=(days[0], days[-1]))
-    assert result.success, error_of(result)
-    return days
-
-
-def triggers_of(face: Face) -> list[TriggerRow]:
+def triggers(face: Face) -> list[TriggerRow]:
     with face.platform.transaction() as conn:
         return [row for run in list_runs(conn, "by_amount") for row in list_triggers(conn, run.id)]
 
 
-def test_a_replay_materializes_its_batches_and_the_assets_and_checks_of_every_trigger(face: Face, ingested: list[str]) -> None:
-    result = face.materialize(REPLAY, batches=("day_00", "day_04"))
+def test_a_replay_materializes_its_batches_and_the_assets_of_every_trigger(replayed_face: Face) -> None:
+    keys = [row.partition_key for row in triggers(replayed_face)]
+    assert len(keys) == 2  # at 60 and 120 of 120 samples
+    assert list(replayed_face.materializations(*REPLAY)) == ["day_00", "day_01", "day_02"]
+    assert list(replayed_face.partitions("triggers/by_amount")) == keys
+    for stage in STAGES:
+        assert list(replayed_face.materializations("by_amount", stage)) == keys
+
+
+def test_a_training_set_says_why_it_is_there_and_what_it_holds(replayed_face: Face) -> None:
+    first, second = replayed_face.materializations("by_amount", "training_set").values()
+    assert (second["samples"], second["window_samples"], second["trigger"]) == (60, 60, 1)
+    assert second["trigger_key"] > first["trigger_key"]
+    assert second["reason"] == "60 samples"
+    assert (second["score"], second["threshold"]) == (60, 60)
+    assert first["last_time"] < second["first_time"] < second["last_time"]
+    assert second["checksum"] != first["checksum"]
+    assert second["seconds_select"] > 0
+
+
+def test_a_model_shows_its_losses_and_hashes(replayed_face: Face) -> None:
+    first, second = replayed_face.materializations("by_amount", "model").values()
+    assert second["epochs"] == len(second["epoch_losses"]) == 3
+    assert (second["first_loss"], second["last_loss"]) == (second["epoch_losses"][0], second["epoch_losses"][-1])
+    assert second["loss_curve"].startswith("![Training loss](data:image/png;base64,")
+    assert first["hash"] != second["hash"]
+    assert second["previous_model"] == "none: trained from scratch"
+    assert second["seconds_train"] > 0
+    assert "mlflow" not in second
+
+
+def test_an_evaluation_shows_scores_by_interval_and_over_time(replayed_face: Face) -> None:
+    for metadata in replayed_face.materializations("by_amount", "evaluation").values():
+        assert metadata["intervals"] == 2
+        assert 0 <= metadata["mean_accuracy"] <= 1
+        assert "| interval | samples | accuracy | roc_auc | log_loss |" in metadata["scores"]
+        assert "2024-01-01 – 2024-01-03 * | 80 |" in metadata["scores"]
+        assert "currently active" in metadata["composite_scores"]
+        assert metadata["score_over_time"].startswith("![by_amount")
+
+
+def test_a_batch_of_a_replay_says_what_was_decided_on_it(replayed_face: Face) -> None:
+    walked = replayed_face.materializations(*REPLAY)
+    assert [metadata["triggers"] for metadata in walked.values()] == [0, 1, 1]
+    [(key, decision)] = walked["day_02"]["decisions"].items()
+    assert key == triggers(replayed_face)[1].partition_key
+    assert decision == "60 samples (trained)"
+
+
+def test_the_comparison_shows_table_plots_and_numbers(replayed_face: Face) -> None:
+    result = replayed_face.materialize((DATASET, "comparison"))
     assert result.success, error_of(result)
-    assert list(face.materializations(*REPLAY)) == ingested
-    keys = [row.partition_key for row in triggers_of(face)]
-    assert len(keys) == 2  # at 90 and 180 of 200 samples
-    assert list(face.partitions("triggers/by_amount")) == keys
-    for asset in ("training_set", "model", "evaluation"):
-        assert list(face.materializations("by_amount", asset)) == keys
-    checks = evaluations(result)
-    assert set(checks) == {
-        (name, key) for key in keys for name in ("not_empty", "only_train_samples", "loss_finite", "enough_samples")
-    }
-    assert checks[("loss_finite", keys[0])]
-
-
-def test_the_metadata_of_a_trigger_says_why_on_what_and_how_well(face: Face, ingested: list[str]) -> None:
-    assert face.materialize(REPLAY, batches=("day_00", "day_04")).success
-    key = triggers_of(face)[1].partition_key
-    training_set = face.materializations("by_amount", "training_set")[key]
-    assert (training_set["samples"], training_set["window_samples"], training_set["trigger"]) == (90, 90, 1)
-    assert training_set["reason"]
-    assert training_set["first_time"] < training_set["last_time"]
-    assert training_set["seconds_select"] > 0
-    model = face.materializations("by_amount", "model")[key]
-    assert model["epochs"] == len(model["epoch_losses"]) == 3
-    assert model["last_loss"] == model["epoch_losses"][-1]
-    assert model["loss_curve"].startswith("![")
-    assert model["seconds_train"] > 0
-    assert len(model["hash"]) >= 32
-    evaluation = face.materializations("by_amount", "evaluation")[key]
-    assert 0 <= evaluation["mean_accuracy"] <= 1
-    assert "accuracy | roc_auc | log_loss" in evaluation["scores"]
-    assert "currently active" in evaluation["composite_scores"]
-    assert evaluation["score_over_time"].startswith("![")
-    walked = face.materializations(*REPLAY)
-    assert [walked[day]["triggers"] for day in ingested] == [0, 0, 1, 0, 1]
-    assert key in walked["day_04"]["decisions"]
-
-
-def test_launched_again_it_shows_everything_again_and_trains_nothing(face: Face, ingested: list[str]) -> None:
-    assert face.materialize(REPLAY, batches=("day_00", "day_04")).success
-    before = triggers_of(face)
-    face.instance.wipe_assets([dg.AssetKey(["by_amount", asset]) for asset in ("replay", "model")])
-    assert face.materialize(REPLAY, batches=("day_00", "day_04")).success
-    assert triggers_of(face) == before
-    assert set(face.materializations("by_amount", "model")) == {row.partition_key for row in before}
-
-
-def test_it_continues_with_a_later_range_and_refuses_a_gap(face: Face, ingested: list[str]) -> None:
-    assert face.materialize(REPLAY, batches=("day_00", "day_01")).success
-    gap = error_of(face.materialize(REPLAY, batches=("day_03", "day_04")))
-    assert "'day_01'" in gap
-    assert "'day_03'" in gap
-    assert face.materialize(REPLAY, batches=("day_02", "day_04")).success
-    assert len(triggers_of(face)) == 2
-
-
-def test_name_seed_and_restart_tell_replays_apart(face: Face, ingested: list[str]) -> None:
-    for config in ({}, {"name": "other"}, {"seed": 3}, {"restart": True}):
-        assert face.materialize(REPLAY, batches=("day_00", "day_02"), config=config).success
-    with face.platform.transaction() as conn:
-        runs = list_runs(conn, "by_amount")
-    assert [(run.name, run.seed) for run in runs] == [("", 7), ("other", 7), ("", 3), ("", 7)]
-
-
-def test_samples_and_their_replay_can_be_launched_together(face: Face, days: list[str]) -> None:
-    cursor = face.tick("new_data__tiny").cursor
-    face.tick("new_data__tiny", cursor)
-    result = face.materialize((DATASET, "samples"), REPLAY, batches=("day_00", "day_04"))
-    assert result.success, error_of(result)
-    assert list(face.materializations(*REPLAY)) == days
-
-
-def test_the_comparison_shows_table_plots_and_numbers(face: Face, ingested: list[str]) -> None:
-    assert face.materialize(REPLAY, batches=("day_00", "day_04")).success
-    result = face.materialize((DATASET, "comparison"))
-    assert result.success, error_of(result)
-    metadata = face.materializations(DATASET, "comparison")[None]
-    assert "| by_amount |" in metadata["comparison"]
+    metadata = replayed_face.materializations(DATASET, "comparison")[None]
+    assert "| by_amount | 2 | 120 |" in metadata["comparison"]
     assert metadata["score_over_time"].startswith("![")
     assert metadata["costs"].startswith("![")
-    assert metadata["by_amount: triggers"] == 2
-    assert metadata["by_amount: samples"] == 180
+    assert (metadata["by_amount: triggers"], metadata["by_amount: samples"]) == (2, 120)
     assert 0 <= metadata["by_amount: score"] <= 1
 
 
 def test_a_comparison_without_any_run_says_so(face: Face) -> None:
     assert face.materialize((DATASET, "comparison")).success
     assert "no pipeline has run" in face.materializations(DATASET, "comparison")[None]["comparison"]
+
+
+def test_launched_again_it_shows_everything_again_with_its_checks_and_trains_nothing(face: Face, ingested: list[str]) -> None:
+    assert face.materialize(REPLAY, batches=("day_00", "day_02")).success
+    before = triggers(face)
+    face.instance.wipe_assets([dg.AssetKey(["by_amount", asset]) for asset in ("replay", *STAGES)])
+    again = face.materialize(REPLAY, batches=("day_00", "day_02"))
+    assert again.success, error_of(again)
+    assert triggers(face) == before
+    keys = {row.partition_key for row in before}
+    assert all(set(face.materializations("by_amount", stage)) == keys for stage in STAGES)
+    checks = ("not_empty", "only_train_samples", "loss_finite", "enough_samples")
+    assert evaluations(again) == {(name, key): True for name in checks for key in keys}
+
+
+def test_it_continues_with_a_later_range_and_refuses_a_gap(face: Face, ingested: list[str]) -> None:
+    assert face.materialize(REPLAY, batches=("day_00", "day_00")).success
+    gap = error_of(face.materialize(REPLAY, batches=("day_02", "day_02")))
+    assert "'day_00'" in gap
+    assert "'day_02'" in gap
+    assert face.materialize(REPLAY, batches=("day_01", "day_02")).success
+    assert len(triggers(face)) == 2
+
+
+def test_name_seed_and_restart_tell_replays_apart(face: Face, ingested: list[str]) -> None:
+    configs: list[dict[str, object]] = [{}, {"name": "other"}, {"seed": 3}, {"restart": True}, {}]
+    for config in configs:
+        assert face.materialize(REPLAY, batches=("day_00", "day_00"), config=config).success
+    with face.platform.transaction() as conn:
+        runs = list_runs(conn, "by_amount")
+    assert [(run.name, run.seed) for run in runs] == [("", 7), ("other", 7), ("", 3), ("", 7)]
+
+
+def test_samples_and_their_replay_can_be_launched_together(face: Face, days: list[str]) -> None:
+    face.tick("new_data__tiny", face.tick("new_data__tiny").cursor)
+    result = face.materialize((DATASET, "samples"), REPLAY, batches=("day_00", "day_01"))
+    assert result.success, error_of(result)
+    assert list(face.materializations(*REPLAY)) == ["day_00", "day_01"]

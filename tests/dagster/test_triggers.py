@@ -17,14 +17,6 @@ ALL = tuple((PIPELINE, asset) for asset in ("training_set", "model", "evaluation
 
 
 @pytest.fixture
-def ingested(face: Face, days: list[str]) -> list[str]:
-    face.tick("new_data__tiny", face.tick("new_data__tiny").cursor)
-    result = face.materialize((DATASET, "samples"), batches=(days[0], days[-1]))
-    assert result.success, error_of(result)
-    return days
-
-
-@pytest.fixture
 def replayed(face: Face, ingested: list[str]) -> list[TriggerRow]:
     """Two trained triggers of a replay."""
     result = face.materialize((PIPELINE, "replay"), batches=(ingested[0], ingested[-1]))
@@ -124,7 +116,7 @@ def test_one_run_judges_many_models_and_one_that_cannot_be_judged_fails_it_after
 
 
 def test_retention_removes_files_and_leaves_rows(face: Face, project: Path, days: list[str]) -> None:
-    write_pipeline(project, amount(retention={"training_sets": 1}))
+    write_pipeline(project, amount(every=60, retention={"training_sets": 1}))
     face.tick("new_data__tiny", face.tick("new_data__tiny").cursor)
     assert face.materialize((DATASET, "samples"), batches=(days[0], days[-1])).success
     assert face.materialize((PIPELINE, "replay"), batches=(days[0], days[-1])).success

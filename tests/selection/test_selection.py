@@ -1,12 +1,14 @@
 """Windows, uniform limits and training sets."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.errors import CorruptFile
-from modyn_dagster.keys import ORIGIN
+from modyn_dagster.keys import ORIGIN, KeyArray
 from modyn_dagster.selection import KeyRange, Partition, Selection, TrainingSet, window_of, write_training_set
 from modyn_dagster.selection.uniform import UniformLimit, rechunked
 from modyn_dagster.spec.selection import LastTriggers, SelectionSpec
@@ -109,7 +111,7 @@ def test_a_damaged_training_set_is_named(tmp_path, damage):
 
 
 def test_a_failing_source_of_keys_leaves_no_file(tmp_path):
-    def keys():
+    def keys() -> Iterator[KeyArray]:
         yield np.arange(5, dtype=np.uint64)
         raise RuntimeError("connection lost")
 

@@ -1,5 +1,7 @@
 """The training stream against a list of all its samples."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,10 @@ Sample = tuple[int, np.datetime64]
 batches = st.lists(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=6), min_size=1, max_size=6)
 
 
+def _pair(positions: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return positions, times
+
+
 def build(content: list[list[tuple[int, bool]]], origin: int = ORIGIN) -> tuple[Stream, list[Sample]]:
     """A stream whose batches hold (time, is train) samples, and the flat list it must agree with: (key, running time)."""
     parts, flat, running = [], [], 0
@@ -22,7 +28,7 @@ def build(content: list[list[tuple[int, bool]]], origin: int = ORIGIN) -> tuple[
         seconds = np.array([time for time, train in samples if train], dtype=np.int64)
         times = seconds.astype("datetime64[s]").astype("datetime64[us]")
         time_max = times.max() if len(times) else np.datetime64(0, "us")
-        parts.append(StreamBatch(ordinal, len(positions), time_max, lambda p=positions, t=times: (p, t)))
+        parts.append(StreamBatch(ordinal, len(positions), time_max, partial(_pair, positions, times)))
         for position, second in zip(positions, seconds, strict=True):
             running = max(running, int(second))
             flat.append((key_of(ordinal, int(position)), np.datetime64(running, "s").astype("datetime64[us]")))

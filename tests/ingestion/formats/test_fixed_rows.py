@@ -66,13 +66,10 @@ def test_columns_are_the_fields_as_the_spec_names_them() -> None:
     assert np.dtype([(column.name, column.dtype) for column in found]) == np.dtype(FIELDS)
 
 
-@pytest.mark.parametrize(("cut", "row"), [(1, 4), (15, 4), (16, 3), (17, 3)])
+@pytest.mark.parametrize(("cut", "row"), [(1, 4), (15, 4), (17, 3)])
 def test_a_truncated_file_names_the_record_that_is_cut(cut: int, row: int) -> None:
     fields = [("a", "<i8"), ("b", "<f8")]
     data = records(4, fields).tobytes()[:-cut]
-    if cut % 16 == 0:
-        assert len(format_of(fields).open(loaded(data))) == row
-        return
     with pytest.raises(DataError, match="truncated") as caught:
         format_of(fields).open(loaded(data))
     assert caught.value.row == row

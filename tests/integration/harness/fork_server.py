@@ -19,7 +19,26 @@ from typing import Any, Final
 from tests.integration.harness.kill_points import Point, Watch
 from tests.projects.tiny import DATASET, ROOT
 
-_HEAVY: Final = ("mlflow", "torch", "modyn_dagster.build", "modyn_dagster.cli.launching", "modyn_dagster.pipeline.replay")
+#: What a replay imports on its way, some of it only when it is needed.
+_HEAVY: Final = (
+    "alembic.command",
+    "lightning_fabric",
+    "matplotlib.backends.backend_agg",
+    "torch",
+    "torchmetrics",
+    "upath",
+    "dagster._core.storage.base_storage",
+    "dagster._core.storage.event_log.sqlite",
+    "dagster._core.storage.runs.sqlite",
+    "dagster._core.storage.schedules.sqlite",
+    "modyn_dagster.assets.announcing",
+    "modyn_dagster.assets.metadata_triggers",
+    "modyn_dagster.build",
+    "modyn_dagster.cli.launching",
+    "modyn_dagster.ingestion.history",
+    "modyn_dagster.pipeline.replay",
+    "modyn_dagster.reporting.plots",
+)
 
 
 @dataclass(frozen=True)
