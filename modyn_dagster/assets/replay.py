@@ -66,15 +66,17 @@ class _Shown:
 
     def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[StageEvent]:
         from modyn_dagster.errors import TriggerFailed
+        from modyn_dagster.pipeline.progress import replay_bar
         from modyn_dagster.pipeline.replay import BatchWalked, replay
 
         run = None
         try:
-            for event in replay(platform, request):
-                if run is None:
-                    run = event.run if isinstance(event, BatchWalked) else event.context.run
-                    self._page = self._links.run(run)
-                yield from self._batch(event) if isinstance(event, BatchWalked) else self._stage(event)
+            with replay_bar(request.pipeline) as progress:
+                for event in replay(platform, request, progress):
+                    if run is None:
+                        run = event.run if isinstance(event, BatchWalked) else event.context.run
+                        self._page = self._links.run(run)
+                    yield from self._batch(event) if isinstance(event, BatchWalked) else self._stage(event)
         except TriggerFailed:
             if run is not None:
                 self._links.run(run)

@@ -174,7 +174,7 @@ def _table(name: str, batches: "Sequence[BatchRow]") -> "Table":
     for batch in batches:
         shown = _labels(batch) if batch.state != "failed" else str(batch.error)
         state = "failed, delivered again" if batch.repaired_by is not None else batch.state
-        first, last = (moment.isoformat(sep=" ") if moment else "" for moment in (batch.time_min, batch.time_max))
+        first, last = (f"{moment:%Y-%m-%d %H:%M}" if moment else "" for moment in (batch.time_min, batch.time_max))
         table.add_row(escape(batch.partition_key), state, str(batch.n_samples or ""), first, last, escape(shown))
     return table
 

@@ -30,6 +30,7 @@ from modyn_dagster.pipeline.stages import (
 )
 from modyn_dagster.pipeline.view import DatasetView
 
+#: Called before each batch with its partition key, how many are done, and how many there are.
 Progress = Callable[[str, int, int], None]
 
 

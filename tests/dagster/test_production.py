@@ -174,7 +174,7 @@ def test_an_evaluation_that_fails_is_asked_for_three_times_and_again_when_there_
     cursor, _ = produce(face)
     deliver(face.settings.project, "day_03", batch_text(3))
     take_in(face)
-    run_keys = []
+    run_keys: list[str] = []
     for _ in range(3):
         ticked = face.tick(TRIGGERING, cursor)
         [request] = ticked.requests
