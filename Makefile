@@ -53,7 +53,7 @@ lint: set-up ## ruff, mypy, and whether the code location loads
 	MODYN_PROJECT='$(EXAMPLE)' sh .ci/validate-definitions.sh $(BIN)/dagster
 
 test: set-up system-packages lint ## lint and all tests
-	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 clean: ## remove build products and caches; data (.modyn) and the virtual environment stay
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis '$(STAMP)'

@@ -80,6 +80,12 @@ def atomic_write(path: Path, mode: int = 0o666) -> Iterator[HashingFile]:
             temporary.unlink(missing_ok=True)
 
 
+def sweep_unfinished(path: Path) -> None:
+    """Remove what killed writers of ``path`` left behind; nobody else may be writing it now."""
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
 def checksum_of(path: Path) -> str:
     """Hex BLAKE2b digest (16 bytes) of a file's content."""
     digest = hashlib.blake2b(digest_size=16)

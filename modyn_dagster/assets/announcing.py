@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from modyn_dagster.assets.metadata_samples import samples_metadata
 from modyn_dagster.assets.partitions import add_partitions, batches_of
 from modyn_dagster.assets.translator import AssetProps, ModynTranslator
 
@@ -19,7 +18,10 @@ def announce_batches(
 
     Returns how many were shown now. Calling it again shows nothing twice.
     """
+    from modyn_dagster.assets.checks import check_evaluations
+    from modyn_dagster.assets.metadata_samples import samples_metadata
     from modyn_dagster.catalog.batches import list_batches
+    from modyn_dagster.pipeline.checks import labels_present
 
     props = AssetProps("samples", platform.project.datasets[dataset])
     key = (translator or ModynTranslator()).get_asset_spec(props).key
@@ -32,4 +34,6 @@ def announce_batches(
     for batch in fresh:
         metadata = samples_metadata(batch)
         instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=batch.partition_key, metadata=metadata))
+        for check in check_evaluations(key, batch.partition_key, [labels_present(props.dataset, batch)]):
+            instance.report_runless_asset_event(check)
     return len(fresh)

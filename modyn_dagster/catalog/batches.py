@@ -191,7 +191,7 @@ def owners_of(conn: sa.Connection, row: BatchRow, paths: Sequence[str]) -> dict[
     )
     if "import" in row.source:
         statement = statement.where(batch.c.source["import"].astext.is_distinct_from(row.source["import"]))
-    return {path: key for path, key in conn.execute(statement).tuples()}
+    return dict(conn.execute(statement).tuples().all())
 
 
 def _insert(conn: sa.Connection, dataset_id: int, first: int, items: Sequence[Announcement]) -> list[BatchRow]:

@@ -38,15 +38,18 @@ def import_(name: str, by: str) -> None:
     """Ingest everything in the root of dataset NAME that no batch has yet.
 
     Interrupted, it goes on where it stopped. A batch that cannot be ingested is closed as failed and the others go on; then
-    the exit code is 1.
+    the exit code is 1. Batches show up in Dagster as if its sensor had found them.
     """
+    from modyn_dagster.assets.announcing import announce_batches
     from modyn_dagster.ingestion.history import import_history
 
     with _platform() as platform:
         spec, root = _dataset(platform, name)
-        with _progress(f"import {name}") as progress:
-            summary = import_history(platform.engine, platform.home, spec, root, by=by, progress=progress)
-        _finish(platform, name, summary)
+        with dagster_instance(platform.settings) as instance:
+            with _progress(f"import {name}") as progress:
+                summary = import_history(platform.engine, platform.home, spec, root, by=by, progress=progress)
+            announce_batches(instance, platform, name)
+    _report(name, summary)
 
 
 @dataset.command()
@@ -76,6 +79,7 @@ def retry(name: str, batch: str | None) -> None:
     All whose files changed since they failed, or just BATCH, whether or not its files changed. The exit code is 1 when one
     fails again.
     """
+    from modyn_dagster.assets.announcing import announce_batches
     from modyn_dagster.ingestion.history import ingest_open
     from modyn_dagster.ingestion.repair import retry as register_again
     from modyn_dagster.ingestion.source import open_source
@@ -89,9 +93,11 @@ def retry(name: str, batch: str | None) -> None:
             click.echo(f"{name}: no failed batch has files that changed since; name a batch to try it again all the same")
             return
         source = open_source(root, spec.storage_options)
-        with _progress(f"retry {name}") as progress:
-            summary = ingest_open(platform.engine, platform.home, spec, source, unfinished, progress)
-        _finish(platform, name, summary)
+        with dagster_instance(platform.settings) as instance:
+            with _progress(f"retry {name}") as progress:
+                summary = ingest_open(platform.engine, platform.home, spec, source, unfinished, progress)
+            announce_batches(instance, platform, name)
+    _report(name, summary)
 
 
 @contextmanager
@@ -133,15 +139,11 @@ def _progress(title: str) -> "Iterator[ImportProgress]":
         yield lambda done, total, _: bar.update(task, completed=done, total=total)
 
 
-def _finish(platform: "Platform", name: str, summary: "ImportSummary") -> None:
-    """Say what was done and show the batches in Dagster, where they would be had its sensors found them."""
-    from modyn_dagster.assets.announcing import announce_batches
-
+def _report(name: str, summary: "ImportSummary") -> None:
+    """Say what was done; exit code 1 when a batch failed."""
     click.echo(f"{name}: {len(summary.ingested)} batches ingested, {summary.n_samples} samples, {len(summary.failed)} failed")
     for key, error in summary.failed:
         click.echo(f"batch {key} failed: {error}", err=True)
-    with dagster_instance(platform.settings) as instance:
-        announce_batches(instance, platform, name)
     if summary.failed:
         raise click.exceptions.Exit(1)
 

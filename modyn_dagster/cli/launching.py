@@ -66,12 +66,9 @@ def replay_range(
 
 
 def _reason(result: "ExecuteInProcessResult") -> str:
-    """The innermost error of the run: Dagster wraps what an op raised."""
+    """What the op raised, which Dagster wraps; its own causes say less than it does."""
     for event in result.all_events:
-        if event.is_step_failure:
+        if event.is_step_failure and event.step_failure_data.error is not None:
             error = event.step_failure_data.error
-            while error is not None and error.cause is not None:
-                error = error.cause
-            if error is not None:
-                return str(error.message).strip()
+            return str((error.cause or error).message).strip()
     return "see its log in Dagster"

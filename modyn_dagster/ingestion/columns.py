@@ -45,30 +45,41 @@ def _wider(one: str, other: str) -> str:
     return "float64" if {one, other} == {"int64", "float64"} else "string"
 
 
-def settle_columns(files: Sequence[tuple[str, Sequence[Found]]], pinned: Mapping[str, str]) -> tuple[Column, ...]:
-    """Columns of a dataset from its first batch: ``(path, columns found)`` per file, and dtypes the spec decides.
+def settle_columns(spec: DatasetSpec, files: Sequence[tuple[str, Sequence[Found]]]) -> tuple[Column, ...]:
+    """Columns of a dataset from its first batch: ``(path, columns found)`` per file, in order.
 
-    Raises ``SchemaMismatch`` when the files disagree, ``DataError`` when a pinned column does not exist.
+    Integers here and fractions there are float64. Any other disagreement is the fault of the later file: what one file shows
+    as numbers and another as text is more often an error than text.
+
+    Raises ``SchemaMismatch`` naming both, ``DataError`` when a column that the spec pins does not exist.
     """
+    pinned, label = _pinned_dtypes(spec), _class_column(spec)
     first_path, first = files[0]
     names = [column.name for column in first]
-    for path, found in files[1:]:
-        require_names(path, [column.name for column in found], names)
     for name in pinned:
         if name not in names:
             raise DataError(first_path, f"the file has no such column; it has {', '.join(names)}", column=name)
-    columns = merge_columns([_in_order(names, found) for _, found in files])
+    settled = {column.name: column for column in first}
+    for path, found in files:
+        require_names(path, [column.name for column in found], names)
+        for column in found:
+            before = settled[column.name]
+            if column.name not in pinned and not _agree(before.dtype, column.dtype, widen=column.name != label):
+                raise SchemaMismatch(path, f"{column.name} {before.dtype}", f"{column.name} {column.dtype}")
+            settled[column.name] = before | column
+    # A class label that is missing is an error, not a NaN among floats: its column stays what its labels are.
+    columns = (Found(c.name, c.dtype) if c.name == label else c for c in settled.values())
     return tuple(Column(c.name, pinned[c.name]) if c.name in pinned else c.settled() for c in columns)
+
+
+def _agree(one: str, other: str, *, widen: bool) -> bool:
+    numbers = {"int64", "float64"} if widen else set()
+    return one == other or "nothing" in (one, other) or {one, other} == numbers
 
 
 def merge_columns(parts: Sequence[Sequence[Found]]) -> list[Found]:
     """The narrowest columns that hold those of all parts, which stand in the same order."""
     return [reduce(Found.__or__, columns) for columns in zip(*parts)]
-
-
-def _in_order(names: Sequence[str], found: Sequence[Found]) -> list[Found]:
-    by_name = {column.name: column for column in found}
-    return [by_name[name] for name in names]
 
 
 def require_names(path: str, found: Sequence[str], expected: Sequence[str]) -> None:
@@ -77,7 +88,12 @@ def require_names(path: str, found: Sequence[str], expected: Sequence[str]) -> N
         raise SchemaMismatch(path, ", ".join(expected), ", ".join(found))
 
 
-def pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
+def _class_column(spec: DatasetSpec) -> str | None:
+    label = spec.label
+    return label.from_.column if label is not None and label.kind == "class" and label.from_.source == "column" else None
+
+
+def _pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
     """Dtypes the spec decides by what a column is for; ``format.columns`` has the last word."""
     pinned: dict[str, str] = {}
     if spec.time.source == "column" and spec.time.format is not None:

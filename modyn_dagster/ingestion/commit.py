@@ -25,7 +25,7 @@ from modyn_dagster.ingestion.split import TRAIN, side_of
 from modyn_dagster.ingestion.times import as_timestamp
 from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import HashingFile, atomic_write
+from modyn_dagster.storage import HashingFile, atomic_write, sweep_unfinished
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,17 @@ def commit_batch(
 
 
 def write_files(home: Path, dataset: str, ordinal: int, content: Content, labels: Int64Array | None) -> str:
-    """Write shard and index of a batch; returns the checksum of the index."""
+    """Write shard and index of a batch, whose row is locked; returns the checksum of the index."""
+    index, shard = home / index_of(dataset, ordinal), home / shard_of(dataset, ordinal)
+    for path in (index, shard):
+        sweep_unfinished(path)
     assembled, versions = content.assembled, content.read.files
     files = [IndexedFile(path, versions[path].state.size, versions[path].checksum) for path in assembled.paths]
     if assembled.shard:
-        with atomic_write(home / shard_of(dataset, ordinal)) as out:
+        with atomic_write(shard) as out:
             files.append(_write_shard(out, assembled))
     extents = Extents.of(assembled.file, assembled.offsets, assembled.lengths)
-    path = home / index_of(dataset, ordinal)
-    return write_index(path, assembled.times, labels, assembled.targets, extents, files)
+    return write_index(index, assembled.times, labels, assembled.targets, extents, files)
 
 
 def class_indices(labels: ClassLabels | None, names: Sequence[str]) -> Int64Array | None:

@@ -33,5 +33,8 @@ def _from_name(spec: FileNameTime, path: str) -> np.datetime64:
     text = found["time"] if found is not None else None
     if text is None:
         raise DataError(path, f"the file name does not match {spec.pattern!r}, so the samples have no time")
-    time: np.datetime64 = parse_times(pa.array([text]), format=spec.format, unit="s", file=path, column=None)[0]
+    try:
+        time: np.datetime64 = parse_times(pa.array([text]), format=spec.format, unit="s", file=path, column=None)[0]
+    except DataError as error:
+        raise DataError(path, f"in the file name {error.message}") from error
     return time

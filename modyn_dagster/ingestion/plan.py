@@ -9,7 +9,7 @@ import numpy as np
 from modyn_dagster.catalog.batches import Announcement
 from modyn_dagster.catalog.datasets import Column, DatasetRow
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.columns import Found, pinned_dtypes, settle_columns
+from modyn_dagster.ingestion.columns import Found, settle_columns
 from modyn_dagster.ingestion.discovery import announce
 from modyn_dagster.ingestion.file_times import time_of_file
 from modyn_dagster.ingestion.members import Members, resolve_members
@@ -29,7 +29,8 @@ class ImportPlan:
     """What a bulk import will register.
 
     Attributes:
-        columns: of the dataset, settled by all sound files together where no batch has done it before; None if none is sound.
+        columns: of the dataset, settled by all sound files together where no batch has done it before; None if none is sound,
+            or where samples are files.
         announcements: slices of the sound units (files, directories, manifests), then each unit that is not sound, to fail
             by itself.
     """
@@ -40,9 +41,12 @@ class ImportPlan:
         self._bad: set[str] = set()
         self._taken: set[str] = set()
         self._members = self._sound(units, self._resolve)
-        columns = dataset.columns if dataset.columns is not None else self._settle()
-        self._dataset = replace(dataset, columns=columns)
-        times = self._sound(self._members, self._file_times if spec.format.kind == "files" else self._row_times)
+        if spec.format.kind == "files":
+            times, columns = self._sound(self._members, self._file_times), None
+        else:
+            columns = dataset.columns if dataset.columns is not None else self._settle()
+            self._dataset = replace(dataset, columns=columns)
+            times = self._sound(self._members, self._row_times)
         slices = cut_whole(_whole(times), cut) if times else []
         self.columns = columns if times else None
         self.announcements: list[Announcement] = slices + [announce(spec, unit) for unit in sorted(self._bad, key=natural_key)]
@@ -68,13 +72,11 @@ class ImportPlan:
         return members
 
     def _settle(self) -> tuple[Column, ...]:
-        if self._spec.format.kind == "files":
-            return ()
         by_unit = self._sound(self._members, self._find_columns)
         while by_unit:
             unit_of = {path: unit for unit, found in by_unit.items() for path, _ in found}
             try:
-                return settle_columns([file for found in by_unit.values() for file in found], pinned_dtypes(self._spec))
+                return settle_columns(self._spec, [file for found in by_unit.values() for file in found])
             except DataError as error:
                 self._bad.add(unit_of[error.file])
                 del by_unit[unit_of[error.file]]

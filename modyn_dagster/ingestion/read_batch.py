@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modyn_dagster.catalog.datasets import Column, DatasetRow
-from modyn_dagster.ingestion.columns import pinned_dtypes, settle_columns
+from modyn_dagster.ingestion.columns import settle_columns
 from modyn_dagster.ingestion.file_pieces import file_piece
 from modyn_dagster.ingestion.formats import row_format
 from modyn_dagster.ingestion.formats.base import OpenRows
@@ -90,7 +90,7 @@ class BatchReader:
         """Columns first, from all files of the batch, then their rows."""
         opened = [self.open(path) for path in members.paths]
         found = [(loaded.path, rows.find_columns()) for loaded, rows in opened]
-        columns = settle_columns(found, pinned_dtypes(self._spec))
+        columns = settle_columns(self._spec, found)
         pieces = []
         for done, (loaded, rows) in enumerate(opened, 1):
             pieces.append(self._piece(columns, loaded, rows, members.times))

@@ -1,7 +1,7 @@
 """The stage ``evaluation``: predict the evaluation samples a model has not seen yet, then score the closed intervals."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.evaluations import (
@@ -20,7 +20,9 @@ from modyn_dagster.keys import key_of, ordinal_of
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.paths import predictions_path
 from modyn_dagster.pipeline.score import score_closed_intervals
-from modyn_dagster.training import Predictor, build_predictor
+
+if TYPE_CHECKING:
+    from modyn_dagster.training import Predictor
 
 Progress = Callable[[int, int], None]
 
@@ -65,6 +67,9 @@ def missing_batches(context: TriggerContext, files: Sequence[PredictionFileRow])
 
 
 def _predict_missing(context: TriggerContext, model: ModelRow, progress: Progress | None) -> None:
+    # Imported here: torch comes with it, and the sensor, which asks what is missing, does without.
+    from modyn_dagster.training import build_predictor
+
     with context.platform.transaction() as conn:
         files = list_predictions(conn, context.trigger.id)
     stretches = missing_batches(context, files)
@@ -91,7 +96,7 @@ def _predict_missing(context: TriggerContext, model: ModelRow, progress: Progres
 
 
 def _predict_stretch(
-    context: TriggerContext, model: ModelRow, predictor: Predictor, stretch: Sequence[BatchRow]
+    context: TriggerContext, model: ModelRow, predictor: "Predictor", stretch: Sequence[BatchRow]
 ) -> dict[str, Any]:
     first = key_of(stretch[0].ordinal, 0)
     last = context.view.last_key_of(stretch[-1].ordinal)

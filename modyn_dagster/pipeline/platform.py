@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import sqlalchemy as sa
 
@@ -14,11 +14,13 @@ from modyn_dagster.catalog.datasets import ensure_dataset
 from modyn_dagster.catalog.engine import open_engine, require_current_schema, transaction
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import UnknownName
-from modyn_dagster.model_store import ModelStore
 from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import Project, load_project, parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
+
+if TYPE_CHECKING:
+    from modyn_dagster.model_store import ModelStore
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,11 @@ class Platform:
         return engine
 
     @cached_property
-    def model_store(self) -> ModelStore:
+    def model_store(self) -> "ModelStore":
         """The models of all pipelines."""
+        # Imported here: torch comes with it, and sensors do without.
+        from modyn_dagster.model_store import ModelStore
+
         return ModelStore(self.home / "models")
 
     @contextmanager

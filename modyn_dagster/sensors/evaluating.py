@@ -52,14 +52,14 @@ def evaluation_request(
     """
     here = f"{run.id}:{run.epoch}"
     if mark.settled == here:
-        return None, mark, f"nothing new since key {run.cursor}"
+        return None, mark, "nothing new to judge"
     if going_runs(instance, {EVALUATION_TAG: assets.name}):
         return None, mark, "an evaluation is under way"
     from modyn_dagster.pipeline.due import evaluation_due
 
     due = evaluation_due(platform, run)
     if not due:
-        return None, Mark(settled=here), f"every model is judged up to batch ordinal {run.last_ordinal}"
+        return None, Mark(settled=here), "every model is judged"
     wanted = _name(run, due)
     attempt = mark.attempt + 1 if mark.asked == wanted else 1
     if attempt > assets.pipeline.max_attempts:

@@ -43,11 +43,11 @@ def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: Pip
     mark = Mark.parse(context.cursor)
     if found.train is not None:
         return _train(assets, found.train, found.message, mark, status)
-    message, request = found.message, None
+    requests, message = [], found.message
     if found.evaluate:
-        request, mark, message = evaluation_request(context.instance, platform, assets, found.run, mark)
+        request, mark, judged = evaluation_request(context.instance, platform, assets, found.run, mark)
+        requests, message = [request] if request is not None else [], f"{message}; {judged}"
     context.log.info(message)
-    requests = [request] if request is not None else []
     return dg.SensorResult(run_requests=requests, skip_reason=None if requests else message, cursor=mark.text())
 
 

@@ -48,7 +48,11 @@ def test_ordinals_follow_the_order_of_announcement(engine: sa.Engine, dataset_id
     rows = register_names(engine, dataset_id, "c")
     with transaction(engine) as conn:
         found = list_batches(conn, dataset_id)
-    assert [(row.ordinal, row.partition_key, row.state) for row in found] == [(0, "b", "open"), (1, "a", "open"), (2, "c", "open")]
+    assert [(row.ordinal, row.partition_key, row.state) for row in found] == [
+        (0, "b", "open"),
+        (1, "a", "open"),
+        (2, "c", "open"),
+    ]
     assert rows == found[2:]
 
 

@@ -1,7 +1,5 @@
 """Links between Dagster and MLflow; a MLflow that is absent costs a warning."""
 
-from pathlib import Path
-
 import pytest
 
 from modyn_dagster.reporting.tracking_client import open_client
@@ -10,13 +8,20 @@ from tests.dagster.face import Face, error_of
 REPLAY = ("by_amount", "replay")
 
 
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A MLflow for the tests of this file: it takes seconds to make its tables."""
+    uri = f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+    open_client(uri)
+    return uri
+
+
 @pytest.fixture
-def mlflow_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    monkeypatch.setenv("MODYN_MLFLOW_URI", uri)
+def mlflow_uri(database: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("MODYN_MLFLOW_URI", database)
     monkeypatch.setenv("MODYN_MLFLOW_UI_URL", "http://mlflow.here:5000")
     monkeypatch.setenv("MODYN_DAGSTER_UI_URL", "http://dagster.here:3000/")
-    return uri
+    return database
 
 
 def test_replay_and_triggers_are_linked_both_ways(face: Face, ingested: list[str], mlflow_uri: str) -> None:

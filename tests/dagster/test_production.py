@@ -1,5 +1,8 @@
 """The sensors and what they launch, tick by tick, as the daemon would."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 
@@ -8,7 +11,7 @@ import dagster as dg
 from modyn_dagster.catalog.runs import RunRow, live_run
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from tests.dagster.face import Face, Ticked, deliver, error_of
-from tests.projects.tiny import DATASET, batch_text
+from tests.projects.tiny import DATASET, ROOT, batch_text
 
 NEW_DATA = "new_data__tiny"
 TRIGGERING = "triggering__by_amount"
@@ -189,3 +192,25 @@ def test_an_evaluation_that_fails_is_asked_for_three_times_and_again_when_there_
     take_in(face)
     [request] = face.tick(TRIGGERING, cursor).requests
     assert str(request.run_key).endswith(":1")
+
+
+def test_ticks_load_neither_torch_nor_mlflow_into_the_code_server(face: Face, days: list[str]) -> None:
+    take_in(face)
+    produce(face)
+    deliver(face.settings.project, "day_03", batch_text(3))
+    take_in(face)
+    program = f"""
+import sys
+import dagster as dg
+from modyn_dagster.settings import Settings
+from tests.dagster.face import Face
+with dg.DagsterInstance.ephemeral() as instance:
+    face = Face(Settings.from_environment(), instance)
+    face.tick({NEW_DATA!r})
+    [request] = face.tick({TRIGGERING!r}).requests
+print(request.job_name, *sorted({{"torch", "mlflow", "matplotlib"}} & set(sys.modules)))
+"""
+    environment = {**os.environ, **face.settings.environment()}
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert result.stdout == "evaluate__by_amount\n", result.stderr

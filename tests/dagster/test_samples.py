@@ -1,9 +1,12 @@
 import re
 
+import dagster as dg
 import pytest
 
+from modyn_dagster.assets.announcing import announce_batches
 from modyn_dagster.assets.partitions import add_partitions, batches_of
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.ingestion.history import import_history
 from tests.dagster.face import Face, deliver, error_of, evaluations
 from tests.projects.tiny import DATASET, ROWS, batch_text
 
@@ -71,3 +74,18 @@ def test_a_key_that_dagsters_pages_cannot_select_is_refused(face: Face, key: str
     with pytest.raises(ConfigError, match="must not hold"):
         add_partitions(face.instance, batches_of(DATASET), [key])
     assert face.partitions("batches/tiny") == []
+
+
+def test_batches_imported_without_dagster_are_shown_once_with_metadata_and_check(face: Face, days: list[str]) -> None:
+    deliver(face.settings.project, "day_02", "time,x,y,label\nno time,1,2,0\n")
+    platform = face.platform
+    import_history(platform.engine, platform.home, platform.project.datasets[DATASET], platform.project.root_of(DATASET))
+    assert announce_batches(face.instance, platform, DATASET) == 2
+    assert announce_batches(face.instance, platform, DATASET) == 0
+    assert list(face.partitions("batches/tiny")) == days
+    shown = face.materializations(*SAMPLES)
+    assert {key: metadata["samples"] for key, metadata in shown.items()} == {"day_00": ROWS, "day_01": ROWS}
+    checks = face.instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(dg.AssetKey(SAMPLES), "labels_present"), limit=10
+    )
+    assert {record.evaluation.partition for record in checks if record.evaluation} == {"day_00", "day_01"}

@@ -1,5 +1,6 @@
 import json
 import math
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,9 @@ from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.attributes import as_bytes, json_objects
 
 ROWS = st.lists(
-    st.tuples(st.integers(-(2**63), 2**63 - 1), st.floats(), st.booleans(), st.text(alphabet='ab"\\\n\t\x01é€\U0001f600/', max_size=6)),
+    st.tuples(
+        st.integers(-(2**63), 2**63 - 1), st.floats(), st.booleans(), st.text(alphabet='ab"\\\n\t\x01é€\U0001f600/', max_size=6)
+    ),
     min_size=1,
     max_size=10,
 )
@@ -22,11 +25,12 @@ def test_objects_hold_what_the_columns_hold(rows: list[tuple[int, float, bool, s
     columns = {f"{odd_name}1": pa.array(ints), "f": pa.array(floats), "b": pa.array(bools), "s": pa.array(texts)}
     objects = json_objects(columns, "f.csv")
     expected = [
-        {f"{odd_name}1": i, "f": f if math.isfinite(f) else None, "b": b, "s": s} for i, f, b, s in zip(ints, floats, bools, texts)
+        {f"{odd_name}1": i, "f": f if math.isfinite(f) else None, "b": b, "s": s}
+        for i, f, b, s in zip(ints, floats, bools, texts)
     ]
     assert [json.loads(text) for text in objects.to_pylist()] == expected
     offsets, data = as_bytes(objects)
-    assert [data[start:stop].tobytes().decode() for start, stop in zip(offsets, offsets[1:])] == objects.to_pylist()
+    assert [data[start:stop].tobytes().decode() for start, stop in pairwise(offsets)] == objects.to_pylist()
 
 
 def test_bytes_of_a_part_of_the_objects_are_those_of_the_part() -> None:

@@ -24,7 +24,9 @@ def put(root: Path, name: str, content: str = "x", age: float = 100) -> Path:
     return path
 
 
-def look(root: Path, before: Discovery | None = None, now: float = NOW, known: set[str] | None = None, **fields: Any) -> Discovery:
+def look(
+    root: Path, before: Discovery | None = None, now: float = NOW, known: set[str] | None = None, **fields: Any
+) -> Discovery:
     looks = before.looks if before else None
     return discover_ready(LocalSource(root), dataset_spec(**fields), known=known or set(), looks=looks, now=now)
 

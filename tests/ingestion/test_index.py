@@ -36,8 +36,10 @@ def test_extents_lead_to_the_places_they_were_made_of(samples: list[tuple[int, i
     file, offset, length = (np.array(column) for column in zip(*samples))
     extents = Extents.of(file.astype(np.int32), offset, length)
     positions = np.random.default_rng(0).integers(0, len(samples), 3 * len(samples))
-    for found, expected in zip(extents.locate(positions), (file, offset, length)):
-        np.testing.assert_array_equal(found, expected[positions])
+    found_file, found_offset, found_length = extents.locate(positions)
+    np.testing.assert_array_equal(found_file, file[positions])
+    np.testing.assert_array_equal(found_offset, offset[positions])
+    np.testing.assert_array_equal(found_length, length[positions])
 
 
 def test_records_one_after_the_other_are_one_extent() -> None:
@@ -57,6 +59,7 @@ def test_an_index_reads_back_what_was_written(tmp_path: Path, with_runs: bool) -
     index = BatchIndex.open(tmp_path / "i.arrow", checksum)
     assert (index.n, index.labels, index.files) == (n, None, tuple(FILES))
     np.testing.assert_array_equal(index.times, times(n))
+    assert index.targets is not None
     np.testing.assert_array_equal(index.targets, targets)
     found_file, found_offset, found_length = index.locate(np.arange(n))
     np.testing.assert_array_equal(found_file, file)

@@ -111,7 +111,7 @@ def test_a_batch_that_was_never_registered_is_unknown(world: World) -> None:
 def test_a_failed_batch_says_why_and_what_to_do(world: World) -> None:
     world.write("a.csv", HEADER + "2020-01-02,1.5,\n")
     world.run_import(dataset_spec())
-    with pytest.raises(DataError, match="failed .*label is missing.*`modyn-dagster dataset retry d a`"):
+    with pytest.raises(DataError, match=r"failed .*label is missing.*`modyn-dagster dataset retry d a`"):
         world.ingest(dataset_spec(), "a")
 
 
@@ -245,6 +245,7 @@ def test_fixed_rows_stay_in_place_as_one_extent(world: World) -> None:
     order = np.random.default_rng(0).permutation(1000)
     found = world.reader(spec).read(world.keys(spec)[order])
     np.testing.assert_array_equal(found.columns["x"], records["x"][order])
+    assert found.labels is not None
     np.testing.assert_array_equal(found.labels, records["y"][order])
     np.testing.assert_array_equal(found.times, records["t"][order].astype("datetime64[ms]"))
     # Times and labels, one extent, one file: far less than an extent per row would take.

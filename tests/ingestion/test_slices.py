@@ -80,7 +80,13 @@ def test_slices_by_time_begin_at_multiples_after_the_first_midnight_and_are_name
     whole = whole_of({"a/1": [start + hour * 3_600_000_000 for hour in hours]})
     assert [item.partition_key for item in cut_whole(whole, Cut("time", 3 * DAY))] == ["2020-03-01", "2020-03-04", "2020-03-07"]
     halves = [item.partition_key for item in cut_whole(whole, Cut("time", DAY // 2))]
-    assert halves == ["2020-03-01T00:00:00", "2020-03-01T12:00:00", "2020-03-02T00:00:00", "2020-03-06T00:00:00", "2020-03-09T12:00:00"]
+    assert halves == [
+        "2020-03-01T00:00:00",
+        "2020-03-01T12:00:00",
+        "2020-03-02T00:00:00",
+        "2020-03-06T00:00:00",
+        "2020-03-09T12:00:00",
+    ]
 
 
 def test_slices_by_count_are_numbered_so_that_they_sort() -> None:
@@ -96,7 +102,9 @@ def test_slices_name_their_files_their_units_and_their_import() -> None:
     assert second == {"paths": ["a", "b"], "files": ["a/1", "b/1"], "begin": [2, "b/1", 0], "end": None}
 
 
-@pytest.mark.parametrize("text", ["", "day", "file:3", "time", "time:", "time:3", "time:-3d", "count", "count:0", "count:-1", "count:x", "count:1.5"])
+@pytest.mark.parametrize(
+    "text", ["", "day", "file:3", "time", "time:", "time:3", "time:-3d", "count", "count:0", "count:-1", "count:x", "count:1.5"]
+)
 def test_another_way_to_cut_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="must be file, time:<duration>"):
         Cut.parse(text)

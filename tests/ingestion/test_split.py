@@ -11,7 +11,9 @@ from modyn_dagster.spec.dataset import Split
 KEYS = keys_of(3, np.arange(100_000))
 
 
-@pytest.mark.parametrize("shares", [(1.0, 0.0, 0.0), (0.8, 0.0, 0.2), (0.5, 0.5, 0.0), (0.7, 0.1, 0.2), (0.9, 0.1, 0.0), (0.001, 0.0, 0.999)])
+@pytest.mark.parametrize(
+    "shares", [(1.0, 0.0, 0.0), (0.8, 0.0, 0.2), (0.5, 0.5, 0.0), (0.7, 0.1, 0.2), (0.9, 0.1, 0.0), (0.001, 0.0, 0.999)]
+)
 def test_each_side_gets_its_share_and_a_side_without_a_share_nothing(shares: tuple[float, float, float]) -> None:
     sides = side_of(KEYS, Split(train=shares[0], calibrate=shares[1], evaluate=shares[2], salt=5))
     for side, share in zip((TRAIN, CALIBRATE, EVALUATE), shares):

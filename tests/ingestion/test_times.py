@@ -43,10 +43,21 @@ def test_other_forms_of_iso_8601_are_read_too(text: str, expected: str) -> None:
     assert parsed(["2001-01-01", text])[1] == np.datetime64(expected, "us")
 
 
-FORMATS = ["%Y-%m-%d %H:%M:%S", "%d.%m.%Y", "%Y%m%d", "%m/%d/%y", "%d %b %Y %I:%M %p", "%Y-%j", "%Y-%m-%dT%H:%M:%S.%f", "%d.%m.%Y %z"]
+FORMATS = [
+    "%Y-%m-%d %H:%M:%S",
+    "%d.%m.%Y",
+    "%Y%m%d",
+    "%m/%d/%y",
+    "%d %b %Y %I:%M %p",
+    "%Y-%j",
+    "%Y-%m-%dT%H:%M:%S.%f",
+    "%d.%m.%Y %z",
+]
 
 
-@given(st.sampled_from(FORMATS), st.lists(st.datetimes(datetime(1970, 1, 1), datetime(2060, 1, 1)), min_size=1, max_size=10), ZONES)
+@given(
+    st.sampled_from(FORMATS), st.lists(st.datetimes(datetime(1970, 1, 1), datetime(2060, 1, 1)), min_size=1, max_size=10), ZONES
+)
 def test_a_format_reads_what_strptime_reads(format: str, moments: list[datetime], zone: timezone) -> None:
     texts = [moment.replace(tzinfo=zone).strftime(format) for moment in moments]
     expected = [datetime.strptime(text, format) for text in texts]
@@ -72,7 +83,9 @@ def test_fractions_of_a_second_are_kept_to_the_microsecond() -> None:
 
 def test_timestamps_of_any_resolution_are_taken_as_they_are() -> None:
     for unit in ("s", "ms", "us", "ns"):
-        assert parsed(pa.array([10**9], pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit)))[0] == np.datetime64(10**15, "us")
+        assert parsed(pa.array([10**9], pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit)))[0] == np.datetime64(
+            10**15, "us"
+        )
 
 
 BAD: dict[str, tuple[Any, str | None, int, str]] = {

@@ -85,7 +85,9 @@ class World:
         """Everything in ``sample``: key, time, label, target, attributes."""
         columns = (sample.c.key, sample.c.time, sample.c.label, sample.c.target, sample.c.attributes)
         with transaction(self.engine) as conn:
-            found = conn.execute(sa.select(*columns).where(sample.c.dataset_id == ensure_dataset(conn, spec).id).order_by(sample.c.key))
+            found = conn.execute(
+                sa.select(*columns).where(sample.c.dataset_id == ensure_dataset(conn, spec).id).order_by(sample.c.key)
+            )
             return [tuple(row) for row in found]
 
     def keys(self, spec: DatasetSpec) -> KeyArray:

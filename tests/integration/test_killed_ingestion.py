@@ -26,8 +26,10 @@ Stream = tuple[dict[str, int], Sequence[tuple[Any, ...]], Sequence[tuple[Any, ..
 
 def stream_of(world: World) -> Stream:
     platform = world.deployment.platform
+    # All but the dataset's number: one that was given to a transaction that died is not given again.
+    columns = [column for column in sample.c if column is not sample.c.dataset_id]
     with platform.transaction() as conn:
-        samples = [tuple(row) for row in conn.execute(sa.select(sample).order_by(sample.c.key))]
+        samples = [tuple(row) for row in conn.execute(sa.select(*columns).order_by(sample.c.key))]
     batches = world.deployment.batches()
     for batch in batches:
         if batch.state == "ingested":
@@ -61,7 +63,7 @@ def undisturbed(world: World) -> tuple[list[Point], Stream]:
 def test_an_undisturbed_import_has_good_batches_and_the_bad_one(undisturbed: tuple[list[Point], Stream]) -> None:
     points, (_, samples, batches) = undisturbed
     assert [(row[1], row[2]) for row in batches] == [("day_00", "ingested"), (BAD, "failed"), ("day_02", "ingested")]
-    assert {row[1] // MAX_BATCH_SIZE for row in samples} == {0, 2}
+    assert {row[0] // MAX_BATCH_SIZE for row in samples} == {0, 2}
     assert {"commit", "rename"} == {point.kind for point in points}
 
 

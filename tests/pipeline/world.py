@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from modyn_dagster.catalog import runs
 from modyn_dagster.catalog.evaluations import list_evaluations
 from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.attempts import claim_trigger
@@ -85,15 +84,10 @@ class World:
             triggers = list_triggers(conn, run.id)
             models = list_models(conn, run.id)
             cells = list_evaluations(conn, run.id)
-            sets = conn.execute(
-                sa.text(
-                    "select s.checksum from training_set s join trigger t on t.id = s.trigger_id where t.run_id = :run order by t.ordinal"
-                ),
-                {"run": run.id},
-            ).scalars()
+            rows = [find_training_set(conn, trigger.id) for trigger in triggers]
             return {
                 "triggers": [(t.ordinal, t.key, t.point, t.reason, t.state) for t in triggers],
-                "training_sets": list(sets),
+                "training_sets": [row.checksum for row in rows if row is not None],
                 "models": [(m.ordinal, m.hash, m.previous_hash, m.train_start, m.train_end) for m in models],
                 "evaluations": [
                     (c.ordinal, c.interval_start, c.interval_end, c.metric, c.n_samples, c.value, c.undefined) for c in cells

@@ -26,7 +26,9 @@ def converted(format: RowFormat, data: bytes, settled: Sequence[Column] | None =
     return {name: values.to_pylist() for name, values in opened.convert(chosen, [column.name for column in chosen]).items()}
 
 
-def reread(format: RowFormat, data: bytes, opened: OpenRows, settled: Sequence[Column], rows: Sequence[int]) -> dict[str, list[Any]]:
+def reread(
+    format: RowFormat, data: bytes, opened: OpenRows, settled: Sequence[Column], rows: Sequence[int]
+) -> dict[str, list[Any]]:
     """The cells of some rows, gathered and parsed as a reader does it."""
     source = np.frombuffer(data, dtype=np.uint8)
     assert opened.ranges is not None

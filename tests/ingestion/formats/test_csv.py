@@ -18,7 +18,7 @@ FORMAT = Csv(CsvFormat(kind="csv"))
 NAN = float("nan")
 
 #: Everything that CSV finds hard, and some letters.
-TEXT = st.text(alphabet='ab",;\r\n \t\'é€\U0001f600\\0', max_size=8)
+TEXT = st.text(alphabet="ab\",;\r\n \t'é€\U0001f600\\0", max_size=8)
 
 
 @st.composite

@@ -9,7 +9,16 @@ from modyn_dagster.ingestion.formats.fixed_rows import FixedRows
 from modyn_dagster.spec.dataset import FixedRowsFormat
 from tests.ingestion.formats.loading import loaded, never
 
-FIELDS = [("t", "<i8"), ("x", "(2,3)>f4"), ("big", ">i4"), ("u", "u1"), ("ok", "?"), ("s", "S4"), ("when", "<M8[ms]"), ("w", "U2")]
+FIELDS = [
+    ("t", "<i8"),
+    ("x", "(2,3)>f4"),
+    ("big", ">i4"),
+    ("u", "u1"),
+    ("ok", "?"),
+    ("s", "S4"),
+    ("when", "<M8[ms]"),
+    ("w", "U2"),
+]
 
 
 def format_of(fields: list[tuple[str, str]], header_bytes: int = 0) -> FixedRows:
@@ -82,7 +91,9 @@ def test_a_file_without_records_is_empty(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "values"), [("(2,)f4", [[1, 2]]), ("<c8", [1j]), ("<u8", [2**63]), ("S2", [b"\xff"])], ids=["array", "complex", "u8", "bytes"]
+    ("code", "values"),
+    [("(2,)f4", [[1, 2]]), ("<c8", [1j]), ("<u8", [2**63]), ("S2", [b"\xff"])],
+    ids=["array", "complex", "u8", "bytes"],
 )
 def test_a_field_that_cannot_have_a_role_is_named(code: str, values: list[Any]) -> None:
     fields = [("a", code)]

@@ -47,7 +47,9 @@ def test_values_are_those_that_the_json_module_reads(
 
 
 def test_dtypes_are_inferred_and_dates_stay_text() -> None:
-    data = lines([{"i": 1, "f": 1, "d": "2020-01-01", "b": True}, {"i": 2, "f": 2.5, "d": "2020-01-02", "b": False}], ascii_only=True)
+    data = lines(
+        [{"i": 1, "f": 1, "d": "2020-01-01", "b": True}, {"i": 2, "f": 2.5, "d": "2020-01-02", "b": False}], ascii_only=True
+    )
     found = [column.settled() for column in FORMAT.open(loaded(data)).find_columns()]
     assert found == columns(i="int64", f="float64", d="string", b="bool")
 

@@ -46,7 +46,9 @@ def reread(settled: list[Column], content: pa.Table, rows: list[int]) -> dict[st
 
 @given(
     st.lists(
-        st.tuples(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.booleans(), st.text(max_size=5), st.text(max_size=5)),
+        st.tuples(
+            st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.booleans(), st.text(max_size=5), st.text(max_size=5)
+        ),
         min_size=1,
         max_size=12,
     ),
@@ -83,7 +85,12 @@ def test_types_of_parquet_become_those_of_the_dataset(values: pa.Array, dtype: s
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [(pa.array([[1]]), "list"), (pa.array([{"x": 1}]), "struct"), (pa.array([b"x"]), "binary"), (pa.array([2**63], pa.uint64()), "int64")],
+    [
+        (pa.array([[1]]), "list"),
+        (pa.array([{"x": 1}]), "struct"),
+        (pa.array([b"x"]), "binary"),
+        (pa.array([2**63], pa.uint64()), "int64"),
+    ],
     ids=["list", "struct", "binary", "too large"],
 )
 def test_types_without_a_place_in_a_row_are_refused(values: pa.Array, message: str) -> None:
@@ -114,7 +121,9 @@ def test_a_missing_integer_is_named_with_its_row() -> None:
     assert (caught.value.row, caught.value.column) == (3, "a")
 
 
-@pytest.mark.parametrize("data", [b"", b"PAR1", parquet({"a": [1] * 100})[:-20], parquet({"a": pa.array([], pa.int64())})], ids=len)
+@pytest.mark.parametrize(
+    "data", [b"", b"PAR1", parquet({"a": [1] * 100})[:-20], parquet({"a": pa.array([], pa.int64())})], ids=len
+)
 def test_a_broken_or_empty_file_is_refused(data: bytes) -> None:
-    with pytest.raises(DataError, match="Parquet|no rows"):
+    with pytest.raises(DataError, match=r"Parquet|no rows"):
         table(data)

@@ -1,9 +1,10 @@
-"""A process that has loaded everything heavy and forks a child per job, so that a killed replay costs no imports.
+"""A process that forks a child per job and learns what to import: what one child had imported, the next one has from the start.
 
 It reads one JSON job per line from standard input and answers each with the exit code of the child. ``ForkServer`` is the
 other end of the pipe.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -14,31 +15,13 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tests.integration.harness.kill_points import Point, Watch
 from tests.projects.tiny import DATASET, ROOT
 
-#: What a replay imports on its way, some of it only when it is needed.
-_HEAVY: Final = (
-    "alembic.command",
-    "lightning_fabric",
-    "matplotlib.backends.backend_agg",
-    "torch",
-    "torchmetrics",
-    "upath",
-    "dagster._core.storage.base_storage",
-    "dagster._core.storage.event_log.sqlite",
-    "dagster._core.storage.runs.sqlite",
-    "dagster._core.storage.schedules.sqlite",
-    "modyn_dagster.assets.announcing",
-    "modyn_dagster.assets.metadata_triggers",
-    "modyn_dagster.build",
-    "modyn_dagster.cli.launching",
-    "modyn_dagster.ingestion.history",
-    "modyn_dagster.pipeline.replay",
-    "modyn_dagster.reporting.plots",
-)
+
+_TRIED: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -48,7 +31,7 @@ class Job:
     Attributes:
         environment: of the child; its ``DAGSTER_HOME`` holds the Dagster instance.
         database: whose commits are counted.
-        report: file the child leaves when it was not killed: points passed and error, if any.
+        report: file the child leaves when it was not killed: points passed, error if any, and what it had imported.
         pipeline: to replay; None imports.
         victim: process to kill at ``point`` instead of the child itself.
     """
@@ -110,19 +93,23 @@ class ForkServer:
 
 
 def _serve() -> None:
-    _load()
     for line in sys.stdin:
+        job = Job(**json.loads(line))
         child = os.fork()
         if child == 0:
-            _run(Job(**json.loads(line)))
+            _run(job)
         _, status = os.waitpid(child, 0)
+        _learn(Path(job.report))
         print(os.waitstatus_to_exitcode(status), file=_ANSWERS, flush=True)
 
 
-def _load() -> None:
-    """Only modules: a connection or a thread would not survive the fork."""
-    for name in _HEAVY:
-        importlib.import_module(name)
+def _learn(report: Path) -> None:
+    """Only modules: a connection or a thread would not survive the fork. The project's own code is found by children alone."""
+    names = json.loads(report.read_text())["modules"] if report.exists() else []
+    for name in set(names) - _TRIED:
+        _TRIED.add(name)
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _run(job: Job) -> None:
@@ -140,7 +127,8 @@ def _run(job: Job) -> None:
         _work(job)
     except BaseException:  # noqa: BLE001 - the parent judges it
         error = traceback.format_exc()
-    Path(job.report).write_text(json.dumps({"passed": watch.passed, "error": error}))
+    content = {"passed": watch.passed, "error": error, "modules": [name for name in sys.modules if name != "__main__"]}
+    Path(job.report).write_text(json.dumps(content))
     os._exit(0 if error is None else 1)
 
 
