@@ -36,7 +36,7 @@ def world(postgres_server: RunningServer, forks: ForkServer, tmp_path_factory: p
     ]
     pipelines[2]["training"] |= {"optimizer": {"name": "sgd", "lr": 1e38}}
     with deployed(postgres_server, folder, [amount()]) as deployment:
-        (deployment.project / "code" / "tiny_broken.py").write_text(BROKEN)
+        (deployment.code / "tiny_broken.py").write_text(BROKEN)
         for content in pipelines:
             write_pipeline(deployment.project, content)
         for day in range(3):
@@ -63,7 +63,7 @@ def test_a_model_of_the_wrong_shape_uses_its_attempts_up_and_after_the_fix_the_r
     [trigger] = world.deployment.triggers("too_wide", "replay")
     assert trigger.attempt == 3
 
-    code = world.deployment.project / "code" / "tiny_models.py"
+    code = world.deployment.code / "tiny_models.py"
     bad = code.read_text()
     code.write_text(bad.replace("n_outputs + 3", "n_outputs"))
     try:

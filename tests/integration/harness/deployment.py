@@ -44,10 +44,15 @@ class Deployment:
         return self.settings.project
 
     @property
+    def code(self) -> Path:
+        """The project's own code."""
+        return self.project / "code"
+
+    @property
     def environment(self) -> dict[str, str]:
         """Of the programs: nothing of the caller's settings, and the project's own code on the Python path."""
         cleared = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        ours = child_environment(self.settings) | {"DAGSTER_HOME": str(self.project), "PYTHONPATH": str(self.project / "code")}
+        ours = child_environment(self.settings) | {"DAGSTER_HOME": str(self.project), "PYTHONPATH": str(self.code)}
         return cleared | ours
 
     @cached_property
@@ -143,9 +148,12 @@ def deployed(server: RunningServer, folder: Path, pipelines: Sequence[Content], 
     engine = open_engine(settings)
     upgrade(engine)
     engine.dispose()
+    # Specs that name the project's own code are refused where it cannot be found.
+    sys.path.insert(0, str(deployment.code))
     try:
         yield deployment
     finally:
+        sys.path.remove(str(deployment.code))
         deployment.platform.close()
         for name in DATABASES:
             server.drop_database(str(database_url(settings, name).database))

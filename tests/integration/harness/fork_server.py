@@ -20,7 +20,6 @@ from typing import Any
 from tests.integration.harness.kill_points import Point, Watch
 from tests.projects.tiny import DATASET, ROOT
 
-
 _TRIED: set[str] = set()
 
 
