@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.pipeline.stages import StageResult
     from modyn_dagster.reporting.summary import RunSummary
+
+
+#: Metadata of an evaluation: how many intervals it has scored.
+INTERVALS: Final = "intervals"
+
+
+def n_intervals(cells: Sequence[EvaluationRow]) -> int:
+    """How many intervals some cells are about."""
+    return len({cell.interval_start for cell in cells})
 
 
 def stage_metadata(result: StageResult, mlflow_url: str | None = None) -> dict[str, Any]:
@@ -86,7 +95,7 @@ def _evaluation(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict
     with context.platform.transaction() as conn:
         summary = summarise_run(conn, context.run)
     metadata: dict[str, Any] = {
-        "intervals": len({cell.interval_start for cell in cells}),
+        INTERVALS: n_intervals(cells),
         "scores": dg.MetadataValue.md(_cells_table(cells, context.spec.evaluation.metrics)),
         "composite_scores": dg.MetadataValue.md(scores_table(summary).markdown()),
         "score_over_time": dg.MetadataValue.md(_plot(_Drawn(summary))),

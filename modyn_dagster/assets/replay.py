@@ -1,6 +1,6 @@
 """The asset ``<pipeline>/replay``: experiment mode, as a single-run backfill over a range of batches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -14,6 +14,7 @@ from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
 if TYPE_CHECKING:
+    from modyn_dagster.catalog.evaluations import EvaluationRow
     from modyn_dagster.pipeline.platform import Platform
     from modyn_dagster.pipeline.replay import BatchWalked, ReplayRequest
     from modyn_dagster.pipeline.stages import StageResult
@@ -99,7 +100,18 @@ class _Shown:
 
     def _is_shown(self, event: "StageResult") -> bool:
         """Whether what a replay found in the catalog is in Dagster already: only events that a kill swallowed are made up."""
+        if isinstance(event.row, list):
+            return self._shows_all_intervals(event.partition_key, event.row)
         key = self._assets.key(event.stage)
         if key not in self._shown:
             self._shown[key] = self._context.instance.get_materialized_partitions(key)
         return event.partition_key in self._shown[key]
+
+    def _shows_all_intervals(self, partition_key: str, cells: "Sequence[EvaluationRow]") -> bool:
+        """An evaluation is shown again and again as intervals close, so that it is there is not enough."""
+        from modyn_dagster.assets.metadata_triggers import INTERVALS, n_intervals
+
+        places = dg.AssetRecordsFilter(self._assets.key("evaluation"), asset_partitions=[partition_key])
+        records = self._context.instance.fetch_materializations(places, limit=1).records
+        latest = records[0].asset_materialization if records else None
+        return latest is not None and latest.metadata.get(INTERVALS) == dg.MetadataValue.int(n_intervals(cells))

@@ -107,12 +107,3 @@ def _pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
             pinned[spec.label.from_.column] = "int64"
     explicit = spec.format.columns if spec.format.kind in ("csv", "jsonl") else {}
     return pinned | explicit
-
-
-def describe(columns: Sequence[Column]) -> str:
-    """Columns for an error message.
-
-    >>> describe([Column("age", "int64"), Column("name", "string")])
-    'age int64, name string'
-    """
-    return ", ".join(f"{column.name} {column.dtype}" for column in columns)

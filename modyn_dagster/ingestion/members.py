@@ -99,8 +99,8 @@ def sidecar_of(spec: DatasetSpec, path: str) -> str | None:
 
 
 def _samples_below(source: Source, spec: DatasetSpec, directory: str) -> list[str]:
-    marker = f"{directory}/{spec.batches.ready}" if spec.batches.kind == "directory" else directory
-    found = [path for path in source.folder(directory) if path != marker and not is_unfinished(path)]
+    marker = spec.batches.ready if spec.batches.kind == "directory" else ""
+    found = [path for path in source.folder(directory) if PurePosixPath(path).name != marker and not is_unfinished(path)]
     if spec.format.kind == "files":
         found = [path for path in found if path.endswith(tuple(spec.format.suffixes))]
     if not found:

@@ -20,7 +20,7 @@ class Samples:
         labels: class indices ``int64[n]``; None where the dataset has no classes.
         targets: regression targets ``float64[n]``; None where the dataset has none.
         columns: parsed columns by name, each of length n (int64, float64, bool or str objects; fixed rows: the field's own
-            dtype, sub-arrays keep their shape); empty where the format has no columns.
+            dtype, sub-arrays keep their shape; Parquet timestamps: datetime64[us]); empty where the format has no columns.
         blobs: the samples' bytes, where they were asked for or the format has no columns.
     """
 

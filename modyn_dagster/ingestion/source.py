@@ -94,7 +94,12 @@ class LocalSource:
         self.root = root
 
     def files(self, pattern: str) -> list[str]:
-        """What a glob finds except folders; a broken symlink is found, so that its batch can say so."""
+        """What a glob finds except folders; a broken symlink is found, so that its batch can say so.
+
+        Raises ``StorageError`` when the root is not there: an empty dataset and a missing disk must not look the same.
+        """
+        if not self.root.is_dir():
+            raise StorageError(f"{self.root}: the root of the dataset is no folder; create it, mount it, or correct `root`")
         return [path.relative_to(self.root).as_posix() for path in self.root.glob(pattern) if not path.is_dir()]
 
     def folder(self, path: str) -> list[str]:

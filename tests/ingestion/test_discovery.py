@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from modyn_dagster.errors import StorageError
 from modyn_dagster.ingestion.discovery import Discovery, discover_ready
 from modyn_dagster.ingestion.source import LocalSource
 from tests.ingestion.world import dataset_spec
@@ -120,3 +121,8 @@ def test_a_manifest_is_ready_with_its_ready_file(root: Path) -> None:
     put(root, "may.manifest.csv_READY")
     found = look(root, batches={"kind": "manifest"})
     assert [(item.partition_key, item.source) for item in found.announcements] == [("may", {"paths": ["may.manifest.csv"]})]
+
+
+def test_a_root_that_is_not_there_is_no_empty_dataset(root: Path) -> None:
+    with pytest.raises(StorageError, match="nowhere: the root of the dataset is no folder"):
+        look(root / "nowhere")

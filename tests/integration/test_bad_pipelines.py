@@ -31,10 +31,10 @@ def world(postgres_server: RunningServer, forks: ForkServer, tmp_path_factory: p
         custom("too_wide", "tiny_models:too_wide", every=40),
         custom("not_a_number", "tiny_models:not_a_number", field="loss", every=40, max_attempts=2),
         custom("explodes", "tiny_models:linear", every=40, max_attempts=1),
-        custom("goes_on", "tiny_models:refusing", config={"flag": flag}, every=40, on_failure="continue"),
+        custom("goes_on", "tiny_models:refusing", field="loss", config={"flag": flag}, every=40, on_failure="continue"),
         custom("broken", "tiny_broken:linear", every=40),
     ]
-    pipelines[2]["training"] |= {"optimizer": {"name": "sgd", "lr": 1e38}}
+    pipelines[2]["training"] |= {"optimizer": {"name": "sgd", "lr": 3e38, "momentum": 0.9}}
     with deployed(postgres_server, folder, [amount()]) as deployment:
         (deployment.code / "tiny_broken.py").write_text(BROKEN)
         for content in pipelines:
@@ -118,7 +118,7 @@ def test_definitions_load_without_postgres_and_sensors_and_assets_say_what_is_do
     says = "Postgres at nobody@127.0.0.1:1/"
     with dg.DagsterInstance.ephemeral() as instance:
         for sensor in (f"new_data__{DATASET}", "triggering__by_amount"):
-            with dg.build_sensor_context(instance=instance, definitions=defs) as context:
+            with dg.build_sensor_context(instance=instance, definitions=defs, resources=defs.resources) as context:
                 message = str(defs.resolve_sensor_def(sensor).evaluate_tick(context).skip_message)
             assert says in message
             assert "modyn-dagster db start" in message

@@ -18,13 +18,6 @@ def gated(n_features: int, n_outputs: int, gate: str) -> nn.Module:
     return nn.Linear(n_features, n_outputs)
 
 
-def refusing(n_features: int, n_outputs: int, flag: str) -> nn.Module:
-    """Cannot be built while the file ``flag`` is there."""
-    if Path(flag).exists():
-        raise RuntimeError("the flag is up")
-    return nn.Linear(n_features, n_outputs)
-
-
 def too_wide(n_features: int, n_outputs: int) -> nn.Module:
     return nn.Linear(n_features, n_outputs + 3)
 
@@ -36,3 +29,10 @@ class NotANumber(nn.Module):
 
 def not_a_number() -> nn.Module:
     return NotANumber()
+
+
+def refusing(flag: str) -> nn.Module:
+    """A loss that cannot be had while the file ``flag`` is there."""
+    if Path(flag).exists():
+        raise RuntimeError("the flag is up")
+    return nn.CrossEntropyLoss(reduction="none")
