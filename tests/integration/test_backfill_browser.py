@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Page, Request, expect, sync_playwright
 
+from modyn_dagster.catalog.models import find_model
 from tests.integration.harness.deployment import Servers
 from tests.integration.harness.graphql import backfill_variables
 
@@ -25,7 +26,7 @@ ARGUMENTS: Final = (
 ASSET: Final = ("by_time", "replay")
 #: Milliseconds.
 _CLICK: Final = 60_000
-_BACKFILL: Final = 240_000
+_BACKFILL: Final = 300_000
 
 pytestmark = [
     pytest.mark.xdist_group("dagster"),
@@ -78,18 +79,31 @@ def test_the_page_of_the_replay_asset_launches_a_backfill_and_turns_green(
 
     [backfill] = installation.graphql.backfills(ASSET)
     page.goto(f"/runs/b/{backfill}", wait_until="load")
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=_BACKFILL)
+    expect(page.get_by_text("100% completed")).to_be_visible(timeout=_BACKFILL)
+    assert installation.backfill_status(backfill) == "COMPLETED_SUCCESS", installation.why()
     page.screenshot(path=screenshots / "backfill.png")
-    assert installation.graphql.backfill(backfill)["status"] == "COMPLETED_SUCCESS", installation.why()
 
     page.goto("/assets/by_time/replay?view=partitions", wait_until="load")
     expect(page.get_by_text(f"Materialized ({len(batches)})")).to_be_visible()
     expect(page.get_by_text("Failed (0)")).to_be_visible()
     page.screenshot(path=screenshots / "replay-partitions.png")
-    _, trigger = [row.partition_key for row in installation.deployment.triggers("by_time", "replay")][:2]
-    page.goto(f"/assets/by_time/model?view=partitions&partition={trigger}", wait_until="load")
+
+
+def test_the_pages_of_a_model_show_its_hash_its_curve_its_mlflow_run_and_its_check(
+    installation: Servers, launched_backfill: str, page: Page, screenshots: Path
+) -> None:
+    assert installation.backfill_status(launched_backfill) == "COMPLETED_SUCCESS", installation.why()
+    trigger = installation.deployment.triggers("by_amount", "replay")[1]
+    with installation.deployment.platform.transaction() as conn:
+        model = find_model(conn, trigger.id)
+    assert model is not None
+    page.goto(f"/assets/by_amount/model?view=partitions&partition={trigger.partition_key}", wait_until="load")
+    expect(page.get_by_role("cell", name=model.hash)).to_be_visible()
+    expect(page.get_by_role("row", name="loss_curve")).to_be_visible()
+    expect(page.get_by_role("link", name=str(trigger.mlflow_run_id)).first).to_be_visible()
+    page.screenshot(path=screenshots / "model-partition.png")
+    page.goto("/assets/by_amount/model?view=checks", wait_until="load")
     expect(page.get_by_text("loss_finite").first).to_be_visible()
-    page.screenshot(path=screenshots / "model-partition.png", full_page=True)
     page.goto("/asset-groups", wait_until="load")
-    expect(page.get_by_text("by_time").first).to_be_visible()
+    expect(page.get_by_text("by_amount").first).to_be_visible()
     page.screenshot(path=screenshots / "asset-graph.png")

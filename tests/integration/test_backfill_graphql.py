@@ -4,7 +4,6 @@ import pytest
 
 from tests.integration.harness.deployment import Servers
 from tests.integration.harness.outcome import outcome_of
-from tests.integration.harness.waiting import wait_for
 
 PIPELINE = "by_amount"
 CHECKS = {
@@ -19,12 +18,7 @@ def test_a_backfill_of_the_replay_asset_ends_green_with_every_partition_and_chec
     installation: Servers, launched_backfill: str
 ) -> None:
     graphql, deployment = installation.graphql, installation.deployment
-
-    def ended() -> str | None:
-        status = str(graphql.backfill(launched_backfill)["status"])
-        return None if status in ("REQUESTED", "CANCELING", "FAILING") else status
-
-    status = wait_for("the backfill", ended, 240, installation.why)
+    status = installation.backfill_status(launched_backfill)
     backfill = graphql.backfill(launched_backfill)
     assert status == "COMPLETED_SUCCESS", installation.why()
     batches = list(deployment.states())

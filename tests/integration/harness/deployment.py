@@ -25,10 +25,13 @@ from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 from tests.conftest import RunningServer
 from tests.integration.harness.graphql import GraphQL
+from tests.integration.harness.waiting import wait_for
 from tests.projects.tiny import DATASET, Content, write_project
 
 _START_SECONDS: Final = 180.0
 _COMMAND_SECONDS: Final = 240
+_BACKFILL_SECONDS: Final = 300
+_UNDER_WAY: Final = ("REQUESTED", "CANCELING", "FAILING")
 _FIRST_PORT: Final = 33_000
 _OURS: Final = ("MODYN_", "DAGSTER_", "MLFLOW_")
 
@@ -59,6 +62,11 @@ class Deployment:
     def platform(self) -> Platform:
         """The project as a caller of the package sees it."""
         return Platform.open(self.settings)
+
+    def close(self) -> None:
+        """Close the platform's connections, if it was ever asked for."""
+        if "platform" in self.__dict__:
+            self.platform.close()
 
     def batches(self) -> list[BatchRow]:
         with self.platform.transaction() as conn:
@@ -117,6 +125,15 @@ class Servers:
     def stop(self) -> None:
         self._services.stop()
 
+    def backfill_status(self, backfill_id: str) -> str:
+        """Of a backfill, once it is over."""
+
+        def ended() -> str | None:
+            status = str(self.graphql.backfill(backfill_id)["status"])
+            return None if status in _UNDER_WAY else status
+
+        return wait_for(f"the end of backfill {backfill_id}", ended, _BACKFILL_SECONDS, self.why)
+
     def why(self, *sensors: str) -> str:
         """What a person would look at when nothing happens: batches, runs, sensor ticks, ends of logs."""
         lines: list[str] = [f"batches: {self.deployment.states()}"]
@@ -154,7 +171,7 @@ def deployed(server: RunningServer, folder: Path, pipelines: Sequence[Content], 
         yield deployment
     finally:
         sys.path.remove(str(deployment.code))
-        deployment.platform.close()
+        deployment.close()
         for name in DATABASES:
             server.drop_database(str(database_url(settings, name).database))
 

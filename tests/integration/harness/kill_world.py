@@ -54,14 +54,14 @@ class World:
         folder = self.settings.home.parent / name
         settings = replace(self.settings, home=folder / "home", database_prefix=prefix)
         copy = World(Deployment(settings), self.server, self.forks)
-        self.deployment.platform.close()
+        self.deployment.close()
         self.server.create_database(copy.database, template=self.database)
         shutil.copytree(self.settings.home, settings.home)
         shutil.copytree(self.instance_folder, copy.instance_folder)
         try:
             yield copy
         finally:
-            copy.deployment.platform.close()
+            copy.deployment.close()
             self.server.drop_database(copy.database)
             shutil.rmtree(folder)
 
