@@ -27,9 +27,9 @@ def seed_for(seed: int, *path: int | str) -> int:
 def hash_keys(keys: KeyArray, salt: int) -> npt.NDArray[np.uint64]:
     """A salted hash of every key, ``uint64[n]``: uniform, and independent of the order and number of keys.
 
-    The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) over key plus salt.
+    The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) over key plus ``salt + 1`` times its increment.
     """
-    mixed = keys + np.uint64(salt * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
+    mixed = keys + np.uint64((salt + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return mixed ^ (mixed >> np.uint64(31))

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested, owners_of
 from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_dataset, set_columns
+from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
 from modyn_dagster.errors import DuplicateFile
 from modyn_dagster.ingestion.assemble import Assembled
@@ -22,7 +23,6 @@ from modyn_dagster.ingestion.labels import ClassLabels
 from modyn_dagster.ingestion.places import index_of, shard_of
 from modyn_dagster.ingestion.read_batch import FileVersion, ReadBatch
 from modyn_dagster.ingestion.split import TRAIN, side_of
-from modyn_dagster.ingestion.times import as_timestamp
 from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.storage import HashingFile, atomic_write, sweep_unfinished

@@ -124,9 +124,3 @@ def _slow_reader(format: str | None) -> Callable[[str], np.datetime64]:
         return np.datetime64(moment, "us")
 
     return read
-
-
-def as_timestamp(time: np.datetime64) -> datetime:
-    """A sample time as Postgres takes it."""
-    moment: datetime = time.astype("datetime64[us]").item()
-    return moment.replace(tzinfo=UTC)

@@ -8,12 +8,12 @@ import numpy as np
 
 from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions, record_evaluations
 from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.catalog.moments import as_datetime64, as_timestamp
 from modyn_dagster.evaluation.cells import score_intervals
 from modyn_dagster.evaluation.intervals import Interval, closed_intervals, generate_intervals
 from modyn_dagster.evaluation.metrics import Score
 from modyn_dagster.evaluation.predictions import Predictions, read_predictions
 from modyn_dagster.pipeline.context import TriggerContext
-from modyn_dagster.pipeline.times import as_datetime64, as_timestamp
 from modyn_dagster.spec.base import as_time, timedelta_of
 from modyn_dagster.spec.evaluation import MetricName
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set, record_training_set
 from modyn_dagster.catalog.triggers import hold
 from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.paths import training_set_path
-from modyn_dagster.pipeline.times import as_timestamp
 from modyn_dagster.selection import KeyRange, Selection, TrainingSet, window_of, write_training_set
 
 

@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.moments import as_datetime64
 from modyn_dagster.catalog.samples import iter_keys
 from modyn_dagster.ingestion.index import BatchIndex
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, key_of, keys_of
-from modyn_dagster.pipeline.times import as_datetime64
 from modyn_dagster.selection import KeyRange
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.triggering.stream import Stream, StreamBatch

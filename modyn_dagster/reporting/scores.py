@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.catalog.moments import as_datetime64
 from modyn_dagster.evaluation import Score, currently_active, currently_trained, pipeline_score
 
 Interval = tuple[datetime, datetime]
@@ -107,4 +108,4 @@ class _Matrix:
 
 
 def _datetime64(moments: Sequence[datetime]) -> npt.NDArray[np.datetime64]:
-    return np.array([moment.astimezone(UTC).replace(tzinfo=None) for moment in moments], dtype="datetime64[us]")
+    return np.array([as_datetime64(moment) for moment in moments], dtype="datetime64[us]")
