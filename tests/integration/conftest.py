@@ -1,12 +1,12 @@
 """Installations for the tests of the whole, and the warm process that the killed ones are forked from."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Servers, deployed, served
 from tests.integration.harness.fork_server import ForkServer
@@ -22,12 +22,14 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
 
 
 @pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder the embedded server's account may enter: pytest's own are closed to it."""
-    folder = Path(tempfile.mkdtemp(prefix="modyn-tests-"))
-    folder.chmod(0o711)
-    yield folder
-    shutil.rmtree(folder)
+def own_server(scratch: Path) -> Iterator[RunningServer]:
+    """A server that nobody else needs."""
+    embedded = EmbeddedPostgres(scratch / "postgres")
+    url = embedded.start().url
+    try:
+        yield RunningServer(embedded, url, sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool))
+    finally:
+        embedded.stop()
 
 
 @pytest.fixture(scope="session")

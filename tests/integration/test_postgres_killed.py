@@ -1,12 +1,7 @@
 """Postgres killed in the middle of a replay, and started again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-import sqlalchemy as sa
-
-from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import deployed
 from tests.integration.harness.fork_server import ForkServer
@@ -15,17 +10,6 @@ from tests.integration.harness.kill_world import World
 from tests.projects.tiny import amount, batch_text, drop
 
 PIPELINE = "by_amount"
-
-
-@pytest.fixture
-def own_server(open_folder: Path) -> Iterator[RunningServer]:
-    """A server that nobody else needs."""
-    embedded = EmbeddedPostgres(open_folder / "postgres")
-    url = embedded.start().url
-    try:
-        yield RunningServer(embedded, url, sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool))
-    finally:
-        embedded.stop()
 
 
 def test_a_replay_whose_postgres_was_killed_says_so_and_started_again_ends_as_if_undisturbed(
