@@ -8,8 +8,9 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from tests.conftest import RunningServer
-from tests.integration.harness.deployment import Servers, deployed, served
+from tests.integration.harness.deployment import deployed
 from tests.integration.harness.fork_server import ForkServer
+from tests.integration.harness.servers import Servers, served
 from tests.projects.tiny import DATASET, amount, batch_text, drop, timed
 
 

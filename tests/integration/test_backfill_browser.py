@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Page, Request, expect, sync_playwright
 
 from modyn_dagster.catalog.models import find_model
-from tests.integration.harness.deployment import Servers
 from tests.integration.harness.graphql import backfill_variables
+from tests.integration.harness.servers import Servers
 
 CHROMIUM: Final = shutil.which("chromium")
 ARGUMENTS: Final = (

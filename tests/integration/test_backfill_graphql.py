@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.integration.harness.deployment import Servers
 from tests.integration.harness.outcome import outcome_of
+from tests.integration.harness.servers import Servers
 
 PIPELINE = "by_amount"
 CHECKS = {

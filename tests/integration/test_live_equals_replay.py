@@ -13,8 +13,9 @@ from modyn_dagster.catalog.runs import Mode
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.due import evaluation_due
 from tests.conftest import RunningServer
-from tests.integration.harness.deployment import Deployment, Servers, deployed, served
+from tests.integration.harness.deployment import Deployment, deployed
 from tests.integration.harness.outcome import Outcome, outcome_of
+from tests.integration.harness.servers import Servers, served
 from tests.integration.harness.waiting import wait_for
 from tests.projects.tiny import ROWS, batch_text, custom, drop, timed
 

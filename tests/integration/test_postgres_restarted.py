@@ -5,7 +5,8 @@ import signal
 from pathlib import Path
 
 from tests.conftest import RunningServer
-from tests.integration.harness.deployment import deployed, served
+from tests.integration.harness.deployment import deployed
+from tests.integration.harness.servers import served
 from tests.integration.harness.waiting import wait_for
 from tests.projects.tiny import amount, batch_text, drop
 

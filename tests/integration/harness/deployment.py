@@ -1,4 +1,4 @@
-"""A whole installation for tests: project, state, three databases, and Dagster's programs when they are wanted."""
+"""A whole installation for tests: project, state and three databases."""
 
 import os
 import secrets
@@ -19,20 +19,12 @@ from modyn_dagster.catalog.engine import open_engine
 from modyn_dagster.catalog.migrate import upgrade
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.catalog.urls import DATABASES, child_environment, database_url
-from modyn_dagster.cli.processes import Services
-from modyn_dagster.cli.services import HOST, CodeLocation, daemon, free_port, webserver
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 from tests.conftest import RunningServer
-from tests.integration.harness.graphql import GraphQL
-from tests.integration.harness.waiting import wait_for
 from tests.projects.tiny import DATASET, Content, write_project
 
-_START_SECONDS: Final = 180.0
 _COMMAND_SECONDS: Final = 240
-_BACKFILL_SECONDS: Final = 300
-_UNDER_WAY: Final = ("REQUESTED", "CANCELING", "FAILING")
-_FIRST_PORT: Final = 33_000
 _OURS: Final = ("MODYN_", "DAGSTER_", "MLFLOW_")
 
 
@@ -104,56 +96,6 @@ class Deployment:
         return result
 
 
-class Servers:
-    """Dagster's webserver and daemon over a deployment, in process groups of their own; ``stop`` leaves nothing behind."""
-
-    def __init__(self, deployment: Deployment) -> None:
-        self.deployment = deployment
-        self.logs = deployment.settings.home / "logs"
-        self._services = Services(self.logs, deployment.project)
-        self.port = free_port(_FIRST_PORT + os.getpid() % 1_000)
-        self.graphql = GraphQL(f"http://{HOST}:{self.port}")
-
-    def start(self) -> None:
-        location = CodeLocation(self.deployment.project, self.deployment.project)
-        environment: Mapping[str, str] = self.deployment.environment
-        services = (webserver(location, environment, self.port), daemon(location, environment, self.port))
-        for service in services:
-            self._services.start(service)
-        self._services.wait_until_answering(services, _START_SECONDS)
-
-    def stop(self) -> None:
-        self._services.stop()
-
-    def backfill_status(self, backfill_id: str) -> str:
-        """Of a backfill, once it is over."""
-
-        def ended() -> str | None:
-            status = str(self.graphql.backfill(backfill_id)["status"])
-            return None if status in _UNDER_WAY else status
-
-        return wait_for(f"the end of backfill {backfill_id}", ended, _BACKFILL_SECONDS, self.why)
-
-    def why(self, *sensors: str) -> str:
-        """What a person would look at when nothing happens: batches, runs, sensor ticks, ends of logs."""
-        lines: list[str] = [f"batches: {self.deployment.states()}"]
-        with self.deployment.platform.transaction() as conn:
-            for run in runs.list_runs(conn):
-                triggers = [(row.partition_key, row.state, row.attempt, row.error) for row in list_triggers(conn, run.id)]
-                lines.append(f"{run.title}: {run.state}, cursor {run.cursor}, last batch {run.last_ordinal}, {triggers}")
-        lines += [f"{name}: {tick}" for name in sensors for tick in self.graphql.ticks(name)[:3]]
-        for launched in self.graphql.runs()[:12]:
-            lines.append(
-                f"run {launched['id']}: {launched['status']} {[key['path'] for key in launched['assetSelection'] or []]}"
-            )
-            if launched["status"] == "FAILURE":
-                lines += [f"  {message[:2_000]}" for message in self.graphql.messages(launched["id"])[-8:]]
-        return "\n".join([*lines, *self._tails()])
-
-    def _tails(self) -> Sequence[str]:
-        return [f"--- {log.name}\n" + log.read_text(errors="replace")[-3_000:] for log in sorted(self.logs.glob("*.log"))]
-
-
 @contextmanager
 def deployed(server: RunningServer, folder: Path, pipelines: Sequence[Content], **project: Any) -> Iterator[Deployment]:
     """A project in ``folder`` with three databases of its own on ``server``, dropped at the end."""
@@ -174,14 +116,3 @@ def deployed(server: RunningServer, folder: Path, pipelines: Sequence[Content], 
         deployment.close()
         for name in DATABASES:
             server.drop_database(str(database_url(settings, name).database))
-
-
-@contextmanager
-def served(deployment: Deployment) -> Iterator[Servers]:
-    """The deployment with webserver and daemon running."""
-    servers = Servers(deployment)
-    try:
-        servers.start()
-        yield servers
-    finally:
-        servers.stop()

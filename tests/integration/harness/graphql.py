@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,9 +54,10 @@ def backfill_variables(asset: Sequence[str], partitions: Sequence[str]) -> dict[
 
 @dataclass(frozen=True)
 class GraphQL:
-    """A running webserver."""
+    """A running webserver; ``why`` says more about one that does not answer."""
 
     url: str
+    why: Callable[[], str]
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The ``data`` of the answer; errors are raised with what the server says."""
@@ -69,6 +70,8 @@ class GraphQL:
         except urllib.error.HTTPError as error:
             with error:
                 raise AssertionError(f"{error.code}: {error.read().decode(errors='replace')[:2000]}") from error
+        except OSError as error:
+            raise AssertionError(f"{self.url} does not answer: {error}\n{self.why()}") from error
         assert "errors" not in content, content["errors"]
         return content["data"]
 
