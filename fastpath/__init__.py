@@ -1,10 +1,42 @@
-"""Compiled inner loops: byte ranges out of mapped files, rows into Postgres' binary COPY format.
+"""Samples by key out of mapped files at memory speed, and rows into Postgres' binary COPY format.
 
-Knows no Dagster, no torch and no Postgres client. The functions here validate and allocate in Python; the kernels beside
-them run without the GIL and trust their input.
+Knows no Dagster, no torch and no Postgres client. Python validates, opens and allocates; the kernels beside it run without the
+GIL and trust their input.
 """
 
+from fastpath.batch import Batch
+from fastpath.columns import Columns, Group
 from fastpath.copy import COPY_HEADER, COPY_TRAILER, encode_rows
+from fastpath.errors import CorruptFile, DeletedKey, StoreError, UnknownKey
 from fastpath.gather import gather_into, gather_ranges
+from fastpath.order import Order
+from fastpath.rows import Blobs, FixedRows, Place
+from fastpath.store import SampleStore
+from fastpath.stream import BatchStream
+from fastpath.training_set import TrainingSet
+from fastpath.training_set_file import Partition
+from fastpath.training_set_writer import TrainingSetWriter
 
-__all__ = ["COPY_HEADER", "COPY_TRAILER", "encode_rows", "gather_into", "gather_ranges"]
+__all__ = [
+    "COPY_HEADER",
+    "COPY_TRAILER",
+    "Batch",
+    "BatchStream",
+    "Blobs",
+    "Columns",
+    "CorruptFile",
+    "DeletedKey",
+    "FixedRows",
+    "Group",
+    "Order",
+    "Partition",
+    "Place",
+    "SampleStore",
+    "StoreError",
+    "TrainingSet",
+    "TrainingSetWriter",
+    "UnknownKey",
+    "encode_rows",
+    "gather_into",
+    "gather_ranges",
+]

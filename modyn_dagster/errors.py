@@ -14,10 +14,12 @@ ModynError
 │  └─ UnknownName         (kind, name, known)
 ├─ StorageError
 │  ├─ UnknownKey          (key, dataset)
+│  ├─ DeletedKey          (key, dataset)
 │  ├─ UnknownModel        (model, root)
-│  ├─ CorruptFile         (path, expected, found)
+│  ├─ CorruptFile         (path, expected, found; key, offset and dataset where a sample was read)
 │  └─ WriteFailed         (path)                         disk full and the like
 ├─ TrainingError          (step)
+│  ├─ BadSample           (dataset, key, path, offset)   a parser cannot make arrays of a sample's bytes
 │  ├─ WrongShape          (expected, found)
 │  └─ NonFiniteLoss       (step, keys)
 ├─ ServiceError
@@ -137,10 +139,18 @@ class StorageError(ModynError):
 
 
 class UnknownKey(StorageError, LookupError):
-    """No sample has this key, or it was deleted."""
+    """No sample has this key."""
 
     def __init__(self, key: int, dataset: str) -> None:
         super().__init__(f"{dataset}: no sample with key {key} (batch {key >> 32}, position {key & 0xFFFFFFFF})")
+        self.key, self.dataset = key, dataset
+
+
+class DeletedKey(StorageError, LookupError):
+    """The sample with this key was deleted: it is not read, trained on or judged any more."""
+
+    def __init__(self, key: int, dataset: str) -> None:
+        super().__init__(f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF})")
         self.key, self.dataset = key, dataset
 
 
@@ -153,11 +163,26 @@ class UnknownModel(StorageError, LookupError):
 
 
 class CorruptFile(StorageError):
-    """A file does not hold what its checksum or header promises."""
+    """A file does not hold what its checksum, its header or an index promises.
 
-    def __init__(self, path: Path | str, expected: str, found: str) -> None:
-        super().__init__(f"{path}: expected {expected}, found {found}")
+    ``key`` is that of a sample it was read for, ``offset`` where that sample begins in the file.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        expected: str,
+        found: str,
+        *,
+        key: int | None = None,
+        offset: int | None = None,
+        dataset: str | None = None,
+    ) -> None:
+        place = [dataset] if dataset is not None else []
+        place += [f"{name} {value}" for name, value in (("key", key), ("offset", offset)) if value is not None]
+        super().__init__(f"{path}: expected {expected}, found {found}" + (f" ({', '.join(place)})" if place else ""))
         self.path, self.expected, self.found = str(path), expected, found
+        self.key, self.offset, self.dataset = key, offset, dataset
 
 
 class WriteFailed(StorageError):
@@ -170,6 +195,29 @@ class WriteFailed(StorageError):
 
 class TrainingError(ModynError):
     """Training cannot go on; the previous model stays active."""
+
+
+class BadSample(TrainingError):
+    """A parser fails on one sample: ``key`` of ``dataset``, whose bytes begin at ``offset`` of the file ``path``.
+
+    ``dataset``, ``path`` and ``offset`` are None where samples do not come from files.
+    """
+
+    def __init__(
+        self,
+        parser: str,
+        key: int,
+        reason: str,
+        *,
+        dataset: str | None = None,
+        path: Path | str | None = None,
+        offset: int | None = None,
+    ) -> None:
+        sample = f"the sample with key {key}" + (f" of dataset {dataset}" if dataset is not None else "")
+        place = f" ({path}, offset {offset})" if path is not None else ""
+        super().__init__(f"{parser} failed on {sample}{place}: {reason}")
+        self.key, self.reason, self.dataset, self.offset = key, reason, dataset, offset
+        self.path = None if path is None else str(path)
 
 
 class WrongShape(TrainingError):

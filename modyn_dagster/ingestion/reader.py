@@ -1,31 +1,31 @@
 """Samples by key, in any order, out of mapped files."""
 
+import copy
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
+import numpy as np
 import sqlalchemy as sa
 
+from fastpath import Blobs, FixedRows, SampleStore
 from modyn_dagster.catalog.batches import mtimes_in_place, visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow
-from modyn_dagster.errors import CorruptFile, DataError, StorageError
+from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.formats import row_format
 from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array
-from modyn_dagster.ingestion.index import BatchIndex, IndexedFile
-from modyn_dagster.ingestion.key_places import KeyPlaces, OpenBatch, locate_keys
-from modyn_dagster.ingestion.mapped import Expected, MappedFiles
-from modyn_dagster.ingestion.places import shard_of
+from modyn_dagster.ingestion.formats.parquet import row_dtype
 from modyn_dagster.ingestion.samples import Samples
-from modyn_dagster.ingestion.source import LocalSource, open_source
+from modyn_dagster.ingestion.source import local_folder
+from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.dataset import DatasetSpec, FixedRowsFormat, ParquetFormat
 
 
 class SampleReader:
-    """Reads samples of the batches it was given. One reader is for one thread at a time.
+    """Parsed samples of the batches it was given. Every method may be called from several threads.
 
     Args:
         spec: of the dataset.
@@ -36,9 +36,14 @@ class SampleReader:
         checksums: of the index files by ordinal, verified when they are opened.
         modified: mtimes in nanoseconds that source files had when they were ingested, by path. A file without one is read
             once to compare its checksum.
+        deleted: files with the lists of deleted positions, by ordinal of the batches that have one.
+        threads: how many share a large request.
+
+    Attributes:
+        store: the samples' bytes by key; raises the errors of ``fastpath``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         spec: DatasetSpec,
         columns: Sequence[Column] | None,
@@ -48,12 +53,29 @@ class SampleReader:
         indexes: Mapping[int, Path],
         checksums: Mapping[int, str] | None = None,
         modified: Mapping[str, int] | None = None,
+        deleted: Mapping[int, Path] | None = None,
+        threads: int = 1,
     ) -> None:
-        self._spec, self._columns, self._root, self._home = spec, tuple(columns or ()), root, home
-        self._indexes, self._checksums, self._modified = indexes, checksums or {}, modified or {}
-        self._batches: dict[int, OpenBatch] = {}
-        self._mapped = MappedFiles()
+        self._spec, self._columns = spec, tuple(columns or ())
         self._format = None if spec.format.kind == "files" else row_format(spec.format)
+        self.store = SampleStore.open(
+            indexes,
+            dataset=spec.name,
+            root=local_folder(root),
+            home=home,
+            checksums=checksums,
+            modified=modified,
+            deleted=deleted or {},
+            dtype=_row_dtype(spec, self._columns),
+            threads=threads,
+        )
+
+    @cached_property
+    def resident(self) -> "SampleReader":
+        """The same samples, out of copies of their files in this process's memory, which this reader keeps."""
+        reader = copy.copy(self)
+        reader.store = self.store.resident()
+        return reader
 
     def read(self, keys: KeyArray) -> Samples:
         """Samples in the order of ``keys`` (``uint64[n]``); a key may come several times.
@@ -62,59 +84,43 @@ class SampleReader:
 
         Raises:
             UnknownKey: no such sample in these batches.
+            DeletedKey: a sample was deleted.
             CorruptFile: a file is gone, or was changed after it was ingested.
         """
-        places = self._locate(keys)
-        if self._format is None:
-            return self._samples(keys, places, {}, _split(*places.gather(self._mapped, b"")))
-        rows, offsets = places.gather(self._mapped, self._format.separator)
-        columns = self._format.decode(self._columns, rows, offsets, partial(places.fetch, self._mapped))
-        return self._samples(keys, places, columns, None)
+        with storage_errors():
+            return self._parsed(keys, self.store.read_blobs(keys, separator=self._separator))
 
     def read_blobs(self, keys: KeyArray) -> list[bytes]:
         """The bytes of each sample: of its file, or of its row without the line break."""
-        return _split(*self._locate(keys).gather(self._mapped, b""))
+        with storage_errors():
+            return _split(self.store.read_blobs(keys))
 
-    def _samples(
-        self, keys: KeyArray, places: KeyPlaces, columns: Mapping[str, npt.NDArray[Any]], blobs: list[bytes] | None
-    ) -> Samples:
+    def decode(self, keys: KeyArray, raw: FixedRows | Blobs) -> Samples:
+        """What ``read`` gives, from bytes that ``store.read`` gave for the same keys."""
+        with storage_errors():
+            return self._parsed(keys, raw.separated(self._separator))
+
+    def _parsed(self, keys: KeyArray, raw: Blobs) -> Samples:
+        """Samples from their bytes with separators."""
+
+        def fetch(offsets: Int64Array, lengths: Int64Array) -> tuple[ByteArray, Int64Array]:
+            found = self.store.read_ranges(keys, offsets, lengths)
+            return found.buffer, found.offsets
+
         label = self._spec.label
+        found: Any = self.store.labels(keys)
         return Samples(
             keys,
-            places.times,
-            labels=places.labels if label is not None and label.kind == "class" else None,
-            targets=places.targets if label is not None and label.kind == "target" else None,
-            columns=columns,
-            blobs=blobs,
+            self.store.timestamps(keys),
+            labels=found if label is not None and label.kind == "class" else None,
+            targets=found if label is not None and label.kind == "target" else None,
+            columns={} if self._format is None else self._format.decode(self._columns, raw.buffer, raw.offsets, fetch),
+            blobs=_split(raw) if self._format is None else None,
         )
 
-    def _locate(self, keys: KeyArray) -> KeyPlaces:
-        return locate_keys(keys, self._batch, self._spec.name)
-
-    def _batch(self, ordinal: int) -> OpenBatch | None:
-        if ordinal not in self._indexes:
-            return None
-        if ordinal not in self._batches:
-            index = BatchIndex.open(self._indexes[ordinal], self._checksums.get(ordinal))
-            self._batches[ordinal] = OpenBatch(index, [self._expected(ordinal, file) for file in index.files])
-        return self._batches[ordinal]
-
-    def _expected(self, ordinal: int, file: IndexedFile) -> Expected:
-        if file.path is None:
-            return Expected(self._home / shard_of(self._spec.name, ordinal), file.size, file.checksum, None)
-        try:
-            path = self._source.locate(file.path)
-        except DataError as error:
-            raise CorruptFile(file.path, "a file below the dataset's root", error.message) from error
-        return Expected(path, file.size, file.checksum, self._modified.get(file.path))
-
-    @cached_property
-    def _source(self) -> LocalSource:
-        source = open_source(self._root, {})
-        if not isinstance(source, LocalSource):
-            where = "files that are read in place lie in a local folder; restore the root they were ingested from"
-            raise StorageError(f"dataset {self._spec.name}: root {self._root!r}: {where}")
-        return source
+    @property
+    def _separator(self) -> bytes:
+        return b"" if self._format is None else self._format.separator
 
 
 def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: str, home: Path) -> SampleReader:
@@ -128,9 +134,21 @@ def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: s
         indexes={batch.ordinal: home / str(batch.index_path) for batch in batches},
         checksums={batch.ordinal: str(batch.index_checksum) for batch in batches},
         modified=mtimes_in_place(conn, row.id),
+        deleted=DeletedLists(home, spec.name, batches).verified_paths(),
     )
 
 
-def _split(buffer: ByteArray, offsets: Int64Array) -> list[bytes]:
-    data = buffer.tobytes()
-    return [data[start:stop] for start, stop in pairwise(offsets)]
+def _row_dtype(spec: DatasetSpec, columns: Sequence[Column]) -> np.dtype[Any] | None:
+    """Of formats whose samples are records."""
+    match spec.format:
+        case FixedRowsFormat(dtype=fields):
+            return np.dtype([(name, code) for name, code in fields])
+        case ParquetFormat() if columns:
+            return row_dtype(columns)
+        case _:
+            return None
+
+
+def _split(blobs: Blobs) -> list[bytes]:
+    data = blobs.buffer.tobytes()
+    return [data[start:stop] for start, stop in pairwise(blobs.offsets.tolist())]

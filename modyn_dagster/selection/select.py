@@ -1,23 +1,14 @@
 """From the keys of a window to the partitions of a training set."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from fastpath import Partition
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.selection.uniform import UniformLimit, rechunked
 from modyn_dagster.spec.selection import SelectionSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """Keys ``uint64[n]`` and weights ``float32[n]`` of one record batch."""
-
-    keys: KeyArray
-    weights: npt.NDArray[np.float32]
 
 
 class Selection:

@@ -1,20 +1,18 @@
-"""The training set on disk: Arrow IPC, one record batch of keys and weights per partition."""
+"""The training set on disk: an Arrow file of keys and weights, in the format of ``fastpath``."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from modyn_dagster.errors import CorruptFile
+import fastpath
+from fastpath import Partition, TrainingSetWriter
+from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.select import Partition
-from modyn_dagster.storage import atomic_write, verify_checksum
-
-_SCHEMA = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("weight", pa.float32(), nullable=False)])
+from modyn_dagster.storage import StagedFile, atomic_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,46 +25,38 @@ class Written:
 
 def write_training_set(path: Path, partitions: Iterable[Partition]) -> Written:
     """Write partitions as they come; equal content gives equal bytes. The file appears as a whole or not at all."""
-    n_samples = 0
-    with atomic_write(path) as file:
-        with pa.ipc.new_file(file, _SCHEMA) as writer:
-            for partition in partitions:
-                columns = [pa.array(partition.keys), pa.array(partition.weights)]
-                writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
-                n_samples += len(partition.keys)
-        checksum = file.checksum
-    return Written(n_samples, checksum)
+    with atomic_file(path) as file:
+        return _write(file, partitions)
 
 
-class TrainingSet:
-    """A training set, memory-mapped; partitions are views of the file."""
+def stage_training_set(staged: StagedFile, partitions: Iterable[Partition]) -> Written:
+    """The same with a file that gets its name later."""
+    with staged.as_file() as file:
+        return _write(file, partitions)
 
-    def __init__(self, path: Path, reader: pa.RecordBatchFileReader) -> None:
-        self.path = path
-        self._reader = reader
+
+class TrainingSet(fastpath.TrainingSet):
+    """``fastpath.TrainingSet`` with the errors of this package."""
 
     @classmethod
-    def open(cls, path: Path, checksum: str) -> Self:
-        """Map a file after its checksum was verified; ``CorruptFile`` otherwise."""
-        verify_checksum(path, checksum)
-        try:
-            reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        except pa.ArrowInvalid as error:
-            raise CorruptFile(path, "an Arrow file", str(error)) from error
-        if not reader.schema.equals(_SCHEMA):
-            raise CorruptFile(path, str(_SCHEMA), str(reader.schema))
-        return cls(path, reader)
+    def open(cls, path: Path | str, checksum: str | None = None) -> Self:
+        """Map a file; ``CorruptFile`` when it is none or has another checksum. Partitions are verified when they are touched."""
+        with storage_errors():
+            return super().open(path, checksum)
 
-    def partitions(self) -> Iterator[Partition]:
-        """One partition after the other."""
-        for index in range(self._reader.num_record_batches):
-            batch = self._reader.get_batch(index)
-            yield Partition(batch.column(0).to_numpy(), batch.column(1).to_numpy())
+    def touch(self, partitions: Iterable[int]) -> None:
+        """Verify partitions that were not yet. Raises ``CorruptFile``, naming the first that is damaged."""
+        with storage_errors():
+            super().touch(partitions)
 
-    def keys(self) -> KeyArray:
-        """All keys, ``uint64[n]``, in the order written."""
-        return np.concatenate([np.empty(0, np.uint64), *(p.keys for p in self.partitions())])
+    def take_into(self, positions: npt.NDArray[np.int64], keys: KeyArray, weights: npt.NDArray[np.float32]) -> None:
+        """Keys and weights at ``positions``. Raises ``CorruptFile`` when they lie in damaged partitions."""
+        with storage_errors():
+            super().take_into(positions, keys, weights)
 
-    def weights(self) -> npt.NDArray[np.float32]:
-        """All weights, ``float32[n]``, in the order of the keys."""
-        return np.concatenate([np.empty(0, np.float32), *(p.weights for p in self.partitions())])
+
+def _write(file: BinaryIO, partitions: Iterable[Partition]) -> Written:
+    with TrainingSetWriter(file) as writer:
+        for partition in partitions:
+            writer.write(partition.keys, partition.weights)
+    return Written(writer.n_samples, writer.checksum)

@@ -1,0 +1,112 @@
+"""Pieces of requests, done again when a file was touched since it was mapped."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath.batches import BatchTable
+from fastpath.errors import CorruptFile
+from fastpath.files import FileTable
+from fastpath.pieces import Workers
+from fastpath.scratch import Scratch
+
+KeyArray = npt.NDArray[np.uint64]
+#: Does the keys from ``first`` to ``stop``. None when all is well, else the file that must be looked at again.
+Attempt = Callable[[int, int, Scratch], int | None]
+
+#: Keys of one piece: what a request takes besides its result stays below 6 MB a thread.
+_PIECE: Final = 1 << 18
+#: The same where nearly every sample has a file of its own, and mapping them all at once would be too much.
+_PIECE_OF_FILES: Final = 1 << 12
+_ATTEMPTS: Final = 3
+#: What an attempt returns besides a file: it is not known which, or the piece has too many of them.
+SOME_FILE: Final = -1
+TOO_MANY: Final = -2
+
+
+class Attempts:
+    """Cuts requests into pieces and sees that each one has read files as they were meant to be."""
+
+    def __init__(self, dataset: str, batches: BatchTable, files: FileTable) -> None:
+        self._dataset, self._batches, self._files = dataset, batches, files
+        self._free: list[Scratch] = []
+        self._workers = Workers()
+
+    def each(self, keys: KeyArray, threads: int, attempt: Attempt) -> None:
+        """Do all pieces of a request, in up to ``threads`` threads. Raises ``CorruptFile``, and what ``attempt`` raises."""
+
+        def work(start: int, stop: int) -> None:
+            if not self._done(keys, start, stop, attempt):
+                for at in range(start, stop, _PIECE_OF_FILES):
+                    self._done(keys, at, min(at + _PIECE_OF_FILES, stop), attempt)
+
+        self._workers.run(len(keys), _PIECE, threads, work)
+
+    def map(self, keys: KeyArray, scratch: Scratch) -> bool:
+        """Map the files that the piece's keys lie in; False when these are too many at once."""
+        missing = self._files.missing(scratch.touched)
+        if len(missing) > _PIECE_OF_FILES:
+            return False
+        for file in missing:
+            with self._reading(keys, scratch, file):
+                self._files.ensure(file)
+        return True
+
+    def close(self) -> None:
+        """Let threads end; a later request starts new ones."""
+        self._workers.close()
+
+    @contextmanager
+    def _reading(self, keys: KeyArray, scratch: Scratch, file: int) -> Iterator[None]:
+        """Errors about a file say for which sample it was read."""
+        try:
+            yield
+        except CorruptFile as error:
+            ordinal = self._batches.ordinal_of(file)
+            if ordinal is not None:
+                at = int(np.argmax(keys >> np.uint64(32) == ordinal))
+                raise error.read_for(self._dataset, int(keys[at])) from error
+            at = int(np.argmax(scratch.file[: len(keys)] == file))
+            raise error.read_for(self._dataset, int(keys[at]), int(scratch.offset[at])) from error
+
+    def _done(self, keys: KeyArray, start: int, stop: int, attempt: Attempt) -> bool:
+        """Do a piece, again when a file was touched since it was mapped; False when it must be cut smaller."""
+        path, attempts = self._dataset, 0
+        with self._borrowed(stop - start) as scratch:
+            while attempts < _ATTEMPTS:
+                renewals = self._files.renewals
+                suspect = attempt(start, stop, scratch)
+                if suspect is None and self._files.renewals == renewals:
+                    return True
+                if suspect == TOO_MANY:
+                    return False
+                if suspect is None:
+                    continue
+                attempts += 1
+                if suspect != SOME_FILE:
+                    path = self._files.path(suspect)
+                    self._renew(keys[start:stop], scratch, suspect)
+        expected = "a file that can be read and that nobody writes"
+        raise CorruptFile(path, expected, "changes or bus errors at each attempt", key=int(keys[start]), dataset=self._dataset)
+
+    def _renew(self, keys: KeyArray, scratch: Scratch, suspect: int) -> None:
+        """Look again at a file, and at all others of the request that changed."""
+        touched = scratch.touched
+        mapped = touched[self._files.arrays.base[touched] != 0]
+        for file in [suspect, *(file for file in mapped.tolist() if self._files.changed(np.array([file], dtype=np.int32)))]:
+            with self._reading(keys, scratch, file):
+                self._files.renew(file)
+
+    @contextmanager
+    def _borrowed(self, n: int) -> Iterator[Scratch]:
+        scratch = self._free.pop() if self._free else Scratch(self._batches.resolver())
+        self._files.begin()
+        try:
+            scratch.reserve(n, len(self._files.arrays.base))
+            yield scratch
+        finally:
+            self._files.end()
+            self._free.append(scratch)

@@ -1,0 +1,142 @@
+"""One batch of a stream, and how it is put together in a slab of the ring."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath.columns import Columns
+from fastpath.dealing import Batching
+from fastpath.order import Order
+from fastpath.ring import Ring, aligned
+from fastpath.rows import Blobs, ByteArray, FixedRows
+from fastpath.store import SampleStore
+from fastpath.training_set import TrainingSet
+from fastpath.training_set_file import KeyArray, WeightArray
+
+_NO_KEYS: Final = np.empty(0, dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some samples of a training set, in the order of the epoch.
+
+    Attributes:
+        number: which batch of the epoch, from 0.
+        keys: ``uint64[b]``.
+        weights: ``float32[b]``.
+        rows: samples of one width, unless there are ``columns``.
+        blobs: samples of any length.
+        columns: rows as typed columns, where the stream was given ``Columns``.
+        labels: ``int64[b]`` class indices or ``float64[b]`` targets, where asked for and there are any.
+        timestamps: ``datetime64[us][b]``, where asked for.
+    """
+
+    number: int
+    keys: KeyArray
+    weights: WeightArray
+    rows: FixedRows | None = None
+    blobs: Blobs | None = None
+    columns: dict[str, npt.NDArray[Any]] | None = None
+    labels: npt.NDArray[Any] | None = None
+    timestamps: npt.NDArray[np.datetime64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class BatchMaker:
+    """Makes any batch of any epoch; several threads may use it at once.
+
+    All arrays of a batch are views of one slab, the blobs of another.
+    """
+
+    def __init__(
+        self,
+        store: SampleStore,
+        training_set: TrainingSet,
+        batching: Batching,
+        *,
+        columns: Columns | None,
+        labels: bool,
+        timestamps: bool,
+        ring: Callable[[], Ring],
+    ) -> None:
+        self._store, self._training_set, self._batching = store, training_set, batching
+        self._columns, self._labels, self._timestamps = columns, labels, timestamps
+        self._ring, self._blob_ring = ring(), ring()
+
+    def make(self, order: Order, number: int) -> Batch:
+        """Batch ``number`` of the epoch that has this order."""
+        start, stop = self._batching.bounds(number)
+        n = stop - start
+        slab = _Slab(self._ring.take(self._n_bytes))
+        positions = order.positions(start, stop, out=slab.array((n,), np.dtype(np.int64)))
+        keys = slab.array((n,), np.dtype(np.uint64))
+        weights = slab.array((n,), np.dtype(np.float32))
+        self._training_set.take_into(positions, keys, weights)
+        rows, blobs, columns = self._samples(keys, slab)
+        return Batch(number, keys, weights, rows, blobs, columns, self._labels_of(keys, slab), self._times_of(keys, slab))
+
+    @cached_property
+    def _n_bytes(self) -> int:
+        # The largest batch, whose arrays each begin at a multiple of 64.
+        n = min(self._batching.n, self._batching.batch_size)
+        widths = [8, 8, 4, 8 * (self._label_dtype is not None), 8 * self._timestamps]
+        if self._columns is not None:
+            return sum(aligned(n * width) for width in widths) + self._columns.nbytes(n)
+        return sum(aligned(n * width) for width in (*widths, self._store.width or 0))
+
+    @cached_property
+    def _label_dtype(self) -> np.dtype[Any] | None:
+        found = self._store.labels(_NO_KEYS) if self._labels else None
+        return None if found is None else found.dtype
+
+    def _samples(
+        self, keys: KeyArray, slab: "_Slab"
+    ) -> tuple[FixedRows | None, Blobs | None, dict[str, npt.NDArray[Any]] | None]:
+        # The threads of a stream share the work batch by batch: no request is cut up any further.
+        n = len(keys)
+        if self._columns is not None:
+            columns = self._columns.within(slab.rest(self._columns.nbytes(n)), n)
+            self._store.columns_into(keys, self._columns, columns, threads=1)
+            return None, None, columns
+        width = self._store.width
+        if width is None:
+            return None, self._store.read_blobs(keys, out=self._blob_ring.take, threads=1), None
+        rows = slab.array((n, width), np.dtype(np.uint8))
+        self._store.read_into(keys, rows, threads=1)
+        return FixedRows(rows), None, None
+
+    def _labels_of(self, keys: KeyArray, slab: "_Slab") -> npt.NDArray[Any] | None:
+        if self._label_dtype is None:
+            return None
+        labels = slab.array(keys.shape, self._label_dtype)
+        self._store.labels_into(keys, labels, threads=1)
+        return labels
+
+    def _times_of(self, keys: KeyArray, slab: "_Slab") -> npt.NDArray[np.datetime64] | None:
+        if not self._timestamps:
+            return None
+        times = slab.array(keys.shape, np.dtype("datetime64[us]"))
+        self._store.timestamps_into(keys, times, threads=1)
+        return times
+
+
+class _Slab:
+    """Arrays one after the other in a slab."""
+
+    def __init__(self, memory: ByteArray) -> None:
+        self._memory, self._at = memory, 0
+
+    def rest(self, n_bytes: int) -> ByteArray:
+        part = self._memory[self._at : self._at + n_bytes]
+        self._at += aligned(n_bytes)
+        return part
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        n = shape[0] if len(shape) == 1 else shape[0] * shape[1]
+        return self.rest(n * dtype.itemsize).view(dtype).reshape(shape)

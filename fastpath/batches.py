@@ -1,0 +1,157 @@
+"""The batches of a store: each index is opened, and verified, when a key of it is first asked for."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath._batches import BATCH_FIELDS, fill_directory, publish
+from fastpath._resolve import Resolver
+from fastpath.batch_rows import batch_row
+from fastpath.deleted import newest_deleted, read_deleted
+from fastpath.errors import CorruptFile
+from fastpath.files import FileTable, Opened
+from fastpath.index import BatchIndex
+from fastpath.opening import Opening
+from fastpath.resident import resident_copy
+from fastpath.verified import Expected, open_verified
+
+LabelKind = Literal["labels", "targets"]
+
+_MODE: Final = BATCH_FIELDS.index("mode")
+
+
+class BatchTable:
+    """Batches by slot, their place in ascending order of ordinals, as Python and kernels see them.
+
+    Files of samples, and the indexes themselves, are entered in ``files`` as batches are opened.
+    """
+
+    def __init__(self, how: Opening, files: FileTable) -> None:
+        self.ordinals = np.array(sorted(how.indexes), dtype=np.int64)
+        self._how, self._files = how, files
+        self._opened: dict[int, _Entry] = {}
+        self._ordinal_of: dict[int, int] = {}
+        self._kept: list[object] = []
+        self._table = np.zeros((max(1, len(self.ordinals)), len(BATCH_FIELDS)), dtype=np.int64)
+        capacity = 1 << max(4, (2 * len(self.ordinals)).bit_length())
+        self._directory = np.full(capacity, -1, dtype=np.int64), np.zeros(capacity, dtype=np.int32)
+        self._shift = fill_directory(self.ordinals, *self._directory)
+
+    def resolver(self) -> Resolver:
+        """A new kernel over the table, for one thread at a time."""
+        return Resolver(*self._directory, self._shift, self._table)
+
+    def open(self, ordinal: int) -> BatchIndex:
+        """Open a batch that is in the store, unless it is. Raises ``CorruptFile``."""
+        with self._files.opening:
+            if ordinal not in self._opened:
+                self._enter(ordinal, self._read(ordinal))
+            return self._opened[ordinal].index
+
+    def open_all(self) -> list[BatchIndex]:
+        """All batches."""
+        return [self.open(ordinal) for ordinal in self.ordinals.tolist()]
+
+    def common_width(self) -> int | None:
+        """The bytes that the samples of all batches have; None when they differ."""
+        if self._how.width is not None:
+            return self._how.width
+        widths = {index.width for index in self.open_all() if index.n}
+        return widths.pop() if len(widths) == 1 else None
+
+    def label_kind(self) -> LabelKind | None:
+        """Whether the indexes hold class indices, regression targets, or neither."""
+        first = next(iter(self._opened.values()), None)
+        if first is not None:
+            return _kind(first.index)
+        return _kind(self.open(int(self.ordinals[0]))) if len(self.ordinals) else None
+
+    def ordinal_of(self, file: int) -> int | None:
+        """The batch whose index is this file of the table; None for other files."""
+        return self._ordinal_of.get(file)
+
+    def index_file(self, ordinal: int) -> int:
+        """The id of the index of an opened batch among the files."""
+        return self._opened[ordinal].index_file
+
+    def path(self, ordinal: int, file: int) -> Path:
+        """Where a file of an opened batch lies."""
+        return self._expected(ordinal, file - self._opened[ordinal].first_file).path
+
+    def _read(self, ordinal: int) -> BatchIndex:
+        index = BatchIndex.open(self._how.indexes[ordinal], self._how.checksums.get(ordinal))
+        if self._how.width is not None and index.n and index.width != self._how.width:
+            found = "samples of different lengths" if index.width is None else f"samples of {index.width} bytes"
+            raise CorruptFile(index.path, f"samples of {self._how.width} bytes", found)
+        known = [opened.index for opened in self._opened.values()] or [index]
+        if _kind(index) != _kind(known[0]):
+            expected = f"{_kind(known[0]) or 'no labels'}, like {known[0].path.name}"
+            raise CorruptFile(index.path, expected, f"{_kind(index) or 'none'}")
+        return index
+
+    def _enter(self, ordinal: int, index: BatchIndex) -> None:
+        files = self._files
+        deleted = self._deleted_positions(ordinal, index)
+        index_file = files.add([index.version.size], lambda _: self._renewed(ordinal))
+        files.hold(index_file, _opened(index), lasting=True)
+        first_file = files.add(index.sizes, lambda i: self._open_file(ordinal, i))
+        self._ordinal_of[index_file] = ordinal
+        self._fill(ordinal, _Entry(index, deleted, index_file, first_file))
+
+    def _fill(self, ordinal: int, entry: "_Entry") -> None:
+        mode, row, kept = batch_row(entry.index, entry.deleted, entry.index_file, entry.first_file)
+        slot = int(np.searchsorted(self.ordinals, ordinal))
+        self._kept.append((entry.index, kept))
+        self._opened[ordinal] = entry
+        self._table[slot, _MODE + 1 :] = row
+        publish(self._table, slot, mode)
+
+    def _deleted_positions(self, ordinal: int, index: BatchIndex) -> npt.NDArray[np.uint32]:
+        path = newest_deleted(index.path) if self._how.deleted is None else self._how.deleted.get(ordinal)
+        positions = np.empty(0, dtype=np.uint32) if path is None else read_deleted(path)
+        if len(positions) and positions[-1] >= index.n:
+            raise CorruptFile(str(path), f"positions below {index.n}", f"position {positions[-1]}")
+        return positions
+
+    def _open_file(self, ordinal: int, i: int) -> Opened:
+        expected = self._expected(ordinal, i)
+        mapped, version = open_verified(expected)
+        if not self._how.resident:
+            return Opened(str(expected.path), mapped, mapped.address, version)
+        copy = resident_copy(expected.path, version.size)
+        return Opened(str(expected.path), copy, copy.ctypes.data, version)
+
+    def _expected(self, ordinal: int, i: int) -> Expected:
+        _, _, rewrite = self._how.indexes[ordinal].stem.partition(".")
+        return self._how.roots.expected(ordinal, self._opened[ordinal].index.file(i), rewrite)
+
+    def _renewed(self, ordinal: int) -> Opened:
+        """An index that was written again with equal bytes; requests of before still see the old ones."""
+        entry = self._opened[ordinal]
+        if ordinal not in self._how.checksums:
+            expected = "the index as it was when it was opened"
+            raise CorruptFile(entry.index.path, expected, "another inode, size or time of change")
+        index = self._read(ordinal)
+        self._fill(ordinal, replace(entry, index=index))
+        return _opened(index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    index: BatchIndex
+    deleted: npt.NDArray[np.uint32]
+    index_file: int
+    first_file: int
+
+
+def _opened(index: BatchIndex) -> Opened:
+    return Opened(str(index.path), index.content, index.content.address, index.version)
+
+
+def _kind(index: BatchIndex) -> LabelKind | None:
+    if index.labels is not None:
+        return "labels"
+    return None if index.targets is None else "targets"

@@ -1,0 +1,84 @@
+"""The list of a batch's deleted samples: one Arrow IPC stream with one column of positions, ascending.
+
+A deletion writes a new version of the whole list beside the index, ``<ordinal>.<version>.deleted``; a list that was written
+never changes. Equal content, equal bytes.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fastpath.errors import CorruptFile
+
+#: ``uint32[k]``, strictly ascending.
+DeletedPositions = npt.NDArray[np.uint32]
+
+_SCHEMA: Final = pa.schema([pa.field("position", pa.uint32(), nullable=False)], metadata={"modyn_deleted": "1"})
+_NAME: Final = re.compile(r"(\d+)\.(\d+)\.deleted")
+
+
+def write_deleted(out: Any, positions: DeletedPositions) -> None:
+    """Write a list to a binary file-like; ``positions`` are strictly ascending, or ``ValueError``."""
+    if not _ascending(positions):
+        raise ValueError("deleted positions must be strictly ascending")
+    batch = pa.record_batch([pa.array(positions, pa.uint32())], schema=_SCHEMA)
+    with pa.ipc.new_stream(out, _SCHEMA) as writer:
+        writer.write_batch(batch)
+
+
+def read_deleted(path: Path, checksum: str | None = None) -> DeletedPositions:
+    """The deleted positions of a batch, ``uint32[k]`` ascending, read-only.
+
+    Raises ``CorruptFile`` unless the file is a list of positions and, where given, has this checksum (hex BLAKE2b, 16 bytes).
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CorruptFile(path, "a list of deleted positions", error.strerror or str(error)) from error
+    if checksum is not None:
+        found = hashlib.blake2b(content, digest_size=16).hexdigest()
+        if found != checksum:
+            raise CorruptFile(path, f"checksum {checksum}", found)
+    positions = _positions(path, content)
+    if not _ascending(positions):
+        raise CorruptFile(path, "strictly ascending positions", "positions in another order")
+    return positions
+
+
+def newest_deleted(index_path: Path) -> Path | None:
+    """The list with the highest version beside the index of a batch; None where nothing was deleted.
+
+    For stores that are opened without the catalog, which is what knows the version that counts.
+    """
+    ordinal = index_path.name.partition(".")[0]
+    versions = {
+        int(match[2]): path
+        for path in index_path.parent.glob(f"{ordinal}.*.deleted")
+        if (match := _NAME.fullmatch(path.name)) is not None
+    }
+    return versions[max(versions)] if versions else None
+
+
+def _positions(path: Path, content: bytes) -> DeletedPositions:
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+            if not reader.schema.equals(_SCHEMA, check_metadata=True):
+                raise CorruptFile(path, "one column `position` of uint32", f"{reader.schema}")
+            batches = list(reader)
+        for batch in batches:
+            batch.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise CorruptFile(path, "a list of deleted positions as Arrow IPC", str(error)) from error
+    if len(batches) != 1 or batches[0].column(0).null_count:
+        raise CorruptFile(path, "one record batch without nulls", f"{len(batches)} record batches")
+    positions: DeletedPositions = batches[0].column(0).to_numpy()
+    return positions
+
+
+def _ascending(positions: DeletedPositions) -> bool:
+    return bool((positions[1:] > positions[:-1]).all())

@@ -1,0 +1,66 @@
+"""What can go wrong while reading, as one tree; each error carries its fields.
+
+StoreError
+├─ UnknownKey     (key, dataset)                                        LookupError too
+├─ DeletedKey     (key, dataset)                                        LookupError too
+└─ CorruptFile    (path, expected, found, key, offset, dataset)
+"""
+
+from pathlib import Path
+from typing import Self
+
+
+class StoreError(Exception):
+    """Base of all errors of this package; its text says what, where, expected and found."""
+
+
+class UnknownKey(StoreError, LookupError):
+    """No sample has this key."""
+
+    def __init__(self, key: int, dataset: str) -> None:
+        super().__init__(f"{dataset}: no sample with key {key} (batch {key >> 32}, position {key & 0xFFFFFFFF})")
+        self.key, self.dataset = key, dataset
+
+    def __reduce__(self) -> tuple[type[Self], tuple[int, str]]:
+        return type(self), (self.key, self.dataset)
+
+
+class DeletedKey(StoreError, LookupError):
+    """The sample with this key was deleted."""
+
+    def __init__(self, key: int, dataset: str) -> None:
+        super().__init__(f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF})")
+        self.key, self.dataset = key, dataset
+
+    def __reduce__(self) -> tuple[type[Self], tuple[int, str]]:
+        return type(self), (self.key, self.dataset)
+
+
+class CorruptFile(StoreError):
+    """A file does not hold what its checksum, its header or the index promises.
+
+    ``key`` is that of a sample it was read for, ``offset`` where that sample begins in the file.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        expected: str,
+        found: str,
+        *,
+        key: int | None = None,
+        offset: int | None = None,
+        dataset: str | None = None,
+    ) -> None:
+        place = [dataset] if dataset is not None else []
+        place += [f"{name} {value}" for name, value in (("key", key), ("offset", offset)) if value is not None]
+        super().__init__(f"{path}: expected {expected}, found {found}" + (f" ({', '.join(place)})" if place else ""))
+        self.path, self.expected, self.found = str(path), expected, found
+        self.key, self.offset, self.dataset = key, offset, dataset
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str], dict[str, object]]:
+        return type(self), (self.path, self.expected, self.found), self.__dict__ | {"args": self.args}
+
+    def read_for(self, dataset: str, key: int, offset: int | None = None) -> "CorruptFile":
+        """The same, saying for which sample the file was read."""
+        return CorruptFile(self.path, self.expected, self.found, key=key, offset=offset, dataset=dataset)

@@ -1,0 +1,201 @@
+"""The files of a store: where each is mapped, and what it was when it was.
+
+Kernels read the arrays here without a lock, so an address in them is always that of memory that can be read while a request
+is in flight: a file that is mapped again keeps its old mapping until all requests of that time are over.
+"""
+
+import os
+import threading
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath._files import address_of, first_changed
+from fastpath.cold import is_told
+from fastpath.verified import Version
+
+#: Mappings that a store keeps; the system's limit for a process is usually 65,530.
+MAX_MAPPED: Final = 16_384
+
+
+class Opened(NamedTuple):
+    """A file that can be read: its path, what keeps its memory, where that begins, and what the file was."""
+
+    path: str
+    holder: object
+    address: int
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class FileArrays:
+    """Facts by file id; a longer copy takes their place when files are added."""
+
+    base: npt.NDArray[np.uint64]
+    size: npt.NDArray[np.int64]
+    path: npt.NDArray[np.uint64]
+    inode: npt.NDArray[np.uint64]
+    modified: npt.NDArray[np.int64]
+    used: npt.NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, capacity: int) -> "FileArrays":
+        """For so many files, none of which is mapped."""
+        base, path, inode = np.zeros((3, capacity), dtype=np.uint64)
+        size, modified, used = np.zeros((3, capacity), dtype=np.int64)
+        return cls(base, size, path, inode, modified, used)
+
+    def grown(self, capacity: int) -> "FileArrays":
+        """A copy with room for more."""
+        longer = FileArrays.empty(capacity)
+        for field in fields(self):
+            getattr(longer, field.name)[: len(self.base)] = getattr(self, field.name)
+        return longer
+
+
+class FileTable:
+    """Files by id. Their mappings are bounded, as long as the pieces in flight do not need more."""
+
+    def __init__(self) -> None:
+        self.arrays = FileArrays.empty(64)
+        self._most = MAX_MAPPED
+        self.n = 0
+        self._firsts: list[int] = []
+        self._openers: list[Callable[[int], Opened]] = []
+        self._held: dict[int, tuple[object, bytes]] = {}
+        self._lasting: set[int] = set()
+        #: Whether the kernel tells what of the files is in memory, see ``cold.is_told``.
+        self.told = True
+        self._retired: list[object] = []
+        self._in_flight = 0
+        self._clock = 0
+        #: How often a file was looked at again. A request during which that happened may have read what was there before.
+        self.renewals = 0
+        self.unlock()
+        _tables.add(self)
+
+    def unlock(self) -> None:
+        """New locks: after a fork those of the parent may be held by threads that are not here."""
+        self._changed, self.opening = threading.Condition(), threading.RLock()
+        self._in_flight = 0
+
+    def begin(self) -> None:
+        """A request starts. While too much is mapped it waits for those in flight, and files not used lately go."""
+        with self._changed:
+            while len(self._held) - len(self._lasting) > self._most:
+                if self._in_flight == 0:
+                    self._evict(self._most // 2)
+                else:
+                    self._changed.wait()
+            self._in_flight += 1
+
+    def end(self) -> None:
+        """The request is over."""
+        with self._changed:
+            self._in_flight -= 1
+            if self._in_flight == 0:
+                self._retired.clear()
+                self._changed.notify_all()
+
+    def add(self, sizes: Sequence[int] | npt.NDArray[np.int64], opener: Callable[[int], Opened]) -> int:
+        """Enter files; ``opener(i)`` opens the i-th of them, or raises ``CorruptFile``. Returns the id of the first."""
+        with self._changed:
+            first, self.n = self.n, self.n + len(sizes)
+            if self.n > len(self.arrays.base):
+                self.arrays = self.arrays.grown(2 * self.n)
+            self.arrays.size[first : self.n] = sizes
+            if len(sizes):
+                self._firsts.append(first)
+                self._openers.append(opener)
+            return first
+
+    def hold(self, file: int, opened: Opened, *, lasting: bool = False) -> None:
+        """Kernels read the file at this address from now on; a lasting one is never unmapped."""
+        path = os.fsencode(os.path.abspath(opened.path))  # noqa: PTH100
+        with self._changed:
+            if file in self._held:
+                self._retired.append(self._held[file])
+            self._held[file] = opened.holder, path
+            self.told = self.told and is_told(opened.path)
+            if lasting:
+                self._lasting.add(file)
+            arrays = self.arrays
+            arrays.path[file], arrays.inode[file] = address_of(path), opened.version.inode
+            arrays.size[file], arrays.modified[file] = opened.version.size, opened.version.modified_ns
+            arrays.base[file] = opened.address
+
+    def missing(self, touched: npt.NDArray[np.int32]) -> list[int]:
+        """Which of these files are not mapped now."""
+        missing: list[int] = touched[self.arrays.base[touched] == 0].tolist()
+        return missing
+
+    def ensure(self, file: int) -> None:
+        """Map a file, in a request, unless it is. Raises ``CorruptFile``."""
+        with self.opening:
+            if self.arrays.base[file] == 0:
+                self.hold(file, self._open(file))
+
+    def use(self, touched: npt.NDArray[np.int32]) -> FileArrays:
+        """The arrays that have these mapped files, who count as used now."""
+        arrays = self.arrays
+        self._clock += 1
+        arrays.used[touched] = self._clock
+        return arrays
+
+    def changed(self, touched: npt.NDArray[np.int32]) -> int | None:
+        """The first of these mapped files that is not what it was when it was mapped; None when all are."""
+        arrays = self.arrays
+        found = first_changed(touched, arrays.path, arrays.inode, arrays.size, arrays.modified)
+        return None if found < 0 else found
+
+    def renew(self, file: int) -> None:
+        """Look at a file again that changed; raises ``CorruptFile`` unless its content is the one expected."""
+        with self.opening:
+            # Before its arrays change: who compares with the new version sees that something was renewed.
+            self.renewals += 1
+            self.hold(file, self._open(file))
+
+    def at(self, address: int) -> int:
+        """The file that is or was mapped around an address; -1 for none."""
+        arrays = self.arrays
+        inside = (arrays.base <= address) & (address - arrays.base < np.maximum(arrays.size, 1).astype(np.uint64))
+        found = np.flatnonzero(inside & (arrays.base > 0))
+        return int(found[0]) if len(found) else -1
+
+    def path(self, file: int) -> str:
+        """Where a mapped file lies."""
+        return os.fsdecode(self._held[file][1])
+
+    def close(self) -> None:
+        """Unmap what can be mapped again, once no request is in flight."""
+        with self._changed:
+            while self._in_flight:
+                self._changed.wait()
+            self._evict(0)
+
+    def _open(self, file: int) -> Opened:
+        place = bisect_right(self._firsts, file) - 1
+        return self._openers[place](file - self._firsts[place])
+
+    def _evict(self, kept: int) -> None:
+        files = np.array([file for file in self._held if file not in self._lasting], dtype=np.int64)
+        oldest = files[np.argsort(self.arrays.used[files], kind="stable")][: max(0, len(files) - kept)]
+        self.arrays.base[oldest] = 0
+        for file in oldest.tolist():
+            del self._held[file]
+
+
+_tables: "weakref.WeakSet[FileTable]" = weakref.WeakSet()
+
+
+def _unlock_all() -> None:
+    for table in _tables:
+        table.unlock()
+
+
+os.register_at_fork(after_in_child=_unlock_all)

@@ -1,0 +1,72 @@
+"""What a store is opened with."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastpath.roots import Roots
+
+_MAX_ORDINAL = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Arguments of ``SampleStore.open``, complete; what is pickled of a store."""
+
+    indexes: Mapping[int, Path]
+    roots: Roots
+    checksums: Mapping[int, str]
+    deleted: Mapping[int, Path] | None
+    width: int | None
+    dtype: np.dtype[Any] | None
+    resident: bool
+    threads: int
+
+
+def by_ordinal(indexes: Mapping[int, Path] | Iterable[Path]) -> dict[int, Path]:
+    """Index files by ordinal, which is the beginning of their names where nobody says it. Raises ``ValueError``.
+
+    Of several that a purge has written, ``<ordinal>.<rewrite>.arrow``, the last one counts.
+    """
+    if isinstance(indexes, Mapping):
+        found = {int(ordinal): Path(path) for ordinal, path in indexes.items()}
+    else:
+        found = {name[0]: path for name, path in sorted((_name(Path(path)), Path(path)) for path in indexes)}
+    for ordinal in found:
+        if not 0 <= ordinal <= _MAX_ORDINAL:
+            raise ValueError(f"the ordinal of a batch must be 0 to {_MAX_ORDINAL}, not {ordinal}")
+    return found
+
+
+def roots_of(
+    indexes: Mapping[int, Path],
+    dataset: str | None,
+    root: Path | str | None,
+    home: Path | str | None,
+    modified: Mapping[str, int],
+) -> Roots:
+    """Folders; what is not said follows from ``<home>/batches/<dataset>/<ordinal>.arrow``."""
+    first = next(iter(indexes.values()), Path()).absolute()
+    return Roots(
+        dataset if dataset is not None else first.parent.name,
+        None if root is None else Path(root),
+        Path(home) if home is not None else first.parent.parent.parent,
+        modified,
+    )
+
+
+def row_width(width: int | None, dtype: np.dtype[Any] | None) -> int | None:
+    """Bytes of every sample, where one of them says so. Raises ``ValueError`` when they contradict each other."""
+    if dtype is not None and width is not None and dtype.itemsize != width:
+        raise ValueError(f"rows of {dtype} have {dtype.itemsize} bytes, not {width}")
+    return width if dtype is None else dtype.itemsize
+
+
+def _name(path: Path) -> tuple[int, int]:
+    ordinal, dot, rewrite = path.stem.partition(".")
+    if not (ordinal.isdecimal() and rewrite.isdecimal() == bool(dot)):
+        raise ValueError(f"{path}: an index is named <ordinal>.arrow; pass a mapping of ordinals to paths for other names")
+    return int(ordinal), int(rewrite or 0)

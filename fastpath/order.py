@@ -1,0 +1,80 @@
+"""The order of an epoch: a permutation of the positions of a training set, of which any slice is there at once."""
+
+import hashlib
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath._order import permute, permute_blocks
+
+Int64Array = npt.NDArray[np.int64]
+#: No shuffling, the whole set shuffled, or blocks shuffled and each of them inside.
+Shuffle = bool | Literal["blocks"]
+
+#: Positions of one block where only blocks and their insides are shuffled.
+BLOCK_SIZE: Final = 65_536
+_LONGEST: Final = 2**62
+
+
+class Order:
+    """A permutation of ``range(n)`` that depends on seed and epoch, and is never built as a whole.
+
+    ``shuffle``: False leaves every position where it is. True permutes all of them: a bijection of the next power of two
+    (rounds of an odd factor, a term, and high bits folded into low ones), walked again from wherever it leaves the range.
+    ``"blocks"`` permutes blocks of ``block_size`` neighbours and the positions inside each, so that a batch touches few
+    partitions; the last block may be shorter and lands anywhere too. A slice costs its own length, wherever it lies.
+
+    >>> order = Order(10, shuffle=True, seed=3, epoch=0)
+    >>> sorted(order.positions(0, 10).tolist()) == list(range(10))
+    True
+    >>> bool((order.positions(4, 7) == order.positions(0, 10)[4:7]).all())
+    True
+    """
+
+    def __init__(self, n: int, *, shuffle: Shuffle, block_size: int = BLOCK_SIZE, seed: int, epoch: int) -> None:
+        if not 0 <= n <= _LONGEST:
+            raise ValueError(f"n must lie in 0..2**62, not {n}")
+        if block_size < 1:
+            raise ValueError(f"block_size must be at least 1, not {block_size}")
+        if epoch < 0:
+            raise ValueError(f"epoch must be at least 0, not {epoch}")
+        check_shuffle(shuffle)
+        self.n, self.shuffle, self.block_size, self.seed, self.epoch = n, shuffle, block_size, seed, epoch
+        self._key = _key_of(seed, epoch)
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        return f"Order({self.n}, shuffle={self.shuffle!r}, block_size={self.block_size}, seed={self.seed}, epoch={self.epoch})"
+
+    def positions(self, start: int, stop: int, out: Int64Array | None = None) -> Int64Array:
+        """The positions at places ``start`` to ``stop`` of the epoch, ``int64[stop - start]``.
+
+        ``out`` takes them if given: contiguous, of that length. Raises ``ValueError`` for a slice outside ``0..n``.
+        """
+        if not 0 <= start <= stop <= self.n:
+            raise ValueError(f"the slice {start}:{stop} does not lie inside an order of {self.n} positions")
+        if out is None:
+            out = np.empty(stop - start, dtype=np.int64)
+        elif out.shape != (stop - start,) or out.dtype != np.int64 or not out.flags.c_contiguous:
+            raise ValueError(f"out must be a contiguous int64[{stop - start}], not {out.dtype}{list(out.shape)}")
+        if self.shuffle == "blocks":
+            permute_blocks(self._key, self.n, self.block_size, start, stop, out)
+        elif self.shuffle:
+            permute(self._key, self.n, start, stop, out)
+        else:
+            out[:] = np.arange(start, stop)
+        return out
+
+
+def check_shuffle(shuffle: object) -> None:
+    """Raise ``ValueError`` unless this is a kind of shuffling."""
+    if not isinstance(shuffle, bool) and shuffle != "blocks":
+        raise ValueError(f'shuffle must be False, True or "blocks", not {shuffle!r}')
+
+
+def _key_of(seed: int, epoch: int) -> int:
+    # A hash, as neighbouring seeds and epochs must not give related permutations.
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{epoch}".encode(), digest_size=8).digest(), "little")

@@ -1,0 +1,255 @@
+"""Samples by key, in any order, out of mapped files."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath._columns import OPERATIONS, gather_columns
+from fastpath.attempts import KeyArray
+from fastpath.batches import BatchTable
+from fastpath.columns import Arrays, Columns, aligned_bytes
+from fastpath.extents import Int64Array
+from fastpath.files import FileTable
+from fastpath.opening import Opening, by_ordinal, roots_of, row_width
+from fastpath.requests import Requests
+from fastpath.results import AddressArray, BlobBuffer, blob_copy, checked_keys, is_open
+from fastpath.rows import Blobs, ByteArray, FixedRows, Place
+from fastpath.scratch import Scratch
+
+_ADDRESS_ONLY: Final = np.array([1, 0], dtype=np.int64)
+_NOTHING: Final = np.empty(0, dtype=np.uint8)
+_FIRST: Final = np.zeros(1, dtype=np.int64)
+
+
+class SampleStore:
+    """The samples of some batches of a dataset; made by ``open``. Every method may be called from several threads.
+
+    Keys are ``uint64[n]``: batch ordinal << 32 | position in the batch. They come in any order and may repeat; results have
+    their order. Whatever reads samples raises
+
+    - ``UnknownKey``, ``DeletedKey``: for a key that is in no batch, or whose sample was deleted;
+    - ``CorruptFile``: a file is gone, was cut short or changed since it was ingested, or an index is damaged;
+    - ``StoreError``: samples are read in place and the store was opened without their ``root``;
+    - ``ValueError``: keys or outputs of another dtype or shape.
+
+    A store can be pickled: it is opened again where it arrives.
+    """
+
+    def __init__(self, how: Opening) -> None:
+        self._how = how
+        self._files = FileTable()
+        self._batches = BatchTable(how, self._files)
+        self._requests = Requests(how.roots.dataset, self._batches, self._files)
+
+    @classmethod
+    def open(  # noqa: PLR0913
+        cls,
+        indexes: Mapping[int, Path] | Iterable[Path],
+        *,
+        dataset: str | None = None,
+        root: Path | str | None = None,
+        home: Path | str | None = None,
+        checksums: Mapping[int, str] | None = None,
+        modified: Mapping[str, int] | None = None,
+        deleted: Mapping[int, Path] | None = None,
+        width: int | None = None,
+        dtype: np.dtype[Any] | None = None,
+        resident: bool = False,
+        threads: int = 1,
+    ) -> Self:
+        """Open a store. No file is read before its first key.
+
+        Args:
+            indexes: index files by batch ordinal; or their paths, ``<home>/batches/<dataset>/<ordinal>.arrow``.
+            dataset: its name; None: that of the folder in which the indexes lie.
+            root: folder of the files that are read in place; only needed where there are some.
+            home: folder of ``shards/<dataset>/<ordinal>.bin``; None: as the paths of the indexes say.
+            checksums: of index files (hex BLAKE2b, 16 bytes) by ordinal, verified when one is opened.
+            modified: mtimes in nanoseconds that files in place had when they were ingested, by their path in the index.
+                One with another mtime, or none, is read once to compare its checksum.
+            deleted: files of deleted positions by ordinal; None: the newest beside each index.
+            width: bytes of every sample; None: found out from all indexes when it is first needed.
+            dtype: structured, of a row; implies its width.
+            resident: copy each file into huge pages of this process when it is first needed.
+            threads: how many share a large request.
+        """
+        paths = by_ordinal(indexes)
+        dtype = None if dtype is None else np.dtype(dtype)
+        return cls(
+            Opening(
+                paths,
+                roots_of(paths, dataset, root, home, modified or {}),
+                checksums or {},
+                deleted,
+                row_width(width, dtype),
+                dtype,
+                resident,
+                threads,
+            )
+        )
+
+    @property
+    def dataset(self) -> str:
+        """Its name."""
+        return self._how.roots.dataset
+
+    @property
+    def n_batches(self) -> int:
+        """Batches that are in the store, opened or not."""
+        return len(self._how.indexes)
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """Of a row, where the store was opened with one."""
+        return self._how.dtype
+
+    @cached_property
+    def width(self) -> int | None:
+        """Bytes of every sample; None where they differ."""
+        return self._batches.common_width()
+
+    def read(self, keys: KeyArray, *, threads: int | None = None) -> FixedRows | Blobs:
+        """The samples' bytes: rows where all samples have one width, else blobs."""
+        if self.width is None:
+            return self.read_blobs(keys, threads=threads)
+        out = aligned_bytes(len(keys) * self.width).reshape(len(keys), self.width)
+        self.read_into(keys, out, threads=threads)
+        return FixedRows(out)
+
+    def read_into(self, keys: KeyArray, out: ByteArray, *, threads: int | None = None) -> None:
+        """The same into ``uint8[n, width]``; only where all samples have one width."""
+        keys, width = checked_keys(keys), self._fixed_width()
+        if out.shape != (len(keys), width) or out.dtype != np.uint8 or not is_open(out):
+            raise ValueError(f"out must be a writable, contiguous uint8[{len(keys)}, {width}], not {out.dtype}{list(out.shape)}")
+        operations = np.array([(OPERATIONS["bytes"], 0, width, 0, 0)], dtype=np.int64)
+        outputs = np.array([(out.__array_interface__["data"][0], width)], dtype=np.int64)
+        self._gather(keys, (0, width), operations, outputs, threads)
+
+    def columns_into(self, keys: KeyArray, columns: Columns, out: Arrays, *, threads: int | None = None) -> None:
+        """Rows as typed columns, converted in the pass that reads them, into arrays of ``columns.shapes(n)``."""
+        keys, width = checked_keys(keys), self._fixed_width()
+        if columns.dtype.itemsize != width:
+            raise ValueError(f"columns are of rows of {columns.dtype.itemsize} bytes, a sample has {width}")
+        self._gather(keys, columns.span, columns.operations, columns.places(len(keys), out), threads)
+
+    def read_columns(self, keys: KeyArray, columns: Columns, *, threads: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Rows as typed columns."""
+        out = columns.allocate(len(keys))
+        self.columns_into(keys, columns, out, threads=threads)
+        return out
+
+    def read_blobs(
+        self, keys: KeyArray, *, separator: bytes = b"", out: BlobBuffer | None = None, threads: int | None = None
+    ) -> Blobs:
+        """The samples' bytes one after the other, a separator behind each.
+
+        ``out`` is the memory they go to, ``uint8`` and long enough, or gives it when it is told how many bytes that are.
+        """
+        keys = checked_keys(keys)
+        offsets = np.zeros(len(keys) + 1, dtype=np.int64)
+        self._requests.lengths(keys, offsets[1:])
+        copy, blobs = blob_copy(offsets, np.frombuffer(separator, dtype=np.uint8), out)
+        self._requests.copy(keys, copy, width=None, threads=self._threads(threads))
+        return blobs
+
+    def read_ranges(self, keys: KeyArray, offsets: Int64Array, lengths: Int64Array, *, threads: int | None = None) -> Blobs:
+        """Other byte ranges, ``int64[n]`` each, of the files in which the samples lie: what the samples point to.
+
+        Raises ``CorruptFile`` for a range outside its file.
+        """
+        keys = checked_keys(keys)
+        ranges = np.ascontiguousarray(offsets, dtype=np.int64), np.ascontiguousarray(lengths, dtype=np.int64)
+        if any(values.shape != keys.shape for values in ranges):
+            raise ValueError(f"offsets and lengths must be int64[{len(keys)}], not {ranges[0].shape} and {ranges[1].shape}")
+        self._requests.check_ranges(keys, ranges)
+        bounds = np.concatenate((_FIRST, ranges[1]))
+        copy, blobs = blob_copy(bounds, _NOTHING, None)
+        self._requests.copy_ranges(keys, copy, ranges, threads=self._threads(threads))
+        return blobs
+
+    def labels(self, keys: KeyArray) -> npt.NDArray[np.int64] | npt.NDArray[np.float64] | None:
+        """Class indices ``int64[n]``, regression targets ``float64[n]``, or None where the dataset has neither."""
+        kind = self._batches.label_kind()
+        if kind is None:
+            self.check(keys)
+            return None
+        out: npt.NDArray[Any] = np.empty(len(keys), dtype=np.int64 if kind == "labels" else np.float64)
+        self.labels_into(keys, out)
+        return out
+
+    def labels_into(self, keys: KeyArray, out: npt.NDArray[Any], *, threads: int | None = None) -> None:
+        """The same into an array of that type."""
+        kind = self._batches.label_kind()
+        if kind is None:
+            raise ValueError(f"{self.dataset} has no labels")
+        self._words(keys, out, np.dtype(np.int64 if kind == "labels" else np.float64), labels=True, threads=threads)
+
+    def timestamps(self, keys: KeyArray) -> npt.NDArray[np.datetime64]:
+        """Times of the samples, ``datetime64[us][n]``, UTC."""
+        out = np.empty(len(keys), dtype="datetime64[us]")
+        self.timestamps_into(keys, out)
+        return out
+
+    def timestamps_into(self, keys: KeyArray, out: npt.NDArray[np.datetime64], *, threads: int | None = None) -> None:
+        """The same into an array of that type."""
+        self._words(keys, out, np.dtype("datetime64[us]"), labels=False, threads=threads)
+
+    def where(self, key: int) -> Place:
+        """Where a sample lies; its file is not opened."""
+        file, offset, length = self._requests.place(key)
+        return Place(self.dataset, key, str(self._batches.path(key >> 32, file)), offset, length)
+
+    def check(self, keys: KeyArray) -> None:
+        """Raise ``UnknownKey`` or ``DeletedKey`` for the first such key; no file of samples is opened."""
+        keys = checked_keys(keys)
+        self._requests.lengths(keys, np.empty(len(keys), dtype=np.int64))
+
+    def resident(self) -> Self:
+        """The same samples, out of copies of their files in this process's memory (``open``: ``resident``)."""
+        return type(self)(replace(self._how, resident=True))
+
+    def close(self) -> None:
+        """Give back mappings and threads, once no request is in flight. A later request takes them again."""
+        self._requests.close()
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Opening]]:
+        return type(self), (self._how,)
+
+    def __repr__(self) -> str:
+        return f"SampleStore({self.dataset!r}, {self.n_batches} batches)"
+
+    def _threads(self, threads: int | None) -> int:
+        return self._how.threads if threads is None else threads
+
+    def _fixed_width(self) -> int:
+        width = self.width
+        if width is None:
+            raise ValueError(f"{self.dataset}: samples have different lengths; read_blobs reads them")
+        return width
+
+    def _gather(
+        self, keys: KeyArray, span: tuple[int, int], operations: Int64Array, outputs: Int64Array, threads: int | None
+    ) -> None:
+        def copy(first: int, bases: AddressArray, scratch: Scratch, n: int) -> int:
+            here = outputs + first * outputs[:, 1:] * _ADDRESS_ONLY
+            return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *span, operations, here)
+
+        self._requests.copy(keys, copy, width=self.width, threads=self._threads(threads))
+
+    def _words(self, keys: KeyArray, out: npt.NDArray[Any], dtype: np.dtype[Any], *, labels: bool, threads: int | None) -> None:
+        keys = checked_keys(keys)
+        if out.shape != keys.shape or out.dtype != dtype or not is_open(out):
+            raise ValueError(f"out must be a writable, contiguous {dtype}[{len(keys)}], not {out.dtype}{list(out.shape)}")
+        self._requests.words(keys, out.view(np.int64), labels=labels, threads=self._threads(threads))

@@ -1,0 +1,156 @@
+"""A training set: which samples to train on, in partitions, each sample with a weight."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath.partitions import Partitions
+from fastpath.training_set_file import KeyArray, Partition, TrainingSetFile, WeightArray
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class TrainingSet:
+    """Keys and weights by position, memory-mapped or in memory; any number of threads may read it.
+
+    A partition of a file is compared with its checksum when something of it is asked for first: opening reads no data.
+
+    >>> chosen = TrainingSet.of(np.array([7, 9, 11], dtype=np.uint64))
+    >>> keys, weights = chosen.take(np.array([2, 0]))
+    >>> keys.tolist(), weights.tolist()
+    ([11, 7], [1.0, 1.0])
+    """
+
+    def __init__(self, partitions: Partitions, file: TrainingSetFile | None = None) -> None:
+        self._partitions, self._file = partitions, file
+
+    @classmethod
+    def open(cls, path: Path | str, checksum: str | None = None) -> Self:
+        """Map a file that ``TrainingSetWriter`` wrote.
+
+        ``checksum`` is what the writer returned; None believes the file's own. Raises ``CorruptFile`` when it is another, or
+        no training set; so does whatever touches a damaged partition later.
+        """
+        file = TrainingSetFile(Path(path), checksum)
+        return cls(Partitions(file.sizes, file.read), file)
+
+    @classmethod
+    def of(cls, keys: KeyArray, weights: WeightArray | None = None) -> Self:
+        """A set in memory, in one partition: ``uint64[n]``, ``float32[n]`` or all 1. The arrays are kept, not copied."""
+        if weights is None:
+            weights = np.ones(len(keys), dtype=np.float32)
+        check_columns(keys, weights)
+        whole = Partition(np.ascontiguousarray(keys), np.ascontiguousarray(weights))
+        return cls(Partitions(np.array([len(keys)], dtype=np.int64), lambda _: whole))
+
+    @property
+    def path(self) -> Path | None:
+        """The file, or None in memory."""
+        return self._file.path if self._file is not None else None
+
+    @property
+    def checksum(self) -> str | None:
+        """The file's checksum, or None in memory."""
+        return self._file.checksum if self._file is not None else None
+
+    def __len__(self) -> int:
+        return self._partitions.n
+
+    def __repr__(self) -> str:
+        return f"TrainingSet({len(self)} samples in {self.n_partitions} partitions, {self.path or 'in memory'})"
+
+    @property
+    def n_partitions(self) -> int:
+        """How many partitions there are; empty ones count."""
+        return len(self._partitions)
+
+    def partition(self, i: int) -> Partition:
+        """Partition i: views of the map. Raises ``IndexError``, or ``CorruptFile`` when it is damaged."""
+        if not 0 <= i < self.n_partitions:
+            raise IndexError(f"partition {i} of {self.n_partitions}")
+        self.touch((i,))
+        return self._partitions[i]
+
+    def partitions(self) -> Iterator[Partition]:
+        """One partition after the other."""
+        return (self.partition(i) for i in range(self.n_partitions))
+
+    def keys(self) -> KeyArray:
+        """All keys, ``uint64[n]``, in the order written: a copy."""
+        return np.concatenate([np.empty(0, np.uint64), *(partition.keys for partition in self.partitions())])
+
+    def weights(self) -> WeightArray:
+        """All weights, ``float32[n]``, in the order of the keys: a copy."""
+        return np.concatenate([np.empty(0, np.float32), *(partition.weights for partition in self.partitions())])
+
+    def slice(self, start: int, stop: int) -> Partition:
+        """Keys and weights of positions ``start`` to ``stop``: views if one partition holds them, else copies.
+
+        Raises ``IndexError`` for a slice outside ``0..n``.
+        """
+        if not 0 <= start <= stop <= len(self):
+            raise IndexError(f"the slice {start}:{stop} lies outside a training set of {len(self)} samples")
+        holding = self._partitions.holding(start, stop)
+        self.touch(holding)
+        parts = []
+        for i in holding:
+            first = int(self._partitions.start[i])
+            part = self._partitions[i]
+            inside = slice(max(start - first, 0), stop - first)
+            parts.append(Partition(part.keys[inside], part.weights[inside]))
+        if len(parts) == 1:
+            return parts[0]
+        return Partition(
+            np.concatenate([np.empty(0, np.uint64), *(part.keys for part in parts)]),
+            np.concatenate([np.empty(0, np.float32), *(part.weights for part in parts)]),
+        )
+
+    def take(self, positions: Int64Array) -> tuple[KeyArray, WeightArray]:
+        """Keys ``uint64[k]`` and weights ``float32[k]`` at ``positions int64[k]``, in any order and as often as asked.
+
+        Raises ``IndexError`` for a position outside ``0..n``.
+        """
+        keys, weights = np.empty(len(positions), np.uint64), np.empty(len(positions), np.float32)
+        self.take_into(positions, keys, weights)
+        return keys, weights
+
+    def take_into(self, positions: Int64Array, keys: KeyArray, weights: WeightArray) -> None:
+        """The same into arrays that are there: contiguous, ``uint64[k]`` and ``float32[k]``. Without the GIL."""
+        n = len(positions)
+        for name, array, dtype in (
+            ("positions", positions, np.int64),
+            ("keys", keys, np.uint64),
+            ("weights", weights, np.float32),
+        ):
+            if array.dtype != dtype or array.shape != (n,) or not array.flags.c_contiguous:
+                raise ValueError(f"{name} must be a contiguous {np.dtype(dtype)}[{n}], not {array.dtype}{list(array.shape)}")
+        fault = self._partitions.take(positions, keys, weights)
+        if self._file is not None:
+            self._file.check_unchanged()
+            if fault:
+                raise self._file.corrupt(f"{len(self)} samples that can be read", "a page that cannot")
+
+    def touch(self, partitions: Iterable[int]) -> None:
+        """Verify partitions that were not yet. Raises ``CorruptFile``, naming the first that is damaged."""
+        self._partitions.touch(partitions)
+
+    def verify(self) -> None:
+        """Verify all that was not yet."""
+        self.touch(range(self.n_partitions))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._file is not None:
+            return type(self).open, (self._file.path, self._file.checksum)
+        return type(self).of, tuple(self.partition(0))
+
+
+def check_columns(keys: KeyArray, weights: WeightArray) -> None:
+    """Raise ``ValueError`` unless these are ``uint64[n]`` and ``float32[n]``."""
+    for name, array, dtype in (("keys", keys, np.uint64), ("weights", weights, np.float32)):
+        if array.dtype != dtype or array.ndim != 1:
+            raise ValueError(f"{name} must be {np.dtype(dtype)}[n], not {array.dtype}{list(array.shape)}")
+    if len(keys) != len(weights):
+        raise ValueError(f"there must be a weight for each key: {len(keys)} keys, {len(weights)} weights")

@@ -1,0 +1,166 @@
+"""A training set on disk: an Arrow file with a record batch of keys and weights per partition.
+
+Each record batch has the digest of its key bytes, then its weight bytes (XXH3, 128 bits, hex) under ``xxh3`` in its custom
+metadata. One more, empty record batch closes the file; its metadata hold, under ``partitions``, the length and the digest of all
+partitions, and the checksum of the set is the digest of that table. So a set is opened without reading its data, and each
+partition is compared with the checksum when it is touched first.
+"""
+
+import os
+import threading
+import weakref
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from fastpath._take import copy_out
+from fastpath.errors import CorruptFile
+
+SCHEMA: Final = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("weight", pa.float32(), nullable=False)])
+DIGEST_FIELD: Final = b"xxh3"
+TABLE_FIELD: Final = b"partitions"
+#: One row of the table of partitions: number of samples, digest.
+TABLE_DTYPE: Final = np.dtype([("n", "<u8"), ("digest", "V16")])
+
+KeyArray = npt.NDArray[np.uint64]
+WeightArray = npt.NDArray[np.float32]
+
+#: Bytes copied and hashed at once: they stay in the second level cache.
+_PIECE: Final = 1 << 20
+#: What Arrow raises for bytes that are not what it expects.
+_UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
+_own = threading.local()
+
+
+class Partition(NamedTuple):
+    """Keys ``uint64[n]`` and weights ``float32[n]`` of one record batch; of a file, read-only views of its mapping."""
+
+    keys: KeyArray
+    weights: WeightArray
+
+
+def checksum_of(table: bytes) -> str:
+    """The checksum of a set whose table of partitions has these bytes."""
+    return f"xxh3:{xxhash.xxh3_128_hexdigest(table)}"
+
+
+class TrainingSetFile:
+    """A mapped file. ``sizes int64[m]`` are the samples of each partition, ``checksum`` that of the whole.
+
+    Raises ``CorruptFile`` when the file is none of a training set, or not the one of this checksum.
+    """
+
+    def __init__(self, path: Path, checksum: str | None = None) -> None:
+        self.path = path
+        self._map()
+        try:
+            self._reader = pa.ipc.open_file(pa.py_buffer(self._mapped))
+            table = self._table()
+        except _UNREADABLE as error:
+            raise self.corrupt("a training set", str(error)) from error
+        self.checksum = checksum_of(table)
+        if checksum is not None and self.checksum != checksum:
+            raise self.corrupt(f"checksum {checksum}", self.checksum)
+        rows = np.frombuffer(table, dtype=TABLE_DTYPE)
+        # No partition is larger than the file: their sum does not overflow.
+        if (rows["n"] > self._size).any():
+            raise self.corrupt("partitions that fit into the file", f"one of {rows['n'].max()} samples")
+        self.sizes = rows["n"].astype(np.int64)
+        self._digests = rows["digest"]
+
+    def read(self, i: int) -> Partition:
+        """Partition i, compared with its digest. Raises ``CorruptFile``."""
+        self.check_unchanged()
+        try:
+            batch = self._reader.get_batch(i)
+            batch.validate()
+        except _UNREADABLE as error:
+            raise self.corrupt(f"partition {i}", str(error)) from error
+        n = int(self.sizes[i])
+        if batch.num_rows != n:
+            raise self.corrupt(f"{n} samples in partition {i}", str(batch.num_rows))
+        keys = self._values(i, batch.column(0), np.dtype(np.uint64))
+        weights = self._values(i, batch.column(1), np.dtype(np.float32))
+        digest = self._digest(i, keys, weights)
+        expected = self._digests[i].tobytes()
+        if digest != expected:
+            raise self.corrupt(f"partition {i} with digest {expected.hex()}", digest.hex())
+        return Partition(keys, weights)
+
+    def check_unchanged(self) -> None:
+        """Raise ``CorruptFile`` when somebody wrote to the file since it was opened; that it is gone does no harm."""
+        found = _version(self._descriptor)
+        if found != self._version:
+            what = "it was written to" if found[0] == self._size else f"it has {found[0]} now"
+            raise self.corrupt(f"{self._size} bytes, as when it was opened", what)
+
+    def corrupt(self, expected: str, found: str) -> CorruptFile:
+        """The error that says what is wrong with this file."""
+        return CorruptFile(self.path, expected, found)
+
+    def _map(self) -> None:
+        try:
+            # A pipe in place of a file would wait for a writer for ever.
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            # Not at the interpreter's exit: threads may still look at the file.
+            weakref.finalize(self, os.close, self._descriptor).atexit = False
+            self._version = _version(self._descriptor)
+            self._mapped = mmap(self._descriptor, 0, access=ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise self.corrupt("a training set", getattr(error, "strerror", None) or str(error)) from error
+        self._size = len(self._mapped)
+        self._base = np.frombuffer(self._mapped, dtype=np.uint8).__array_interface__["data"][0]
+
+    def _table(self) -> bytes:
+        if not self._reader.schema.equals(SCHEMA):
+            raise ValueError(f"the columns {', '.join(map(str, self._reader.schema))}")
+        last = self._reader.num_record_batches - 1
+        found = self._reader.get_batch_with_custom_metadata(last) if last >= 0 else None
+        metadata = found.custom_metadata if found is not None else None
+        if metadata is None or TABLE_FIELD not in metadata:
+            raise ValueError("no table of partitions at its end: an earlier version may have written it; select again")
+        table = bytes.fromhex(metadata[TABLE_FIELD].decode("ascii"))
+        if len(table) != last * TABLE_DTYPE.itemsize:
+            raise ValueError(f"a table of {len(table)} bytes for {last} partitions")
+        return table
+
+    def _values(self, i: int, column: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        # What stands in the file may be anything: nothing is believed of a batch but what was looked at.
+        n = len(column)
+        validity, data = column.buffers()
+        if n == 0:
+            return np.empty(0, dtype=dtype)
+        start = data.address - self._base if data is not None else -1
+        inside = validity is None and column.offset == 0 and 0 <= start <= self._size - n * dtype.itemsize
+        if not inside or data.size < n * dtype.itemsize or data.address % dtype.itemsize:
+            raise self.corrupt(f"{n} plain values in each column of partition {i}", "nulls, or bytes that are elsewhere")
+        return np.frombuffer(self._mapped, dtype=dtype, count=n, offset=start)
+
+    def _digest(self, i: int, *columns: npt.NDArray[Any]) -> bytes:
+        hashed = xxhash.xxh3_128()
+        piece = _scratch()
+        for column in columns:
+            address = column.__array_interface__["data"][0]
+            for start in range(0, column.nbytes, _PIECE):
+                part = piece[: min(_PIECE, column.nbytes - start)]
+                if copy_out(address + start, part):
+                    raise self.corrupt(f"partition {i}", "that the file was cut short")
+                hashed.update(part.data)
+        return hashed.digest()
+
+
+def _scratch() -> npt.NDArray[np.uint8]:
+    if not hasattr(_own, "piece"):
+        _own.piece = np.empty(_PIECE, dtype=np.uint8)
+    piece: npt.NDArray[np.uint8] = _own.piece
+    return piece
+
+
+def _version(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns
