@@ -17,6 +17,7 @@ def samples_metadata(batch: BatchRow) -> dict[str, Any]:
         "dagster/row_count": n_samples,
         "samples": n_samples,
         "train_samples": int(batch.n_train or 0),
+        "deleted_samples": batch.n_deleted,
         "first_time": time_text(batch.time_min),
         "last_time": time_text(batch.time_max),
         "ordinal": batch.ordinal,

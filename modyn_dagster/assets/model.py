@@ -10,6 +10,7 @@ from modyn_dagster.assets.events import OpEvent, stage_result
 from modyn_dagster.assets.progress import log_training
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
@@ -21,7 +22,12 @@ def model_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
     """
 
     @dg.multi_asset(**assets.of_trigger("model", assets.key("training_set")))
-    def model(context: dg.AssetExecutionContext, modyn: PlatformResource, modyn_mlflow: MlflowResource) -> Iterator[OpEvent]:
+    def model(
+        context: dg.AssetExecutionContext,
+        modyn: PlatformResource,
+        modyn_mlflow: MlflowResource,
+        modyn_fast_path: FastPathResource,
+    ) -> Iterator[OpEvent]:
         from modyn_dagster.pipeline.attempts import working_attempt
         from modyn_dagster.pipeline.checks import require_passed
         from modyn_dagster.pipeline.stages import model_stage
@@ -29,7 +35,7 @@ def model_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         platform = modyn.platform()
         work = claimed(context, platform, assets.name)
         with working_attempt(platform, work.run, work.trigger):
-            result = model_stage(work, log_training(context.log.info))
+            result = model_stage(work, log_training(context.log.info), modyn_fast_path.settings())
         url = MlflowLinks(context, modyn_mlflow, platform).trigger(work)
         if result is not None:
             yield from stage_result(assets, result, url)

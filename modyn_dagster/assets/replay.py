@@ -10,6 +10,7 @@ from modyn_dagster.assets.events import StageEvent, stage_events
 from modyn_dagster.assets.partitions import add_partitions, batches_of, triggers_of
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
@@ -44,12 +45,13 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         config: ReplayConfig,
         modyn: PlatformResource,
         modyn_mlflow: MlflowResource,
+        modyn_fast_path: FastPathResource,
     ) -> Iterator[StageEvent]:
         from modyn_dagster.pipeline.replay import ReplayRequest
 
         platform = modyn.platform()
         shown = _Shown(context, assets, MlflowLinks(context, modyn_mlflow, platform))
-        options = config.model_dump(include={"name", "seed", "restart"})
+        options = config.model_dump(include={"name", "seed", "restart"}) | {"fast_path": modyn_fast_path.settings()}
         yield from shown.events(platform, ReplayRequest(assets.name, context.partition_keys, context.run.run_id, **options))
 
     return replay

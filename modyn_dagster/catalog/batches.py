@@ -43,6 +43,8 @@ class BatchRow:
         time_min, time_max: smallest and largest sample time; ``train_time_max`` the largest among train samples.
         label_counts: by class name, or by the decimal class index where classes are integers.
         index_path: relative to the home folder.
+        deleted_version: of the list of deleted positions, 0 where nothing was deleted; ``deleted_checksum`` is that of its
+            file, ``n_deleted`` its length. Deleted samples stay in all other counts.
     """
 
     id: int
@@ -62,6 +64,9 @@ class BatchRow:
     index_path: str | None
     index_checksum: str | None
     content_checksum: str | None
+    deleted_version: int
+    deleted_checksum: str | None
+    n_deleted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,14 @@ def visible_batches(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
     return [as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))]
 
 
+def changed_batches(conn: sa.Connection, dataset_id: int, known: Sequence[BatchRow]) -> dict[int, BatchRow]:
+    """Those of some ingested batches whose samples were deleted or purged since they were read, as they are now, by ordinal."""
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.deleted_version > 0)
+    before = {row.ordinal: row for row in known}
+    now = (as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where)))
+    return {row.ordinal: row for row in now if row.ordinal in before and row != before[row.ordinal]}
+
+
 def get_batch(conn: sa.Connection, dataset_id: int, partition_key: str) -> BatchRow:
     """A batch by its partition key; ``UnknownName`` when there is none."""
     statement = sa.select(batch).where(batch.c.dataset_id == dataset_id, batch.c.partition_key == partition_key)
@@ -168,6 +181,18 @@ def source_files(conn: sa.Connection, batch_id: int) -> list[FileFacts]:
     """The files of an ingested batch in path order."""
     statement = sa.select(source_file).where(source_file.c.batch_id == batch_id).order_by(source_file.c.path)
     return [as_row(FileFacts, row) for row in conn.execute(statement)]
+
+
+def batches_of_file(conn: sa.Connection, dataset_id: int, path: str) -> list[BatchRow]:
+    """The ingested batches that read a file, in ordinal order: one, or several slices of the same bulk import."""
+    statement = sa.select(batch).join(source_file, source_file.c.batch_id == batch.c.id)
+    where = (source_file.c.dataset_id == dataset_id) & (source_file.c.path == path)
+    return [as_row(BatchRow, row) for row in conn.execute(statement.where(where).order_by(batch.c.ordinal))]
+
+
+def set_index(conn: sa.Connection, batch_id: int, *, path: str, checksum: str) -> None:
+    """Make a rewrite of the index, and of the shard with its stem, the one that counts; both files are there already."""
+    conn.execute(sa.update(batch).where(batch.c.id == batch_id).values(index_path=path, index_checksum=checksum))
 
 
 def mtimes_in_place(conn: sa.Connection, dataset_id: int) -> dict[str, int]:

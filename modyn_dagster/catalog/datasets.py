@@ -140,12 +140,17 @@ def _refuse_frozen_changes(row: DatasetRow, wanted: Mapping[str, Any]) -> None:
     # Parsed again, so that a field this version added with a default is no difference.
     before = _stored(DatasetSpec.model_validate(row.spec))
     for field in FROZEN_FIELDS:
-        if before[field] != wanted[field]:
+        if _decisive(before[field]) != _decisive(wanted[field]):
             rule = f"cannot change once data are ingested, it was {before[field]!r}; restore it, or name a new dataset"
             raise ConfigError(f"dataset {row.name}", field, wanted[field], rule)
     if before["batches"]["kind"] != wanted["batches"]["kind"]:
         rule = f"cannot change once data are ingested, it was {before['batches']['kind']!r}; name a new dataset"
         raise ConfigError(f"dataset {row.name}", "batches.kind", wanted["batches"]["kind"], rule)
+
+
+def _decisive(field: Any) -> Any:
+    """A field without what only says where bytes are kept."""
+    return {name: value for name, value in field.items() if name != "packed_bytes"} if isinstance(field, dict) else field
 
 
 def _stored(spec: DatasetSpec) -> dict[str, Any]:

@@ -29,7 +29,10 @@ class PredictionFileRow:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
-    """A row of ``evaluation`` with the ordinal of its trigger."""
+    """A row of ``evaluation`` with the ordinal of its trigger.
+
+    ``n_samples`` were judged; ``n_deleted`` of the interval's samples were deleted by then.
+    """
 
     trigger_id: int
     ordinal: int
@@ -40,6 +43,7 @@ class EvaluationRow:
     value: float | None
     undefined: str | None
     seen_in_training: bool
+    n_deleted: int = 0
 
 
 def record_predictions(conn: sa.Connection, values: Mapping[str, Any]) -> None:
@@ -64,7 +68,7 @@ def record_evaluations(conn: sa.Connection, rows: Sequence[Mapping[str, Any]]) -
     if not rows:
         return
     statement = insert(evaluation)
-    updated = {name: statement.excluded[name] for name in ("n_samples", "value", "undefined", "seen_in_training")}
+    updated = {name: statement.excluded[name] for name in ("n_samples", "n_deleted", "value", "undefined", "seen_in_training")}
     conn.execute(
         statement.on_conflict_do_update(index_elements=["trigger_id", "interval_start", "interval_end", "metric"], set_=updated),
         list(rows),

@@ -12,13 +12,16 @@ from psycopg2 import sql
 
 from fastpath import COPY_HEADER, COPY_TRAILER, encode_rows
 from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.deletions import present_in
 from modyn_dagster.catalog.tables import batch, sample
 from modyn_dagster.keys import KeyArray, key_of
 
 _ROWS_PER_CHUNK: Final = 32_768
 _BUFFER: Final = 1 << 20
-#: A row of COPY (key) TO STDOUT (FORMAT binary): number of fields, length, key.
-_KEY_ROW: Final = np.dtype([("fields", ">i2"), ("length", ">i4"), ("key", ">i8")])
+#: Keys that one query asks for: 32 MiB.
+_KEYS_PER_QUERY: Final = 1 << 22
+#: What stands before the value of a row with one field: number of fields, length.
+_FIELD_BYTES: Final = 2 + 4
 
 
 class SampleRows(NamedTuple):
@@ -53,12 +56,18 @@ def count_samples(conn: sa.Connection, dataset_id: int, after: int, until: int) 
     return conn.execute(sa.select(sa.func.count()).select_from(sample).where(_window(dataset_id, after, until))).scalar_one()
 
 
-def iter_keys(conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int = 100_000) -> Iterator[KeyArray]:
-    """Keys with ``after < key <= until`` in key order, ``uint64`` arrays of at most ``chunk`` keys."""
-    for start, stop in _spans(conn, dataset_id, after, until, chunk):
-        keys = _copy_keys(conn, dataset_id, start, stop)
-        if len(keys):
-            yield keys
+def iter_keys(
+    conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int = 100_000, *, present: bool = False
+) -> Iterator[KeyArray]:
+    """Keys with ``after < key <= until`` in key order, ``uint64`` arrays of at most ``chunk`` keys.
+
+    ``present`` leaves out those of deleted samples.
+    """
+    # Asked for in large parts: each query may have to pass over samples that Postgres has not summarized yet.
+    for start, stop in _spans(conn, dataset_id, after, until, max(1, _KEYS_PER_QUERY // chunk) * chunk):
+        keys = _fetch_keys(conn, dataset_id, start, stop, present=present)
+        for begin in range(0, len(keys), chunk):
+            yield keys[begin : begin + chunk]
 
 
 def _window(dataset_id: int, after: int, until: int) -> sa.ColumnElement[bool]:
@@ -79,15 +88,22 @@ def _spans(conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: 
     yield start, until
 
 
-def _copy_keys(conn: sa.Connection, dataset_id: int, after: int, until: int) -> KeyArray:
-    query = "COPY (SELECT key FROM {leaf} WHERE key > {after} AND key <= {until}) TO STDOUT (FORMAT binary)"
+def _fetch_keys(conn: sa.Connection, dataset_id: int, after: int, until: int, *, present: bool) -> KeyArray:
+    # One value with all keys, not a row for each: neither the server nor libpq then handles them one by one.
+    query = (
+        "COPY (SELECT string_agg(int8send(key), ''::bytea) FROM {leaf} WHERE key > {after} AND key <= {until}{present})"
+        " TO STDOUT (FORMAT binary)"
+    )
     leaf = sql.Identifier(partition_of(dataset_id))
-    statement = sql.SQL(query).format(leaf=leaf, after=sql.Literal(after), until=sql.Literal(until))
+    parts = {"leaf": leaf, "after": sql.Literal(after), "until": sql.Literal(until)}
+    condition = present_in(leaf, dataset_id, after, until) if present else sql.SQL("")
     received = BytesIO()
-    _copy(conn, statement, received)
-    body = received.getbuffer()[len(COPY_HEADER) : -len(COPY_TRAILER)]
-    # Rows lie in the order they were loaded, which is key order unless the table was rewritten.
-    return np.sort(np.frombuffer(body, dtype=_KEY_ROW)["key"].astype(np.uint64))
+    _copy(conn, sql.SQL(query).format(**parts, present=condition), received)
+    # An aggregate of no rows is null, which has no bytes either.
+    body = received.getbuffer()[len(COPY_HEADER) + _FIELD_BYTES : -len(COPY_TRAILER)]
+    keys = np.frombuffer(body, dtype=">u8").astype(np.uint64)
+    # Parallel workers, and a table that was rewritten, hand out keys in another order.
+    return keys if bool((keys[1:] > keys[:-1]).all()) else np.sort(keys)
 
 
 def _copy(conn: sa.Connection, statement: sql.Composed, file: "BytesIO | _CopyStream") -> None:

@@ -68,11 +68,16 @@ batch = sa.Table(
     sa.Column("index_path", sa.Text),
     sa.Column("index_checksum", sa.Text),
     sa.Column("content_checksum", sa.Text),
+    # The list of deleted positions beside the index: its version (0: there is none), checksum and length.
+    sa.Column("deleted_version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("deleted_checksum", sa.Text),
+    sa.Column("n_deleted", sa.BigInteger, nullable=False, server_default="0"),
     _created(),
     sa.Column("ingested_at", _TIME),
     sa.UniqueConstraint("dataset_id", "ordinal"),
     sa.UniqueConstraint("dataset_id", "partition_key"),
     sa.CheckConstraint("state in ('open', 'ingested', 'failed')", name="state"),
+    sa.CheckConstraint("(deleted_version = 0) = (deleted_checksum is null)", name="deleted_list"),
 )
 
 source_file = sa.Table(
@@ -111,6 +116,8 @@ deletion = sa.Table(
     sa.Column("dataset_id", sa.ForeignKey("dataset.id"), nullable=False),
     sa.Column("key", sa.BigInteger, nullable=False),
     sa.Column("reason", sa.Text),
+    # When its bytes, label, target and attributes were overwritten.
+    sa.Column("purged_at", _TIME),
     _created(),
     sa.UniqueConstraint("dataset_id", "key"),
 )
@@ -256,6 +263,8 @@ evaluation = sa.Table(
     sa.Column("interval_end", _TIME, nullable=False),
     sa.Column("metric", sa.Text, nullable=False),
     sa.Column("n_samples", sa.BigInteger, nullable=False),
+    # Samples of the interval that were deleted when it was scored: with n_samples it tells whether to score again.
+    sa.Column("n_deleted", sa.BigInteger, nullable=False, server_default="0"),
     # Null when undefined; then `undefined` says why.
     sa.Column("value", sa.Double),
     sa.Column("undefined", sa.Text),

@@ -29,8 +29,10 @@ class TrainingSetRow:
 
 
 def record_training_set(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> TrainingSetRow:
-    """Commit the training set of a trigger; a later attempt makes the same one, so the first row stays."""
-    conn.execute(insert(training_set).values(trigger_id=trigger_id, **values).on_conflict_do_nothing())
+    """Commit the training set of a trigger whose claim is held; that of a later attempt replaces it."""
+    statement = insert(training_set).values(trigger_id=trigger_id, **values)
+    replaced = {**values, "removed_at": None, "created_at": sa.func.now()}
+    conn.execute(statement.on_conflict_do_update(index_elements=["trigger_id"], set_=replaced))
     found = find_training_set(conn, trigger_id)
     assert found is not None, "just inserted"  # noqa: S101
     return found

@@ -110,6 +110,15 @@ def hold(conn: sa.Connection, row: TriggerRow) -> None:
         raise LostClaim(row.partition_key, row.attempt)
 
 
+def is_training(conn: sa.Connection, dataset_id: int) -> bool:
+    """Whether any pipeline trains on a dataset now."""
+    runs = trigger.join(pipeline_run, pipeline_run.c.id == trigger.c.run_id)
+    runs = runs.join(pipeline, pipeline.c.id == pipeline_run.c.pipeline_id)
+    where = (pipeline.c.dataset_id == dataset_id) & (trigger.c.state == "training")
+    found: bool = conn.execute(sa.select(sa.exists(sa.select(trigger.c.id).select_from(runs).where(where)))).scalar_one()
+    return found
+
+
 def finish(conn: sa.Connection, row: TriggerRow, state: str, error: str | None = None) -> TriggerRow:
     """End a trigger whose claim is held in this transaction (``hold``)."""
     return _set(conn, row, state=state, error=error, finished_at=sa.func.now())

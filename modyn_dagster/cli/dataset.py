@@ -1,4 +1,4 @@
-"""``modyn-dagster dataset``: import history, look at batches, deliver failed ones again."""
+"""``modyn-dagster dataset``: import history, look at batches, deliver failed ones again, delete samples."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modyn_dagster.cli.dataset_delete import delete
 from modyn_dagster.cli.launching import dagster_instance
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.settings import Settings
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def dataset() -> None:
-    """Import, inspect and repair the batches of a dataset."""
+    """Import, inspect and repair the batches of a dataset, and delete samples."""
+
+
+dataset.add_command(delete)
 
 
 @dataset.command("import")
@@ -156,6 +160,7 @@ def _status(name: str, batch: "BatchRow") -> dict[str, Any]:
         "state": batch.state,
         "samples": batch.n_samples,
         "train_samples": batch.n_train,
+        "deleted_samples": batch.n_deleted,
         "time_min": batch.time_min.isoformat() if batch.time_min else None,
         "time_max": batch.time_max.isoformat() if batch.time_max else None,
         "labels": batch.label_counts,
@@ -170,15 +175,21 @@ def _table(name: str, batches: "Sequence[BatchRow]") -> "Table":
     from rich.table import Table
 
     counts = {state: sum(batch.state == state for batch in batches) for state in ("ingested", "open", "failed")}
-    samples = sum(batch.n_samples or 0 for batch in batches)
-    caption = f"{samples} samples; " + ", ".join(f"{n} {state}" for state, n in counts.items())
+    samples, deleted = sum(batch.n_samples or 0 for batch in batches), sum(batch.n_deleted for batch in batches)
+    caption = f"{samples} samples{f', {deleted} of them deleted' if deleted else ''}; " + ", ".join(
+        f"{n} {state}" for state, n in counts.items()
+    )
     table = Table("batch", "state", "samples", "from", "to", "labels", title=name, caption=caption)
     for batch in batches:
         shown = _labels(batch) if batch.state != "failed" else str(batch.error)
         state = "failed, delivered again" if batch.repaired_by is not None else batch.state
         first, last = (f"{moment:%Y-%m-%d %H:%M}" if moment else "" for moment in (batch.time_min, batch.time_max))
-        table.add_row(escape(batch.partition_key), state, str(batch.n_samples or ""), first, last, escape(shown))
+        table.add_row(escape(batch.partition_key), state, _samples(batch), first, last, escape(shown))
     return table
+
+
+def _samples(batch: "BatchRow") -> str:
+    return str(batch.n_samples or "") + (f" ({batch.n_deleted} deleted)" if batch.n_deleted else "")
 
 
 def _labels(batch: "BatchRow", most: int = 5) -> str:

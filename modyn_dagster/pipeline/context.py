@@ -7,7 +7,7 @@ from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.catalog.timings import Stage, Timing
 from modyn_dagster.catalog.triggers import TriggerRow, find_trigger
 from modyn_dagster.keys import ordinal_of
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -33,7 +33,7 @@ def context_of(platform: Platform, pipeline: str, partition_key: str) -> Trigger
 
 def trigger_context(platform: Platform, run: RunRow, trigger: TriggerRow, view: DatasetView | None = None) -> TriggerContext:
     """The context of a trigger of a run; ``view`` is reused when it is at hand."""
-    spec = spec_of(run)
+    spec = platform.spec_of(run)
     seen = view if view is not None else platform.view(spec.dataset, until=ordinal_of(trigger.point))
     return TriggerContext(platform, run, spec, trigger, seen)
 

@@ -1,7 +1,10 @@
 """The stage ``evaluation``: predict the evaluation samples a model has not seen yet, then score the closed intervals."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.evaluations import (
@@ -20,6 +23,7 @@ from modyn_dagster.keys import key_of, ordinal_of
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.paths import predictions_path
 from modyn_dagster.pipeline.score import score_closed_intervals
+from modyn_dagster.pipeline.view import DatasetView
 
 if TYPE_CHECKING:
     from modyn_dagster.training import Predictor
@@ -67,32 +71,39 @@ def missing_batches(context: TriggerContext, files: Sequence[PredictionFileRow])
 
 
 def _predict_missing(context: TriggerContext, model: ModelRow, progress: Progress | None) -> None:
-    # Imported here: torch comes with it, and the sensor, which asks what is missing, does without.
-    from modyn_dagster.training import build_predictor
-
     with context.platform.transaction() as conn:
         files = list_predictions(conn, context.trigger.id)
     stretches = missing_batches(context, files)
     if not stretches:
         return
-    predictor = build_predictor(
-        model.architecture,
+    total = sum(int(batch.n_samples or 0) for stretch in stretches for batch in stretch)
+    done = 0
+    with closing(_predictor_of(context, model)) as predictor:
+        for stretch in stretches:
+            watch = Stopwatch("evaluate")
+            values = _predict_stretch(context, model, predictor, stretch)
+            with context.platform.transaction() as conn:
+                record_predictions(conn, values)
+                record_timing(conn, context.run.id, context.trigger.id, None, watch.read(values["n_samples"]))
+            done += sum(int(batch.n_samples or 0) for batch in stretch)
+            if progress is not None:
+                progress(done, total)
+
+
+def _predictor_of(context: TriggerContext, model: ModelRow) -> "Predictor":
+    # Imported here: torch comes with it, and the sensor, which asks what is missing, does without.
+    from modyn_dagster.training import build_predictor
+
+    # How many workers parse is not recorded with a model; the run's spec says it.
+    parser = context.spec.training.model_dump(mode="json", include={"parser"})
+    return build_predictor(
+        {**model.architecture, **parser},
         context.platform.model_store.load(model.hash),
         device=context.spec.training.device,
         threads=context.run.threads,
         source=f"pipeline {context.run.pipeline}",
+        where=context.view.reader.store.where,
     )
-    total = sum(int(batch.n_samples or 0) for stretch in stretches for batch in stretch)
-    done = 0
-    for stretch in stretches:
-        watch = Stopwatch("evaluate")
-        values = _predict_stretch(context, model, predictor, stretch)
-        with context.platform.transaction() as conn:
-            record_predictions(conn, values)
-            record_timing(conn, context.run.id, context.trigger.id, None, watch.read(values["n_samples"]))
-        done += sum(int(batch.n_samples or 0) for batch in stretch)
-        if progress is not None:
-            progress(done, total)
 
 
 def _predict_stretch(
@@ -103,7 +114,7 @@ def _predict_stretch(
     relative = predictions_path(context.run.id, context.trigger.ordinal, first, last)
     label = context.view.spec.label
     kind = "class" if label is None else label.kind
-    ranges = [BatchRange(b.ordinal, int(b.n_samples or 0), context.view.evaluation_positions(b)) for b in stretch]
+    ranges = [_range(context.view, batch) for batch in stretch]
     parts = predict_range(predictor, context.view.reader.read, ranges, kind=kind)
     written = write_predictions(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
     return {
@@ -115,3 +126,9 @@ def _predict_stretch(
         "path": relative,
         "checksum": written.checksum,
     }
+
+
+def _range(view: DatasetView, batch: BatchRow) -> BatchRange:
+    """The evaluation samples of a batch that are still there."""
+    deleted = view.deleted.positions(batch.ordinal).astype(np.int64)
+    return BatchRange(batch.ordinal, int(batch.n_samples or 0), view.evaluation_positions(batch), deleted)

@@ -16,7 +16,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.settings import Settings
-from modyn_dagster.spec.load import Project, load_project, parse_spec
+from modyn_dagster.spec.load import Project, load_project, parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
@@ -66,6 +66,11 @@ class Platform:
         if name not in self.project.pipelines:
             raise UnknownName("pipeline", name, sorted(self.project.pipelines))
         return self.project.pipelines[name]
+
+    def spec_of(self, run: RunRow) -> PipelineSpec:
+        """The spec a run was started with; the project's own file where it says the same, for it knows how fast to do it now."""
+        now = self.project.pipelines.get(run.pipeline)
+        return now if now is not None and spec_hash(now) == run.spec_hash else spec_of(run)
 
     def view(self, dataset: str, *, until: int | None = None) -> DatasetView:
         """What pipelines see of a dataset now: its ingested batches up to the first open one, or up to an ordinal."""

@@ -29,6 +29,7 @@ from modyn_dagster.pipeline.stages import (
     training_set_stage,
 )
 from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.training import FastPath
 
 #: Called before each batch with its partition key, how many are done, and how many there are.
 Progress = Callable[[str, int, int], None]
@@ -36,7 +37,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """Which pipeline to replay over which batches, and as which replay."""
+    """Which pipeline to replay over which batches, and as which replay; ``fast_path`` is how its trainings read."""
 
     pipeline: str
     partition_keys: Sequence[str]
@@ -44,6 +45,7 @@ class ReplayRequest:
     name: str = ""
     seed: int | None = None
     restart: bool = False
+    fast_path: FastPath = FastPath()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class _Walk:
             left = unfinished_trigger(conn, run_id)
         if left is not None:
             yield from self._train(run_id, self._taken_over(run_id, left), batch)
-        stream = self._view.up_to(batch.ordinal).stream(self._run(run_id).origin)
+        stream = self._renewed().up_to(batch.ordinal).stream(self._run(run_id).origin)
         while True:
             step = advance(self._platform, self._run(run_id), stream)
             if step.trigger is not None:
@@ -131,7 +133,7 @@ class _Walk:
                 with working_attempt(self._platform, context.run, trigger):
                     selected = training_set_stage(context)
                     require_passed(selected.checks)
-                    trained = model_stage(context)
+                    trained = model_stage(context, fast_path=self._request.fast_path)
             except (CatalogError, LostClaim, StaleRun):
                 raise
             except Exception:  # noqa: BLE001 - user code may raise anything; the attempt has recorded it
@@ -145,7 +147,7 @@ class _Walk:
         require_running(self._platform, self._run(run_id))
 
     def _finish(self, run_id: int) -> Iterator[StageResult]:
-        yield from finish_evaluations(self._platform, self._run(run_id), self._view)
+        yield from finish_evaluations(self._platform, self._run(run_id), self._renewed())
         finish_run(self._platform, run_id)
 
     def _evaluated(self, context: TriggerContext, *, finished: bool) -> StageResult:
@@ -153,7 +155,12 @@ class _Walk:
         return evaluation_stage(replace(context, view=self._view), finished=finished)
 
     def _context(self, run_id: int, trigger: TriggerRow, batch: BatchRow) -> TriggerContext:
-        return trigger_context(self._platform, self._run(run_id), trigger, self._view.up_to(batch.ordinal))
+        return trigger_context(self._platform, self._run(run_id), trigger, self._renewed().up_to(batch.ordinal))
+
+    def _renewed(self) -> DatasetView:
+        """The selection without what was deleted since the replay began: from here on no training set holds it."""
+        self._view = self._view.renewed()
+        return self._view
 
     def _run(self, run_id: int) -> RunRow:
         with self._platform.transaction() as conn:

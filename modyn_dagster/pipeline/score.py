@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions, record_evaluations
 from modyn_dagster.catalog.models import ModelRow
@@ -14,6 +15,7 @@ from modyn_dagster.evaluation.intervals import Interval, closed_intervals, gener
 from modyn_dagster.evaluation.metrics import Score
 from modyn_dagster.evaluation.predictions import Predictions, read_predictions
 from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.spec.base import as_time, timedelta_of
 from modyn_dagster.spec.evaluation import MetricName
 
@@ -35,16 +37,21 @@ def run_intervals(context: TriggerContext, *, finished: bool) -> list[Interval[n
 
 
 def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished: bool) -> int:
-    """Score the closed intervals that have no cell yet, or whose samples have become more; returns how many cells."""
+    """Score the closed intervals that have no cell yet, or whose samples have become more or fewer; returns how many cells.
+
+    Deleted samples do not count, also where they were predicted before.
+    """
     with context.platform.transaction() as conn:
         cells = list_evaluations(conn, context.run.id, context.trigger.id)
         files = [file for file in list_predictions(conn, context.trigger.id) if file.removed_at is None]
     if not files:
         return 0
-    predictions = Predictions.concat([read_predictions(context.platform.home / f.path, f.checksum) for f in files])
+    predicted = Predictions.concat([read_predictions(context.platform.home / f.path, f.checksum) for f in files])
+    predictions = predicted.take(np.flatnonzero(~context.view.deleted.among(predicted.keys)))
     intervals = run_intervals(context, finished=finished)
-    counts = _counts(predictions, intervals)
-    known = {(as_datetime64(cell.interval_start), cell.metric): cell.n_samples for cell in cells}
+    # Both numbers: one sample more and another one deleted leave the first as it was.
+    counts = list(zip(_counts(predictions.times, intervals), deleted_in(context.view, intervals), strict=True))
+    known = {(as_datetime64(cell.interval_start), cell.metric): (cell.n_samples, cell.n_deleted) for cell in cells}
     metrics = context.spec.evaluation.metrics
     outdated = [i for i, interval in enumerate(intervals) if any(known.get((interval.start, m)) != counts[i] for m in metrics)]
     chosen = [intervals[i] for i in outdated]
@@ -59,9 +66,14 @@ def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished
     return len(rows)
 
 
-def _counts(predictions: Predictions, intervals: Sequence[Interval[np.datetime64]]) -> list[int]:
-    """Samples in each interval, labelled or not."""
-    times = np.sort(predictions.times)
+def deleted_in(view: DatasetView, intervals: Sequence[Interval[np.datetime64]]) -> list[int]:
+    """How many evaluation samples of each interval are deleted."""
+    return _counts(view.deleted_evaluation_times(), intervals)
+
+
+def _counts(times: npt.NDArray[np.datetime64], intervals: Sequence[Interval[np.datetime64]]) -> list[int]:
+    """How many of the times lie in each interval."""
+    times = np.sort(times)
     starts, ends = (np.array([getattr(i, side) for i in intervals], dtype="datetime64[us]") for side in ("start", "end"))
     return [int(n) for n in np.searchsorted(times, ends) - np.searchsorted(times, starts)]
 
@@ -71,7 +83,7 @@ def _cell(
     model: ModelRow,
     interval: Interval[np.datetime64],
     metric: MetricName,
-    n_samples: int,
+    counts: tuple[int, int],
     score: Score,
 ) -> dict[str, Any]:
     start, end = as_timestamp(interval.start), as_timestamp(interval.end)
@@ -80,7 +92,8 @@ def _cell(
         "interval_start": start,
         "interval_end": end,
         "metric": metric,
-        "n_samples": n_samples,
+        "n_samples": counts[0],
+        "n_deleted": counts[1],
         "value": score.value,
         "undefined": score.undefined,
         "seen_in_training": _seen(context, model, start, end),

@@ -1,23 +1,27 @@
 """The stage ``training_set``: select the window of a trigger and write what was chosen."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set, record_training_set
-from modyn_dagster.catalog.triggers import hold
+from modyn_dagster.catalog.triggers import get_trigger, hold
 from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.paths import training_set_path
-from modyn_dagster.selection import KeyRange, Selection, TrainingSet, window_of, write_training_set
+from modyn_dagster.selection import KeyRange, Selection, TrainingSet, stage_training_set, window_of
+from modyn_dagster.storage import StagedFile
 
 
 def select_training_set(context: TriggerContext) -> TrainingSetRow:
-    """Write the training set of a claimed trigger and commit its row while the claim holds.
+    """Write the training set of a claimed trigger and commit file and row while the claim holds; else neither is touched.
 
-    On a trained trigger it selects again and must find the same bytes, or ``RunError``; a file that retention or an accident
-    removed is there again afterwards.
+    Selected again before its model is trained, what is found now replaces file and row: samples may have been deleted since. On
+    a trained trigger the same bytes must be found, or ``RunError``, and the file that the model was trained on stays; one that
+    retention or an accident removed is there again afterwards.
     """
     watch = Stopwatch("select")
     window = trigger_window(context)
@@ -27,20 +31,23 @@ def select_training_set(context: TriggerContext) -> TrainingSetRow:
         seed=context.run.seed,
         trigger=context.trigger.ordinal,
     )
+    if context.trigger.state == "trained":
+        return _select_again(context, selection)
     relative = training_set_path(context.run.id, context.trigger.ordinal)
-    written = write_training_set(context.platform.home / relative, selection)
-    span = context.view.time_span(window)
-    values: dict[str, Any] = {
-        "after": window.after,
-        "until": window.until,
-        "n_pool": selection.n_pool,
-        "n_samples": written.n_samples,
-        "time_min": as_timestamp(span[0]) if span else None,
-        "time_max": as_timestamp(span[1]) if span else None,
-        "path": relative,
-        "checksum": written.checksum,
-    }
-    return _commit(context, values, watch)
+    with _staged(context, relative) as staged:
+        written = stage_training_set(staged, selection)
+        span = context.view.time_span(window)
+        values: dict[str, Any] = {
+            "after": window.after,
+            "until": window.until,
+            "n_pool": selection.n_pool,
+            "n_samples": written.n_samples,
+            "time_min": as_timestamp(span[0]) if span else None,
+            "time_max": as_timestamp(span[1]) if span else None,
+            "path": relative,
+            "checksum": written.checksum,
+        }
+        return _commit(context, staged, values, watch)
 
 
 def trigger_window(context: TriggerContext) -> KeyRange:
@@ -57,18 +64,42 @@ def open_training_set(context: TriggerContext, row: TrainingSetRow) -> TrainingS
     return TrainingSet.open(context.platform.home / row.path, row.checksum)
 
 
-def _commit(context: TriggerContext, values: dict[str, Any], watch: Stopwatch) -> TrainingSetRow:
+def _select_again(context: TriggerContext, selection: Selection) -> TrainingSetRow:
+    with context.platform.transaction() as conn:
+        recorded = find_training_set(conn, context.trigger.id)
+    if recorded is None:
+        raise RunError(f"trigger {context.trigger.partition_key} is trained but has no training set; the catalog was changed")
+    with _staged(context, recorded.path) as staged:
+        written = stage_training_set(staged, selection)
+        if written.checksum != recorded.checksum:
+            raise RunError(
+                f"trigger {context.trigger.partition_key}: selecting again gave another training set "
+                f"({written.checksum}, recorded {recorded.checksum}); samples were deleted since, or the code changed"
+            )
+        with context.platform.transaction() as conn:
+            get_trigger(conn, context.trigger.id, lock=True)
+            # Whoever selected it at the same time and was first has published the same bytes.
+            if staged.is_there:
+                staged.publish()
+    return recorded
+
+
+def _commit(context: TriggerContext, staged: StagedFile, values: dict[str, Any], watch: Stopwatch) -> TrainingSetRow:
     trigger = context.trigger
     with context.platform.transaction() as conn:
-        if trigger.state != "trained":
-            hold(conn, trigger)
-        earlier = find_training_set(conn, trigger.id)
-        if earlier is not None and earlier.checksum != values["checksum"]:
-            raise RunError(
-                f"trigger {trigger.partition_key}: selecting again gave another training set "
-                f"({values['checksum']}, recorded {earlier.checksum}); samples were deleted since, or the code changed"
-            )
-        if trigger.state != "trained":
-            timing = watch.read(values["n_pool"])
-            record_timing(conn, context.run.id, trigger.id, trigger.attempt, timing)
-        return record_training_set(conn, trigger.id, values)
+        hold(conn, trigger)
+        record_timing(conn, context.run.id, trigger.id, trigger.attempt, watch.read(values["n_pool"]))
+        row = record_training_set(conn, trigger.id, values)
+        # Last: between it and the commit only a kill can come, and whatever attempt follows replaces file and row.
+        staged.publish()
+        return row
+
+
+@contextmanager
+def _staged(context: TriggerContext, relative: str) -> Iterator[StagedFile]:
+    """A training set under a temporary name, gone after the block unless it was published."""
+    staged = StagedFile(context.platform.home / relative)
+    try:
+        yield staged
+    finally:
+        staged.discard()

@@ -15,6 +15,7 @@ from modyn_dagster.pipeline.evaluate import evaluate_model
 from modyn_dagster.pipeline.ready import require_runnable
 from modyn_dagster.pipeline.select import open_training_set, select_training_set
 from modyn_dagster.pipeline.train import train_model
+from modyn_dagster.training import FastPath
 from modyn_dagster.training.progress import ProgressCallback
 
 StageName = Literal["training_set", "model", "evaluation"]
@@ -45,13 +46,17 @@ def training_set_stage(context: TriggerContext) -> StageResult:
     return _training_set(context, select_training_set(context))
 
 
-def model_stage(context: TriggerContext, progress: ProgressCallback | None = None) -> StageResult | None:
+def model_stage(
+    context: TriggerContext,
+    progress: ProgressCallback | None = None,
+    fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
+) -> StageResult | None:
     """Train and commit the model of a claimed trigger; None when it was skipped because nothing was selected."""
     with context.platform.transaction() as conn:
         training_set = find_training_set(conn, context.trigger.id)
     if training_set is None:
         raise RunError(f"trigger {context.trigger.partition_key} has no training set yet; materialize it first")
-    model = train_model(context, training_set, progress)
+    model = train_model(context, training_set, progress, fast_path)
     return None if model is None else _model(context, model)
 
 

@@ -1,22 +1,27 @@
 """The stage ``model``: train on the training set of a trigger, store the model, move the run on."""
 
+from modyn_dagster.catalog.deletions import hold_deletions
 from modyn_dagster.catalog.models import ModelRow, architecture_of, find_model, insert_model
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
 from modyn_dagster.catalog.training_sets import TrainingSetRow
 from modyn_dagster.catalog.triggers import finish, hold
-from modyn_dagster.errors import RunError
+from modyn_dagster.errors import DeletedKey, RunError
+from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.select import open_training_set
 from modyn_dagster.pipeline.task import task_of
 from modyn_dagster.randomness import seed_for
-from modyn_dagster.training import PreviousModel, TrainedModel, TrainingData, train
+from modyn_dagster.training import FastPath, PreviousModel, TrainedModel, TrainingData, train
 from modyn_dagster.training.progress import ProgressCallback
 from modyn_dagster.triggering import ModelTrained, build_policy
 
 
 def train_model(
-    context: TriggerContext, training_set: TrainingSetRow, progress: ProgressCallback | None = None
+    context: TriggerContext,
+    training_set: TrainingSetRow,
+    progress: ProgressCallback | None = None,
+    fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
 ) -> ModelRow | None:
     """Train the model of a claimed trigger and commit it while the claim holds; None when the training set is empty.
 
@@ -26,7 +31,7 @@ def train_model(
         _skip(context)
         return None
     watch = Stopwatch("train")
-    trained = _train(context, training_set, progress)
+    trained = _train(context, training_set, progress, fast_path)
     training = watch.read(training_set.n_samples)
     watch = Stopwatch("save")
     model_hash = context.platform.model_store.save(trained.state_dict)
@@ -46,20 +51,21 @@ def previous_model(context: TriggerContext) -> str | None:
         return get_run(conn, context.run.id).previous_model
 
 
-def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallback | None) -> TrainedModel:
+def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallback | None, fast_path: FastPath) -> TrainedModel:
     chosen = open_training_set(context, row)
     previous = previous_model(context)
     source = f"pipeline {context.run.pipeline}"
-    return train(
-        context.spec.training,
-        TrainingData(chosen.keys(), chosen.weights(), context.view.reader.read),
-        task=task_of(context.view, source),
-        previous=_load(context, previous) if previous else None,
-        seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
-        threads=context.run.threads,
-        source=source,
-        progress=progress,
-    )
+    with storage_errors():
+        return train(
+            context.spec.training,
+            TrainingData(chosen, context.view.reader, fast_path),
+            task=task_of(context.view, source),
+            previous=_load(context, previous) if previous else None,
+            seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
+            threads=context.run.threads,
+            source=source,
+            progress=progress,
+        )
 
 
 def _load(context: TriggerContext, model_hash: str) -> PreviousModel:
@@ -85,6 +91,17 @@ def _same_model(context: TriggerContext, model_hash: str) -> ModelRow:
     return recorded
 
 
+def _require_present(context: TriggerContext, row: TrainingSetRow) -> None:
+    """Raise ``DeletedKey`` when a sample was deleted while the model trained on it: no later model has seen it."""
+    now = context.view.renewed()
+    if now is context.view:
+        return
+    for partition in open_training_set(context, row).partitions():
+        deleted = now.deleted.among(partition.keys)
+        if deleted.any():
+            raise DeletedKey(int(partition.keys[deleted.argmax()]), now.spec.name)
+
+
 def _commit(
     context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str, timings: list[Timing]
 ) -> ModelRow:
@@ -100,8 +117,11 @@ def _commit(
         "curve": trained.curve,
     }
     with context.platform.transaction() as conn:
+        # First: a deletion that goes on is waited for, and nobody should wait for the run's row because of it.
+        hold_deletions(conn, context.run.dataset_id)
         run = get_run(conn, context.run.id, lock=True)
         hold(conn, trigger)
+        _require_present(context, row)
         insert_model(conn, trigger.id, values)
         for timing in timings:
             record_timing(conn, run.id, trigger.id, trigger.attempt, timing)

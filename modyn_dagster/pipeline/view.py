@@ -8,14 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place
+from fastpath.index import BatchIndex
+from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_place
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.moments import as_datetime64
 from modyn_dagster.catalog.samples import iter_keys
-from modyn_dagster.ingestion.index import BatchIndex
+from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
+from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, key_of, keys_of
 from modyn_dagster.selection import KeyRange
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -26,7 +28,10 @@ Positions = npt.NDArray[np.int64]
 
 
 class DatasetView:
-    """Keys, times and samples of the batches up to one ordinal. The split decides who sees which sample."""
+    """Keys, times and samples of the batches up to one ordinal. The split decides who sees which sample.
+
+    Deleted samples stay in counts and times, so that a deletion changes no decision; they are not selected, read or judged.
+    """
 
     def __init__(
         self, engine: sa.Engine, home: Path, row: DatasetRow, spec: DatasetSpec, root: str, batches: Sequence[BatchRow]
@@ -38,6 +43,7 @@ class DatasetView:
         self._home = home
         self._root = root
         self._by_ordinal = {batch.ordinal: batch for batch in batches}
+        self.deleted = DeletedLists(home, row.name, batches)
         self._index = lru_cache(maxsize=256)(self._open_index)
         self._sides = lru_cache(maxsize=256)(self._split)
 
@@ -54,7 +60,19 @@ class DatasetView:
             indexes={batch.ordinal: self._home / str(batch.index_path) for batch in self.batches},
             checksums={batch.ordinal: str(batch.index_checksum) for batch in self.batches},
             modified=modified,
+            deleted=self.deleted.verified_paths(),
         )
+
+    def renewed(self) -> "DatasetView":
+        """The same batches with what was deleted or purged since; this view itself when nothing was."""
+        with transaction(self._engine) as conn:
+            changed = changed_batches(conn, self.row.id, self.batches)
+        if not changed:
+            return self
+        batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
+        view = DatasetView(self._engine, self._home, self.row, self.spec, self._root, batches)
+        view._sides = self._sides
+        return view
 
     def up_to(self, ordinal: int) -> "DatasetView":
         """The same dataset as it was when this batch was its newest."""
@@ -62,7 +80,7 @@ class DatasetView:
             return self
         earlier = [batch for batch in self.batches if batch.ordinal <= ordinal]
         view = DatasetView(self._engine, self._home, self.row, self.spec, self._root, earlier)
-        view._index, view._sides = self._index, self._sides
+        view._index, view._sides, view.deleted = self._index, self._sides, self.deleted
         view.__dict__["reader"] = self.reader
         return view
 
@@ -92,11 +110,11 @@ class DatasetView:
         return Stream([self._stream_batch(batch) for batch in self.batches], origin)
 
     def train_keys(self, window: KeyRange, backend: str) -> Iterator[KeyArray]:
-        """Train keys of a window in key order, chunk by chunk; both backends give the same ones."""
+        """Train keys of a window in key order, chunk by chunk, deleted ones left out; both backends give the same ones."""
         return self._keys_from_postgres(window) if backend == "postgres" else self._keys_from_indexes(window)
 
     def time_span(self, window: KeyRange) -> tuple[np.datetime64, np.datetime64] | None:
-        """Smallest and largest time among the train samples of a window; None when it has none."""
+        """Smallest and largest time among the train samples of a window, deleted ones included; None when it has none."""
         spans = []
         for batch in self.batches:
             times = self._index(batch.ordinal).times[self._inside(batch, window, TRAIN)]
@@ -105,9 +123,21 @@ class DatasetView:
         return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
     def evaluation_positions(self, batch: BatchRow) -> Positions:
-        """Positions of a batch that models are judged on: the ``evaluate`` side, or all where the split has none."""
+        """Positions of a batch that models are judged on: the ``evaluate`` side, or all where the split has none.
+
+        Deleted ones are among them: intervals begin where they did before a deletion.
+        """
         side = EVALUATE if self.spec.split.evaluate > 0 else None
         return self._inside(batch, KeyRange(ORIGIN, key_of(batch.ordinal, MAX_BATCH_SIZE - 1)), side)
+
+    def deleted_evaluation_times(self) -> npt.NDArray[np.datetime64]:
+        """Times of all deleted evaluation samples, ``datetime64[us][k]``."""
+        times = [np.empty(0, dtype="datetime64[us]")]
+        for batch in self.batches:
+            deleted = self.deleted.positions(batch.ordinal)
+            if len(deleted):
+                times.append(self.times(batch)[np.intersect1d(self.evaluation_positions(batch), deleted)])
+        return np.concatenate(times)
 
     def first_evaluation_time(self, origin: int) -> np.datetime64 | None:
         """Time of the first evaluation sample after a key, in key order; None while there is none."""
@@ -137,13 +167,16 @@ class DatasetView:
 
     def _keys_from_indexes(self, window: KeyRange) -> Iterator[KeyArray]:
         for batch in self.batches:
-            keys = keys_of(batch.ordinal, self._inside(batch, window, TRAIN))
+            positions = self._inside(batch, window, TRAIN)
+            present = ~np.isin(positions, self.deleted.positions(batch.ordinal))
+            keys = keys_of(batch.ordinal, positions[present])
             for start in range(0, len(keys), _CHUNK):
                 yield keys[start : start + _CHUNK]
 
     def _keys_from_postgres(self, window: KeyRange) -> Iterator[KeyArray]:
+        present = any(batch.n_deleted for batch in self.batches)
         with self._engine.connect() as conn:
-            for keys in iter_keys(conn, self.row.id, window.after, window.until, chunk=_CHUNK):
+            for keys in iter_keys(conn, self.row.id, window.after, window.until, chunk=_CHUNK, present=present):
                 yield keys[self.sides(keys) == TRAIN]
 
     def _inside(self, batch: BatchRow, window: KeyRange, side: int | None) -> Positions:
@@ -155,7 +188,8 @@ class DatasetView:
 
     def _open_index(self, ordinal: int) -> BatchIndex:
         batch = self._by_ordinal[ordinal]
-        return BatchIndex.open(self._home / str(batch.index_path), batch.index_checksum)
+        with storage_errors():
+            return BatchIndex.open(self._home / str(batch.index_path), batch.index_checksum)
 
     def _split(self, ordinal: int) -> npt.NDArray[np.uint8]:
         return self.sides(keys_of(ordinal, np.arange(int(self._by_ordinal[ordinal].n_samples or 0))))

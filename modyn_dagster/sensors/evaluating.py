@@ -23,7 +23,7 @@ class Mark:
     """What the sensor remembers between ticks, as its cursor.
 
     Attributes:
-        settled: the run, as far as it had come, when nothing was left to judge; saves looking again.
+        settled: the run, as far as it and deletions had come, when nothing was left to judge; saves looking again.
         asked: what was asked for last, and
         attempt: how often.
     """
@@ -50,7 +50,8 @@ def evaluation_request(
     What was asked for and failed is asked for again, as often as the pipeline's ``max_attempts``; then only when there is
     something else to judge.
     """
-    here = f"{run.id}:{run.epoch}"
+    deletions = _deletions(platform, run)
+    here = f"{run.id}:{run.epoch}:{deletions}"
     if mark.settled == here:
         return None, mark, "nothing new to judge"
     if going_runs(instance, {EVALUATION_TAG: assets.name}):
@@ -60,7 +61,7 @@ def evaluation_request(
     due = evaluation_due(platform, run)
     if not due:
         return None, Mark(settled=here), "every model is judged"
-    wanted = _name(run, due)
+    wanted = _name(run, deletions, due)
     attempt = mark.attempt + 1 if mark.asked == wanted else 1
     if attempt > assets.pipeline.max_attempts:
         text = f"judging {len(due)} models failed {mark.attempt} times, see the runs of evaluate__{assets.name}"
@@ -69,10 +70,17 @@ def evaluation_request(
     return request, Mark(asked=wanted, attempt=attempt), f"{len(due)} models to judge, attempt {attempt}"
 
 
-def _name(run: "RunRow", due: "Sequence[TriggerRow]") -> str:
+def _deletions(platform: "Platform", run: "RunRow") -> int:
+    from modyn_dagster.catalog.deletions import deletion_stamp
+
+    with platform.transaction() as conn:
+        return deletion_stamp(conn, run.dataset_id)
+
+
+def _name(run: "RunRow", deletions: int, due: "Sequence[TriggerRow]") -> str:
     """Short name of what is due, another one whenever that changes."""
     keys = ",".join(trigger.partition_key for trigger in due)
-    return f"{run.id}:{run.last_ordinal}:{hashlib.blake2b(keys.encode(), digest_size=8).hexdigest()}"
+    return f"{run.id}:{run.last_ordinal}:{deletions}:{hashlib.blake2b(keys.encode(), digest_size=8).hexdigest()}"
 
 
 def _request(assets: PipelineAssets, due: "Sequence[TriggerRow]", run_key: str) -> dg.RunRequest:

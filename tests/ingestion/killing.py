@@ -1,4 +1,4 @@
-"""Imports that run in a process of their own and are killed at one of their steps."""
+"""Imports and other work that runs in a process of its own and is killed at one of its steps."""
 
 import os
 import signal
@@ -18,7 +18,12 @@ DONE = 0
 
 
 def import_until(step: int, url: sa.URL, home: Path, spec: DatasetSpec, root: str, by: str) -> None:
-    """Import history and end with SIGKILL at the given step, from 1; steps are file renames (before, after) and commits."""
+    """Import history and end with SIGKILL at the given step."""
+    work_until(step, url, lambda engine: import_history(engine, home, spec, root, by=by))
+
+
+def work_until(step: int, url: sa.URL, work: Callable[[sa.Engine], object]) -> None:
+    """Do some work and end with SIGKILL at the given step, from 1; steps are file renames (before, after) and commits."""
     engine = open_engine(url)
     passed = 0
 
@@ -30,7 +35,7 @@ def import_until(step: int, url: sa.URL, home: Path, spec: DatasetSpec, root: st
 
     _around_renames(reach)
     sa.event.listen(engine, "commit", lambda _: reach())
-    import_history(engine, home, spec, root, by=by)
+    work(engine)
     engine.dispose()
 
 

@@ -1,0 +1,47 @@
+"""The migration that made deletions possible, on a database that holds data already."""
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.migrate import head_revision, upgrade
+from modyn_dagster.catalog.revisions import MIGRATIONS
+from modyn_dagster.catalog.tables import batch, dataset
+
+
+def at_the_first_revision(engine: sa.Engine) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with transaction(engine) as connection:
+        connection.execute(sa.text("drop schema public cascade"))
+        connection.execute(sa.text("create schema public"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+
+
+def test_what_was_ingested_before_has_nothing_deleted(engine: sa.Engine) -> None:
+    at_the_first_revision(engine)
+    with transaction(engine) as connection:
+        connection.execute(sa.text("insert into dataset (name, spec) values ('d', '{}')"))
+        connection.execute(
+            sa.text("insert into batch (dataset_id, ordinal, partition_key, source) values (1, 0, 'a', '{}'), (1, 1, 'b', '{}')")
+        )
+    upgrade(engine)
+    columns = (batch.c.partition_key, batch.c.deleted_version, batch.c.deleted_checksum, batch.c.n_deleted)
+    with transaction(engine) as connection:
+        rows = connection.execute(sa.select(*columns).order_by(batch.c.ordinal)).all()
+        assert connection.execute(sa.select(dataset.c.name)).scalars().all() == ["d"]
+    assert [tuple(row) for row in rows] == [("a", 0, None, 0), ("b", 0, None, 0)]
+    assert head_revision() >= "0002"
+
+
+def test_a_version_of_the_list_goes_with_its_checksum(engine: sa.Engine) -> None:
+    values = {"ordinal": 0, "partition_key": "a", "source": {}}
+    with transaction(engine) as connection:
+        dataset_id = connection.execute(sa.insert(dataset).values(name="d", spec={}).returning(dataset.c.id)).scalar_one()
+        connection.execute(sa.insert(batch).values(dataset_id=dataset_id, **values))
+    for wrong in ({"deleted_version": 1}, {"deleted_checksum": "ab"}):
+        with pytest.raises(sa.exc.IntegrityError, match="ck_batch_deleted_list"), transaction(engine) as connection:
+            connection.execute(sa.update(batch).values(**wrong))
