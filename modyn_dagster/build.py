@@ -17,6 +17,7 @@ from modyn_dagster.assets.samples import samples_asset
 from modyn_dagster.assets.specs import DatasetAssets, PipelineAssets
 from modyn_dagster.assets.training_set import training_set_asset
 from modyn_dagster.assets.translator import ModynTranslator
+from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.postgres import PostgresResource
@@ -33,6 +34,7 @@ def build_definitions(
     *,
     settings: Settings | None = None,
     translator: ModynTranslator | None = None,
+    fast_path: FastPathResource | None = None,
 ) -> dg.Definitions:
     """Assets, checks, sensors, jobs and resources of every ``datasets/*.yaml`` and ``pipelines/*.yaml`` of a folder.
 
@@ -44,6 +46,7 @@ def build_definitions(
         project: folder with ``datasets/`` and ``pipelines/``; default: that of the settings.
         settings: where state lives; default: the environment.
         translator: changes keys, groups, owners and descriptions of assets.
+        fast_path: how trainings read samples, as a default that runs may change.
 
     Raises:
         ConfigError: a spec is impossible; names file, field and what is allowed.
@@ -62,6 +65,7 @@ def build_definitions(
             "modyn": PlatformResource(settings=chosen),
             "modyn_postgres": PostgresResource(settings=chosen),
             "modyn_mlflow": MlflowResource(),
+            "modyn_fast_path": fast_path if fast_path is not None else FastPathResource(),
         },
     )
     return dg.Definitions.merge(shared, *parts)

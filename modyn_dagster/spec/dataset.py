@@ -89,6 +89,11 @@ class FilesFormat(Spec):
 
     kind: Literal["files"]
     suffixes: list[str] = Field(description="File names that are samples, for example ['.png'].", min_length=1)
+    packed_bytes: Annotated[int, Field(ge=0)] = Field(
+        1 << 20,
+        description="Files up to this size are packed into a shard and not needed afterwards; larger ones of a local root stay "
+        "where they are. 0 packs no local file.",
+    )
 
 
 Format = Annotated[CsvFormat | JsonlFormat | ParquetFormat | FixedRowsFormat | FilesFormat, Field(discriminator="kind")]

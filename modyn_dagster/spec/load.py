@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, PipelineSpec
+from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
 
 S = TypeVar("S", bound=Spec)
 
@@ -66,7 +66,7 @@ def parse_spec(content: object, kind: type[S], *, source: str) -> S:
 
 def spec_hash(spec: PipelineSpec) -> str:
     """Hash of what a pipeline does: equal behaviour, equal hash, whatever its description says."""
-    content = spec.model_dump(mode="json", exclude=set(DISPLAY_FIELDS), by_alias=True)
+    content = spec.model_dump(mode="json", exclude={**dict.fromkeys(DISPLAY_FIELDS, True), **HOW_FIELDS}, by_alias=True)
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

@@ -1,6 +1,7 @@
 """A pipeline: when to train, on what, how, and how to judge it."""
 
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -12,6 +13,8 @@ from modyn_dagster.spec.trigger import TriggerSpec
 
 #: Fields that change nothing a run does; the spec's hash leaves them out.
 DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display"})
+#: Fields that change how fast something is done and nothing else; the hash leaves them out too.
+HOW_FIELDS: Final[Mapping[str, Any]] = {"training": {"parser": {"workers": True, "images": {"workers": True}}}}
 
 
 class Display(Spec):

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, StringConstraints, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
+from modyn_dagster.spec.parsing import ImageParserSpec, Parser
 
 #: What is learnt, as the dataset's label says it.
 TaskKind = Literal["class", "target"]
@@ -49,29 +50,55 @@ class OptimizerSpec(Spec):
         return self
 
 
+#: Names of inputs become keyword arguments of the model.
+InputName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+
+
+class GroupSpec(Spec):
+    """Columns that reach the model as one tensor ``[B, number of values]`` of one dtype."""
+
+    columns: list[str] = Field(min_length=1, description="In this order; a column of several values counts as that many.")
+    dtype: Literal["float32", "int32", "int64", "uint8", "bool"] = Field(
+        "float32", description="float32 (float64 with precision 64-true) can be standardised; the others stay as they are."
+    )
+
+    @model_validator(mode="after")
+    def _columns_differ(self) -> Self:
+        if len(set(self.columns)) != len(self.columns):
+            raise ValueError("columns must not repeat")
+        return self
+
+
 ModelSpec = Annotated[LogisticRegressionSpec | MLPSpec, Field(discriminator="name")] | CustomSpec
+Groups = Annotated[dict[InputName, GroupSpec], Field(min_length=1)]
 LossName = Literal["cross_entropy", "mse", "l1"]
 
 
 class TrainingSpec(Spec):
     """The training of one trigger."""
 
-    features: Annotated[list[str], Field(min_length=1)] | Literal["numeric"] = Field(
-        "numeric", description="Columns the model sees; `numeric`: all numeric ones but time, label and attributes."
+    features: Annotated[list[str], Field(min_length=1)] | Groups | Literal["numeric"] = Field(
+        "numeric",
+        description="Columns the model sees; `numeric`: all numeric ones but time, label and attributes. A mapping makes several "
+        "inputs, which a custom model's `forward` gets as keyword arguments.",
     )
     standardize: bool = Field(
         True, description="Hand numeric columns to the model with mean 0 and deviation 1, as found in the training set."
     )
-    parser: ImportPath | None = Field(
+    parser: Parser | None = Field(
         None,
-        description="Batch parser of the samples' bytes: `(list[bytes]) -> dict[str, ndarray]`, where the format has no columns.",
+        description="Makes arrays of the samples' bytes where the format has no columns: an import path of a batch parser "
+        "`(list[bytes]) -> dict[str, ndarray]`, a function with workers, or images.",
     )
     model: ModelSpec
     loss: LossName | CustomSpec | None = Field(None, description="Default: cross_entropy for classes, mse for targets.")
     optimizer: OptimizerSpec | CustomSpec = OptimizerSpec()
     epochs: PositiveInt = 1
     batch_size: PositiveInt = 256
-    shuffle: bool = True
+    shuffle: bool | Literal["blocks"] = Field(
+        True, description="A new order every epoch: of the whole set, or of blocks and inside them, for sets far beyond memory."
+    )
+    block_size: PositiveInt = Field(65_536, description="Samples per block of `shuffle: blocks`.")
     drop_last: bool = False
     use_previous_model: bool = Field(False, description="Start from the run's previous model instead of from scratch.")
     device: Literal["cpu", "cuda", "auto"] = "cpu"
@@ -82,6 +109,12 @@ class TrainingSpec(Spec):
     def _settings_fit(self) -> Self:
         if isinstance(self.features, list) and len(set(self.features)) != len(self.features):
             raise ValueError("features must not repeat")
+        if isinstance(self.features, dict) and not isinstance(self.model, CustomSpec):
+            raise ValueError(
+                f"features in groups need a model of your own (`factory`); {self.model.name} takes one row of numbers"
+            )
+        if isinstance(self.parser, ImageParserSpec) and self.features != "numeric":
+            raise ValueError("images are one array and have no columns: leave `features` out")
         if self.precision == "16-mixed" and self.device == "cpu":
             raise ValueError("precision 16-mixed needs device cuda; a CPU has bf16-mixed")
         return self

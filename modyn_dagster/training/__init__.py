@@ -1,23 +1,27 @@
-"""How to train: the loop, the models in the box, and the predictor a trained model becomes.
+"""How to train: the loop, the models in the box, the predictor a trained model becomes, and loaders for loops of your own.
 
-Names load on first use: importing this package does not import torch.
+Names load on first use: importing this package imports neither torch nor anything else.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from modyn_dagster.training.check import check_task, check_user_code, import_paths
-from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
-from modyn_dagster.training.progress import TrainingProgress, training_bar
-
 if TYPE_CHECKING:
+    from modyn_dagster.training.check import check_task, check_user_code, import_paths
+    from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
+    from modyn_dagster.training.fast_path import FastPath
+    from modyn_dagster.training.loader import StreamDataset, StreamLoader
     from modyn_dagster.training.loop import train
     from modyn_dagster.training.predictor import Predictor, build_predictor
+    from modyn_dagster.training.progress import TrainingProgress, training_bar
     from modyn_dagster.training.reproducible import reproducible
 
 __all__ = [
+    "FastPath",
     "Predictor",
     "PreviousModel",
+    "StreamDataset",
+    "StreamLoader",
     "Task",
     "TrainedModel",
     "TrainingData",
@@ -31,15 +35,27 @@ __all__ = [
     "training_bar",
 ]
 
-_WITH_TORCH: Final = {
+_MODULES: Final = {
+    "FastPath": "fast_path",
     "Predictor": "predictor",
+    "PreviousModel": "data",
+    "StreamDataset": "loader",
+    "StreamLoader": "loader",
+    "Task": "data",
+    "TrainedModel": "data",
+    "TrainingData": "data",
+    "TrainingProgress": "progress",
     "build_predictor": "predictor",
+    "check_task": "check",
+    "check_user_code": "check",
+    "import_paths": "check",
     "reproducible": "reproducible",
     "train": "loop",
+    "training_bar": "progress",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _WITH_TORCH:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

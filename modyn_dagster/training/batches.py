@@ -2,34 +2,41 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fastpath import Order
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import rng_for
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.network import Network, as_tensor
-from modyn_dagster.training.survey import Loaded, Survey
-from modyn_dagster.training.targets import target_tensor
-
-Rows = npt.NDArray[np.int64]
-
-#: Samples read at once where the training set is not in memory; no result depends on it.
-READ_AHEAD: Final = 8192
+from modyn_dagster.training.device_copy import DeviceCopy, tensor_of
+from modyn_dagster.training.memory import aligned, empty_aligned
+from modyn_dagster.training.network import Network, Tensors
+from modyn_dagster.training.reading import Loaded, Walk
+from modyn_dagster.training.survey import Survey
+from modyn_dagster.training.targets import targets_of
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's samples: ``uint64[B]`` keys, inputs ``[B, ...]``, targets ``[B]`` and weights ``float32[B]``."""
+    """One step's samples, on the device that trains.
 
-    keys: KeyArray
-    inputs: Tensor
+    Attributes:
+        keys: ``int64[B]``.
+        inputs: by name, ``[B, ...]``.
+        targets: ``[B]``.
+        weights: ``float32[B]``.
+        weight: their sum.
+    """
+
+    keys: Tensor
+    inputs: Tensors
     targets: Tensor
     weights: Tensor
+    weight: float
 
 
 def batches_per_epoch(n: int, spec: TrainingSpec) -> int:
@@ -38,55 +45,63 @@ def batches_per_epoch(n: int, spec: TrainingSpec) -> int:
     return full if rest == 0 or (spec.drop_last and full) else full + 1
 
 
-def rows_of_epoch(n: int, spec: TrainingSpec, *, seed: int, epoch: int) -> Iterator[Rows]:
-    """Positions in the training set, batch by batch; an epoch's order depends on seed and epoch alone."""
-    order = rng_for(seed, "shuffle", epoch).permutation(n) if spec.shuffle else np.arange(n)
-    for step in range(batches_per_epoch(n, spec)):
-        yield order[step * spec.batch_size : (step + 1) * spec.batch_size]
-
-
 class Batches:
     """Batches of a surveyed training set, from memory or from its reader: the same either way."""
 
-    def __init__(self, found: Survey, network: Network, n_outputs: int) -> None:
-        self._loader, self._network, self._n_outputs = found.loader, network, n_outputs
-        self._weights = as_tensor(found.loader.data.weights)
-        self._cached = self._gather(found.cached) if found.cached is not None else None
+    def __init__(self, found: Survey, network: Network, n_outputs: int, *, device: torch.device | str = "cpu") -> None:
+        self._reading, self._n_outputs = found.reading, n_outputs
+        device = torch.device(device)
+        pin = device.type == "cuda" and found.reading.data.fast_path.pin is not False
+        self._copy = DeviceCopy(device, pin=pin)
+        streamed = found.cached is None
+        self._prepare = network.preparation(_pinned if pin and streamed else empty_aligned)
+        self._cached = None if found.cached is None else self._gather(found.cached)
 
     def epoch(self, spec: TrainingSpec, *, seed: int, epoch: int) -> Iterator[Batch]:
-        """All batches of one epoch, in order."""
-        rows = rows_of_epoch(len(self._loader.data), spec, seed=seed, epoch=epoch)
-        if self._cached is not None:
-            inputs, targets = self._cached
-            yield from (self._batch(batch, inputs, targets, batch) for batch in rows)
-            return
-        for group in _grouped(rows, max(1, READ_AHEAD // spec.batch_size)):
-            inputs, targets = self._tensors(self._loader(self._loader.data.keys[np.concatenate(group)]))
-            ends = np.cumsum([len(batch) for batch in group])
-            for batch, end in zip(group, ends, strict=True):
-                yield self._batch(batch, inputs, targets, np.arange(end - len(batch), end))
+        """All batches of one epoch, in an order that depends on the number of samples, the spec, seed and epoch alone."""
+        made = self._from_memory(spec, seed, epoch) if self._cached is not None else self._read(spec, seed, epoch)
+        return self._copy(made)
 
-    def _batch(self, rows: Rows, inputs: Tensor, targets: Tensor, places: Rows) -> Batch:
-        # Indexing copies into fresh memory, so a batch has the same alignment wherever its rows came from.
-        at = torch.from_numpy(places)
-        return Batch(self._loader.data.keys[rows], inputs[at], targets[at], self._weights[torch.from_numpy(rows)])
+    def _read(self, spec: TrainingSpec, seed: int, epoch: int) -> Iterator[Batch]:
+        walk = Walk(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last)
+        return self._reading(walk, self._of)
 
-    def _gather(self, chunks: list[Loaded]) -> tuple[Tensor, Tensor]:
-        inputs, targets = zip(*(self._tensors(chunks.pop(0)) for _ in range(len(chunks))), strict=True)
-        return torch.cat(inputs), torch.cat(targets)
+    def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int) -> Iterator[Batch]:
+        assert self._cached is not None  # noqa: S101 - for the type checker
+        inputs, targets = self._cached
+        chosen = self._reading.data.chosen
+        order = Order(len(chosen), shuffle=spec.shuffle, block_size=spec.block_size, seed=seed, epoch=epoch)
+        for step in range(batches_per_epoch(len(chosen), spec)):
+            positions = order.positions(step * spec.batch_size, min(len(chosen), (step + 1) * spec.batch_size))
+            keys, weights = chosen.take(positions)
+            at = torch.from_numpy(positions)
+            yield _batch(keys, weights, {name: tensor[at] for name, tensor in inputs.items()}, targets[at])
 
-    def _tensors(self, loaded: Loaded) -> tuple[Tensor, Tensor]:
-        loader = self._loader
-        targets = target_tensor(loaded.truth, loaded.keys, loader.kind, self._n_outputs, source=loader.source)
-        return self._network.prepare(as_tensor(loaded.features)), targets
+    def _of(self, loaded: Loaded) -> Batch:
+        inputs, targets = self._arrays(loaded)
+        tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+        return _batch(loaded.keys, loaded.weights, tensors, torch.from_numpy(targets))
+
+    def _arrays(self, loaded: Loaded) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+        reading = self._reading
+        targets = targets_of(loaded.truth, loaded.keys, reading.kind, self._n_outputs, source=reading.source)
+        return self._prepare(loaded.inputs), aligned(targets)
+
+    def _gather(self, chunks: list[Loaded]) -> tuple[Tensors, Tensor]:
+        parts = [self._arrays(chunks.pop(0)) for _ in range(len(chunks))]
+        names = parts[0][0]
+        inputs = {name: torch.cat([torch.from_numpy(inputs[name]) for inputs, _ in parts]) for name in names}
+        return inputs, torch.cat([torch.from_numpy(targets) for _, targets in parts])
 
 
-def _grouped(rows: Iterator[Rows], size: int) -> Iterator[list[Rows]]:
-    group: list[Rows] = []
-    for batch in rows:
-        group.append(batch)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
+def _batch(keys: KeyArray, weights: npt.NDArray[np.float32], inputs: Tensors, targets: Tensor) -> Batch:
+    # Indexing makes fresh tensors and everything else is aligned like them: same bits, wherever a batch comes from.
+    weight = float(np.sum(weights, dtype=np.float64))
+    return Batch(tensor_of(keys), inputs, targets, torch.from_numpy(aligned(weights)), weight)
+
+
+def _pinned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Page-locked memory out of torch's pool, which takes it back once copies from it are done."""
+    like = torch.from_numpy(np.empty(0, dtype))
+    array: npt.NDArray[Any] = torch.empty(shape, dtype=like.dtype, pin_memory=True).numpy()
+    return array

@@ -5,6 +5,7 @@ from typing import Final
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import import_callable
+from modyn_dagster.spec.parsing import ParserSpec
 from modyn_dagster.spec.training import CustomSpec, LossName, TaskKind, TrainingSpec
 
 _LOSSES_OF: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
@@ -17,7 +18,9 @@ def default_loss(kind: TaskKind) -> LossName:
 
 def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
     """Every piece of user code of a training: ``(field, import path)``."""
-    if spec.parser is not None:
+    if isinstance(spec.parser, ParserSpec):
+        yield "training.parser.function", spec.parser.function
+    elif isinstance(spec.parser, str):
         yield "training.parser", spec.parser
     for field, part in (("model", spec.model), ("loss", spec.loss), ("optimizer", spec.optimizer)):
         if isinstance(part, CustomSpec):

@@ -1,49 +1,55 @@
 """What training is given: keys, weights, a way to read samples, and what is to be learnt."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from fastpath import TrainingSet
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TaskKind
+from modyn_dagster.training.fast_path import FastPath
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+class Reader(Protocol):
+    """Reads samples by key. ``SampleReader`` is one; any other is called by the thread that trains."""
+
+    def read(self, keys: KeyArray) -> Samples:
+        """Samples in the order of ``keys``."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """A training set and its reader.
+    """A training set and a reader of its samples.
 
     Attributes:
-        keys: ``uint64[n]``, in the order of the training set.
-        weights: ``float32[n]``, finite and positive.
-        read: samples of some of these keys, in the order asked for.
+        chosen: keys, and weights that are finite and positive; mapped from its file or in memory.
+        reader: of all its samples.
+        fast_path: how they are read; changes no result.
     """
 
-    keys: KeyArray
-    weights: npt.NDArray[np.float32]
-    read: Callable[[KeyArray], Samples]
+    chosen: TrainingSet
+    reader: Reader
+    fast_path: FastPath = FastPath()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
-        if len(self.keys) == 0:
+        if len(self.chosen) == 0:
             raise TrainingError("the training set is empty; there is nothing to train on")
-        if self.weights.shape != self.keys.shape:
-            raise TrainingError(f"the training set has {len(self.keys)} keys and weights of shape {self.weights.shape}")
-        unusable = ~(np.isfinite(self.weights) & (self.weights > 0))
-        if unusable.any():
-            first = int(np.argmax(unusable))
-            raise TrainingError(
-                f"the weight of key {self.keys[first]} is {self.weights[first]}, weights must be finite and above 0"
-            )
+        for partition in self.chosen.partitions():
+            unusable = ~(np.isfinite(partition.weights) & (partition.weights > 0))
+            if unusable.any():
+                first = int(np.argmax(unusable))
+                weight = f"the weight of key {partition.keys[first]} is {partition.weights[first]}"
+                raise TrainingError(f"{weight}, weights must be finite and above 0")
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class TrainedModel:
         curve: at most 1,000 points ``(step, mean loss since the point before)``, steps counted from 1.
         n_steps: optimizer steps taken.
         n_samples: size of the training set.
-        seconds: host time per stage: prepare, data, to_device, forward, backward, step, finish.
+        seconds: host time per stage: prepare, data (waiting for batches), forward, backward, step, finish.
     """
 
     state_dict: dict[str, "Tensor"]

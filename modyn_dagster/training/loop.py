@@ -1,22 +1,26 @@
 """The training of one trigger: batches in, weights out, the same bits for the same seed and threads."""
 
 import math
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError, NonFiniteLoss, TrainingError
-from modyn_dagster.spec.training import TaskKind, TrainingSpec
+from modyn_dagster.spec.pipeline import HOW_FIELDS
+from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.batches import Batch, Batches, batches_per_epoch
 from modyn_dagster.training.check import check_task
 from modyn_dagster.training.curve import LossCurve
 from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
 from modyn_dagster.training.device import fabric_for
 from modyn_dagster.training.losses import SampleLoss, build_loss, check_outputs, weighted_mean
-from modyn_dagster.training.network import Network, build_network
+from modyn_dagster.training.network import Network, build_network, call_body
 from modyn_dagster.training.optimizers import build_optimizer
+from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.progress import ProgressCallback, TrainingProgress
+from modyn_dagster.training.reading import Reading, places_of
 from modyn_dagster.training.reproducible import reproducible
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey, survey
@@ -41,21 +45,22 @@ def train(
 
     ``previous`` is the model to start from (callers pass it where the spec says ``use_previous_model``); None starts from
     scratch. Standardisation is fitted to this training set either way. The result depends on the arguments and the
-    hardware, not on how the reader cuts its reads, nor on anything the process did before. ``source`` names the pipeline
+    hardware, neither on ``data.fast_path`` nor on anything the process did before. ``source`` names the pipeline
     in errors: ``ConfigError`` for what the spec cannot mean, ``WrongShape``, ``NonFiniteLoss`` and other
     ``TrainingError`` for what happens on the way.
     """
     check_task(spec, task.kind, source=source)
     # Outside: its first use imports much, which must neither draw from the seeded generators nor count as training.
     fabric = fabric_for(spec, source=source)
-    with reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.enable_grad():
+    parsing = Parsing(spec.parser, source, places_of(data.reader))
+    with closing(parsing), reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.enable_grad():
         watch = Stopwatch()
-        found = survey(spec, data, task, source=source)
+        found = survey(spec, data, task, parsing)
         n_outputs = _n_outputs(task, found, previous)
         network = _initial_network(spec, found, n_outputs, previous, source)
-        batches = Batches(found, network, n_outputs)
+        batches = Batches(found, network, n_outputs, device=fabric.device)
         watch.lap("prepare")
-        steps = _Steps(spec, network, fabric, kind=task.kind, n_outputs=n_outputs, source=source)
+        steps = _Steps(spec, network, fabric, found.reading, n_outputs)
         curve = LossCurve(spec.epochs * batches_per_epoch(len(data), spec))
         n_steps = 0
         for epoch in range(spec.epochs):
@@ -63,7 +68,7 @@ def train(
                 watch.lap("data")
                 n_steps += 1
                 loss = steps.step(batch, n_steps, watch)
-                curve.step(loss, weight=float(batch.weights.sum()))
+                curve.step(loss, weight=batch.weight)
                 if progress is not None:
                     progress(TrainingProgress(epoch + 1, spec.epochs, n_steps, curve.n_steps, loss))
             curve.end_epoch()
@@ -77,22 +82,19 @@ def train(
 class _Steps:
     """The moving parts of a training, set up on their device."""
 
-    def __init__(
-        self, spec: TrainingSpec, network: Network, fabric: "Fabric", *, kind: TaskKind, n_outputs: int, source: str
-    ) -> None:
-        self._fabric, self._source, self._n_outputs = fabric, source, n_outputs
-        self._loss: SampleLoss = build_loss(spec, kind, source=source)
+    def __init__(self, spec: TrainingSpec, network: Network, fabric: "Fabric", reading: Reading, n_outputs: int) -> None:
+        self._fabric, self._source, self._n_outputs = fabric, reading.source, n_outputs
+        self._layout = reading.features.layout
+        self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)
         network.train()
-        optimizer = build_optimizer(spec.optimizer, network.body.parameters(), source=source)
+        optimizer = build_optimizer(spec.optimizer, network.body.parameters(), source=reading.source)
         self._model: nn.Module
         self._model, self._optimizer = fabric.setup(network.body, optimizer)
 
     def step(self, batch: Batch, number: int, watch: Stopwatch) -> float:
         """One optimizer step; returns the loss before it."""
-        inputs, targets, weights = self._fabric.to_device((batch.inputs, batch.targets, batch.weights))
-        watch.lap("to_device")
         self._optimizer.zero_grad()
-        loss = self._forward(inputs, targets, weights)
+        loss = self._forward(batch)
         value = float(loss.detach())
         watch.lap("forward")
         if not math.isfinite(value):
@@ -105,12 +107,13 @@ class _Steps:
         watch.lap("step")
         return value
 
-    def _forward(self, inputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def _forward(self, batch: Batch) -> Tensor:
         model, loss = f"{self._source}: training.model: the model", f"{self._source}: training.loss: the loss"
         with user_code(model):
-            outputs = check_outputs(self._model(inputs), (len(inputs), self._n_outputs), what=model)
+            returned = call_body(self._model, batch.inputs, self._layout)
+            outputs = check_outputs(returned, (len(batch.weights), self._n_outputs), what=model)
         with user_code(loss):
-            return weighted_mean(self._loss(outputs, targets), weights, what=loss)
+            return weighted_mean(self._loss(outputs, batch.targets), batch.weights, what=loss)
 
 
 def _n_outputs(task: Task, found: Survey, previous: PreviousModel | None) -> int:
@@ -123,16 +126,16 @@ def _n_outputs(task: Task, found: Survey, previous: PreviousModel | None) -> int
 
 
 def _initial_network(spec: TrainingSpec, found: Survey, n_outputs: int, previous: PreviousModel | None, source: str) -> Network:
-    network = build_network(spec, found.loader.features.layout, n_outputs, source=source)
+    network = build_network(spec, found.reading.features.layout, n_outputs, source=source)
     if previous is not None:
         _load_previous(network, previous, found, n_outputs, source)
-    if network.standardize is not None and found.moments is not None:
-        network.standardize.fit(found.moments)
+    for name, scaler in network.scalers().items():
+        scaler.fit(found.moments[name])
     return network
 
 
 def _load_previous(network: Network, previous: PreviousModel, found: Survey, n_outputs: int, source: str) -> None:
-    layout = found.loader.features.layout.to_json()
+    layout = found.reading.features.layout.to_json()
     if previous.architecture["features"] != layout:
         rule = f"the previous model saw other features: {previous.architecture['features']}, now {layout}"
         raise ConfigError(source, "training.use_previous_model", True, rule)
@@ -157,5 +160,6 @@ def _require_finite(network: Network, n_steps: int, source: str) -> None:
 
 
 def _architecture(spec: TrainingSpec, task: Task, found: Survey, n_outputs: int) -> dict[str, Any]:
-    content = spec.model_dump(mode="json", include={"model", "parser", "standardize", "precision", "deterministic"})
-    return content | {"features": found.loader.features.layout.to_json(), "n_outputs": n_outputs, "task": task.kind}
+    included = {"model", "parser", "standardize", "precision", "deterministic"}
+    content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
+    return content | {"features": found.reading.features.layout.to_json(), "n_outputs": n_outputs, "task": task.kind}

@@ -1,58 +1,85 @@
 """The whole model: standardisation, then a body from the box or from user code."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.training import CustomSpec, LogisticRegressionSpec, MLPSpec, ModelSpec, TrainingSpec
-from modyn_dagster.training.features import Layout
+from modyn_dagster.training.layout import Input, Layout
+from modyn_dagster.training.memory import Allocate
+from modyn_dagster.training.prepare import Preparation
 from modyn_dagster.training.standardize import Standardize
+
+#: A model's inputs by name, each ``[n, ...]``.
+Tensors = dict[str, Tensor]
 
 
 class Network(nn.Module):
     """What is stored as one model.
 
-    ``prepare`` turns features into the body's input. Training does it once per sample, before the loop; ``forward`` does
-    both.
+    ``prepare`` turns features into the body's inputs. Training does it beside the loop (``preparation``); ``forward`` does
+    both. Inputs are tensors by name, as the layout says.
     """
 
-    def __init__(self, body: nn.Module, standardize: Standardize | None, *, tabular: bool, double: bool) -> None:
+    def __init__(self, body: nn.Module, layout: Layout, *, standardize: bool, double: bool) -> None:
         super().__init__()
         self.body = body.double() if double else body
-        self.standardize = standardize
-        self._dtype = torch.float64 if double else torch.float32
-        self._tabular = tabular
+        self.standardize = _standardize(layout) if standardize else None
+        self._layout, self._double = layout, double
 
-    def prepare(self, features: Tensor) -> Tensor:
-        """``float64[n, n_features]`` to the float32 (float64 with precision 64-true) the body takes; arrays stay."""
-        if self.standardize is not None:
-            features = self.standardize(features)
-        return features.to(self._dtype) if self._tabular or features.is_floating_point() else features
+    def scalers(self) -> dict[str, Standardize]:
+        """What standardises which input."""
+        if self.standardize is None:
+            return {}
+        if isinstance(self.standardize, Standardize):
+            return {self._layout.inputs[0].name: self.standardize}
+        scalers = {each.name: self.standardize[_key(each)] for each in self._layout.inputs if each.tabular}
+        return cast(dict[str, Standardize], scalers)
 
-    def forward(self, features: Tensor) -> Tensor:
+    def preparation(self, allocate: Allocate) -> Preparation:
+        """``prepare`` for arrays, with the standardisation as it is now."""
+        scalings = {name: scaler.scaling() for name, scaler in self.scalers().items()}
+        return Preparation(self._layout, scalings, double=self._double, allocate=allocate)
+
+    def prepare(self, inputs: Tensors) -> Tensors:
+        """Features to what the body takes: floats as float32 (float64 with precision 64-true); other arrays stay."""
+        dtype, scalers = torch.float64 if self._double else torch.float32, self.scalers()
+        scaled = {name: scalers[name](tensor) if name in scalers else tensor for name, tensor in inputs.items()}
+        tabular = {each.name for each in self._layout.inputs if each.tabular}
+        return {
+            name: tensor.to(dtype) if name in tabular or tensor.is_floating_point() else tensor for name, tensor in scaled.items()
+        }
+
+    def forward(self, inputs: Tensors) -> Any:
         """Raw outputs ``[n, n_outputs]``: logits, or the regression value."""
-        outputs: Tensor = self.body(self.prepare(features))
-        return outputs
+        return call_body(self.body, self.prepare(inputs), self._layout)
+
+
+def call_body(body: nn.Module, inputs: Tensors, layout: Layout) -> Any:
+    """A single input by position, named ones as keyword arguments."""
+    return body(**inputs) if layout.named else body(inputs[layout.inputs[0].name])
 
 
 def build_network(spec: TrainingSpec, layout: Layout, n_outputs: int, *, source: str) -> Network:
     """A network with fresh weights from torch's global generator. ``ConfigError`` when user code refuses to build one."""
-    body = _build_body(spec.model, layout.n_features, n_outputs, source)
-    standardize = Standardize(layout.n_features) if layout.tabular and spec.standardize else None
-    return Network(body, standardize, tabular=layout.tabular, double=spec.precision == "64-true")
+    body = _build_body(spec.model, layout, n_outputs, source)
+    return Network(body, layout, standardize=spec.standardize, double=spec.precision == "64-true")
 
 
-def as_tensor(array: npt.NDArray[Any]) -> Tensor:
-    """A copy in memory that torch allocated.
+def _standardize(layout: Layout) -> Standardize | nn.ModuleDict | None:
+    tabular = [each for each in layout.inputs if each.tabular]
+    if not layout.named:
+        return Standardize(tabular[0].n_features) if tabular else None
+    return nn.ModuleDict({_key(each): Standardize(each.n_features) for each in tabular})
 
-    Kernels choose their path by the alignment of their input: rows that lie in other memory may give other bits.
-    """
-    return torch.tensor(array)
+
+def _key(each: Input) -> str:
+    # Beside the methods of a ModuleDict, whose names its entries must not have.
+    return f"{each.name}_columns"
 
 
 def call_factory(spec: CustomSpec, *args: object, field: str, source: str, **given: object) -> object:
@@ -85,10 +112,10 @@ MODELS: Final[Mapping[str, Callable[[Any, int, int], nn.Module]]] = {
 }
 
 
-def _build_body(spec: ModelSpec, n_features: int, n_outputs: int, source: str) -> nn.Module:
+def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
     if not isinstance(spec, CustomSpec):
-        return MODELS[spec.name](spec, n_features, n_outputs)
-    body = call_factory(spec, field="training.model", source=source, n_features=n_features, n_outputs=n_outputs)
+        return MODELS[spec.name](spec, layout.inputs[0].n_features, n_outputs)
+    body = call_factory(spec, field="training.model", source=source, n_features=layout.n_features, n_outputs=n_outputs)
     if not isinstance(body, nn.Module):
         rule = f"must return a torch.nn.Module, not {type(body).__name__}"
         raise ConfigError(source, "training.model.factory", spec.factory, rule)

@@ -13,9 +13,12 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.device import resolve_device
-from modyn_dagster.training.features import Features, Layout, Parsing
+from modyn_dagster.training.features import Features
+from modyn_dagster.training.layout import Layout
 from modyn_dagster.training.losses import check_outputs
-from modyn_dagster.training.network import Network, as_tensor, build_network
+from modyn_dagster.training.memory import aligned
+from modyn_dagster.training.network import Network, build_network
+from modyn_dagster.training.parsing.parsing import Parsing, Where
 from modyn_dagster.training.reproducible import fixed_algorithms, reproducible
 from modyn_dagster.training.user_code import user_code
 
@@ -33,7 +36,7 @@ class Predictor:
     """Outputs of a model in evaluation mode, without autocast.
 
     The bits of a row depend on the block of samples it is given in (their number and order), on the threads and on the
-    hardware; callers that compare bits use fixed blocks.
+    hardware; callers that compare bits use fixed blocks. ``close`` ends what its parser runs in.
     """
 
     def __init__(self, network: Network, features: Features, n_outputs: int, *, run: Run) -> None:
@@ -46,11 +49,16 @@ class Predictor:
             return np.empty((0, self.n_outputs), dtype=np.float32)
         what = f"{self._features.parsing.source}: training.model: the model"
         with fixed_algorithms(self._run.threads, deterministic=self._run.deterministic), torch.inference_mode():
-            inputs = as_tensor(self._features(samples)).to(self._run.device)
+            arrays = self._features(samples)
+            inputs = {name: torch.from_numpy(aligned(array)).to(self._run.device) for name, array in arrays.items()}
             with user_code(what):
                 outputs = check_outputs(self._network(inputs), (len(samples), self.n_outputs), what=what)
             array: npt.NDArray[np.float32] = outputs.to("cpu", torch.float32).numpy()
             return array
+
+    def close(self) -> None:
+        """End the parser's threads and processes."""
+        self._features.parsing.close()
 
 
 def build_predictor(
@@ -60,9 +68,11 @@ def build_predictor(
     device: Literal["cpu", "cuda", "auto"] = "cpu",
     threads: int,
     source: str,
+    where: Where | None = None,
 ) -> Predictor:
     """The model that ``train`` recorded as ``architecture`` and ``state_dict``.
 
+    ``where`` finds the place of a sample (``SampleReader.store.where``) for errors about samples that cannot be parsed.
     ``ConfigError`` when the weights do not fit the architecture, ``ImportPathError`` when its code is gone.
     """
     n_outputs, layout = int(architecture["n_outputs"]), Layout.from_json(architecture["features"])
@@ -75,6 +85,6 @@ def build_predictor(
         network.load_state_dict(state_dict)
     except RuntimeError as error:
         raise ConfigError(source, "training.model", architecture["model"], f"the stored weights do not fit: {error}") from error
-    features = Features(layout, Parsing(spec.parser, source))
+    features = Features(layout, Parsing(spec.parser, source, where))
     run = Run(resolve_device(device, source=source), threads, spec.deterministic)
     return Predictor(network, features, n_outputs, run=run)

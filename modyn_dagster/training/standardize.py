@@ -1,9 +1,14 @@
 """Columns with mean 0 and deviation 1, in float64, fitted in one pass and carried in the model."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+
+from modyn_dagster.training.memory import Allocate, empty_aligned
 
 Float64 = npt.NDArray[np.float64]
 
@@ -54,6 +59,25 @@ class Moments:
         return np.where(np.isfinite(self._mean), self._mean, 0.0), np.where(usable, factor, 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """``Standardize`` in NumPy: the same bits, in whatever thread. ``mean`` and ``factor``: ``float64[n_features]``."""
+
+    mean: Float64
+    factor: Float64
+
+    def scale(self, columns: Float64, allocate: Allocate = empty_aligned) -> npt.NDArray[Any]:
+        """``float64[n, n_features]``, which it overwrites, to ``float32[n, n_features]``."""
+        scaled = allocate(columns.shape, np.float32)
+        missing = ~np.isfinite(columns)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.subtract(columns, self.mean, out=columns)
+            np.multiply(columns, self.factor, out=columns)
+            np.copyto(scaled, columns, casting="same_kind")
+        scaled[missing] = 0
+        return scaled
+
+
 class Standardize(nn.Module):
     """``(x - mean) * factor`` as float32; missing values become 0, which is the training set's mean.
 
@@ -73,6 +97,10 @@ class Standardize(nn.Module):
         mean, factor = moments.scaling()
         self.mean.copy_(torch.from_numpy(mean))
         self.factor.copy_(torch.from_numpy(factor))
+
+    def scaling(self) -> Scaling:
+        """The same for arrays."""
+        return Scaling(self.mean.cpu().numpy().copy(), self.factor.cpu().numpy().copy())
 
     def forward(self, columns: Tensor) -> Tensor:
         """``float64[n, n_features]`` to ``float32[n, n_features]``."""

@@ -1,50 +1,22 @@
 """One pass over a training set before the loop: standardisation, number of classes, and a copy if it is small."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
-
-import numpy.typing as npt
+from dataclasses import dataclass, replace
+from typing import Final
 
 from modyn_dagster.ingestion.samples import Samples
-from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.training import TaskKind, TrainingSpec
+from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import Task, TrainingData
-from modyn_dagster.training.features import Features
+from modyn_dagster.training.features import Arrays, Features
+from modyn_dagster.training.parsing.parsing import Parsing
+from modyn_dagster.training.reading import Loaded, Reading, Walk
 from modyn_dagster.training.standardize import Moments
-from modyn_dagster.training.targets import Truth, truth_of
 
-#: Samples per read. Part of the result: the moments of a training set are merged chunk by chunk.
+#: Samples per read, and about how many bytes of them at most. Part of the result: the moments of a training set are merged
+#: chunk by chunk. So it is neither a setting nor a matter of the machine.
 CHUNK: Final = 8192
-#: Features of a training set up to this size stay in memory between epochs.
-CACHE_BYTES: Final = 256 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Samples as training needs them: ``uint64[n]`` keys, features as ``Features`` lays them out, and the truth."""
-
-    keys: KeyArray
-    features: npt.NDArray[Any]
-    truth: Truth
-
-
-@dataclass(frozen=True, slots=True)
-class Loader:
-    """Reads keys into ``Loaded``."""
-
-    data: TrainingData
-    features: Features
-    kind: TaskKind
-    source: str
-
-    def __call__(self, keys: KeyArray) -> Loaded:
-        """These samples, in this order."""
-        return self.of(self.data.read(keys))
-
-    def of(self, samples: Samples) -> Loaded:
-        """Samples that were read already."""
-        return Loaded(samples.keys, self.features(samples), truth_of(samples, self.kind, source=self.source))
+CHUNK_BYTES: Final = 64 << 20
+#: Samples that show what columns there are.
+EXAMPLE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,42 +24,53 @@ class Survey:
     """What the pass found.
 
     Attributes:
-        loader: how samples become the model's input.
-        moments: of the tabular features; None where nothing is standardised.
+        reading: how samples become the model's inputs.
+        moments: of the standardised inputs, by name.
         n_seen: one more than the largest class; 0 where nobody asked.
-        cached: the whole set in its order, chunk by chunk; None when it is larger than ``CACHE_BYTES``.
+        cached: the whole set in its order, chunk by chunk; None when it is larger than the fast path's ``cache_bytes``.
     """
 
-    loader: Loader
-    moments: Moments | None
+    reading: Reading
+    moments: dict[str, Moments]
     n_seen: int
     cached: list[Loaded] | None
 
 
-def survey(spec: TrainingSpec, data: TrainingData, task: Task, *, source: str) -> Survey:
-    """Read the training set once; only its first chunk where nothing has to be known about all of it."""
-    example = data.read(data.keys[:CHUNK])
-    features = Features.of(spec, example, exclude=task.exclude, source=source)
-    loader = Loader(data, features, task.kind, source)
-    first = loader.of(example)
-    moments = Moments(features.layout.n_features) if features.layout.tabular and spec.standardize else None
-    cached: list[Loaded] | None = [] if first.features.nbytes / len(example) * len(data) <= CACHE_BYTES else None
+def survey(spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing) -> Survey:
+    """Read the training set once; only its first samples where nothing has to be known about all of it."""
+    example = data.reader.read(data.chosen.slice(0, min(EXAMPLE, len(data))).keys)
+    features = Features.of(spec, example, parsing, exclude=task.exclude)
+    inputs = features(example)
+    size = sum(array.nbytes for array in inputs.values()) / len(example) * len(data)
+    reading = Reading(data, features, task.kind, parsing.source)
+    moments = {each.name: Moments(each.n_features) for each in features.layout.inputs if each.tabular and spec.standardize}
+    cached: list[Loaded] | None = [] if size <= data.fast_path.cache_bytes else None
     count_classes = task.kind == "class" and task.n_classes is None
-    if moments is None and cached is None and not count_classes:
-        return Survey(loader, None, 0, None)
+    if not moments and cached is None and not count_classes:
+        return Survey(reading, {}, 0, None)
     n_seen = 0
-    for chunk in _chunks(first, loader):
-        if moments is not None:
-            moments.update(chunk.features)
+    for chunk in reading(Walk(chunk_of(example, inputs)), lambda loaded: loaded):
+        _update(moments, chunk.inputs)
         if count_classes:
             n_seen = max(n_seen, int(chunk.truth.max()) + 1)
         if cached is not None:
-            cached.append(chunk)
-    return Survey(loader, moments, n_seen, cached)
+            cached.append(_kept(chunk))
+    return Survey(reading, moments, n_seen, cached)
 
 
-def _chunks(first: Loaded, loader: Loader) -> Iterator[Loaded]:
-    yield first
-    keys = loader.data.keys
-    for start in range(CHUNK, len(keys), CHUNK):
-        yield loader(keys[start : start + CHUNK])
+def chunk_of(example: Samples, inputs: Arrays) -> int:
+    """Samples per read, by the larger of what is read of a sample and what is made of it; ``inputs`` are the example's."""
+    made = sum(array.nbytes for array in inputs.values()) // len(example)
+    columns = sum(column.nbytes for column in example.columns.values()) // len(example)
+    raw = max(map(len, example.blobs)) if example.blobs is not None else 0
+    return max(1, min(CHUNK, CHUNK_BYTES // max(1, made, columns, raw)))
+
+
+def _kept(chunk: Loaded) -> Loaded:
+    # These are views of the buffer that the samples' bytes were read into, which nobody needs any more.
+    return replace(chunk, keys=chunk.keys.copy(), weights=chunk.weights.copy(), truth=chunk.truth.copy())
+
+
+def _update(moments: dict[str, Moments], inputs: Arrays) -> None:
+    for name, each in moments.items():
+        each.update(inputs[name])

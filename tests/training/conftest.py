@@ -26,3 +26,9 @@ def user_code(monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of an importable module of user code."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     return "training_user_code"
+
+
+@pytest.fixture
+def parsers(user_code: str) -> str:
+    """Name of an importable module of parsers, which is imported without torch."""
+    return "parsing_user_code"

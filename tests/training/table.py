@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpath import TrainingSet
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training import TrainingData
+from modyn_dagster.training import FastPath, TrainingData
+
+FASTEST = FastPath()
 
 
 @dataclass
@@ -49,9 +52,9 @@ class Table:
     def samples(self) -> Samples:
         return self.read(self.keys)
 
-    def data(self, weights: npt.ArrayLike | None = None) -> TrainingData:
+    def data(self, weights: npt.ArrayLike | None = None, fast_path: FastPath = FASTEST) -> TrainingData:
         given = np.ones(self.n) if weights is None else weights
-        return TrainingData(self.keys, np.asarray(given, dtype=np.float32), self.read)
+        return TrainingData(TrainingSet.of(self.keys, np.asarray(given, dtype=np.float32)), self, fast_path)
 
 
 MakeTable = Callable[..., Table]

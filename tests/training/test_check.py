@@ -17,18 +17,24 @@ def custom(user_code: str, name: str) -> dict[str, str]:
 
 def test_every_import_path_of_a_training_is_listed_with_its_field(user_code: str) -> None:
     spec = spec_of(
-        parser=f"{user_code}:images",
+        parser="parsing_user_code:images",
         model=custom(user_code, "linear"),
         loss=custom(user_code, "mean_loss"),
         optimizer=custom(user_code, "plain_sgd"),
     )
     assert dict(import_paths(spec)) == {
-        "training.parser": f"{user_code}:images",
+        "training.parser": "parsing_user_code:images",
         "training.model.factory": f"{user_code}:linear",
         "training.loss.factory": f"{user_code}:mean_loss",
         "training.optimizer.factory": f"{user_code}:plain_sgd",
     }
     check_user_code(spec, source="pipeline p")
+
+
+def test_the_function_of_a_parser_with_workers_is_listed_too(user_code: str) -> None:
+    with_workers = spec_of(parser={"function": "parsing_user_code:one_number", "per": "sample"})
+    assert list(import_paths(with_workers)) == [("training.parser.function", "parsing_user_code:one_number")]
+    assert list(import_paths(spec_of(parser={"images": {"size": [2, 2]}}))) == []
 
 
 @pytest.mark.parametrize("field", ["model", "loss", "optimizer"])
@@ -61,6 +67,13 @@ def test_a_loss_must_fit_what_is_learnt(user_code: str) -> None:
         ({"model": {"name": "resnet"}}, "resnet"),
         ({"model": {"factory": "no_such_module:f"}}, "does not exist on the Python path"),
         ({"epoch": 3}, "Extra inputs"),
+        ({"shuffle": "block"}, "blocks"),
+        ({"features": {"numeric": {"columns": ["a"]}}}, "groups need a model of your own"),
+        ({"features": {"a-b": {"columns": ["a"]}}, "model": {"factory": "json:loads"}}, "should match pattern"),
+        ({"features": {"a": {"columns": ["a", "a"]}}, "model": {"factory": "json:loads"}}, "columns must not repeat"),
+        ({"parser": {"images": {"size": [2, 2]}}, "features": ["a"]}, "images are one array"),
+        ({"parser": {"images": {"size": [0, 2]}}}, "greater than or equal to 1"),
+        ({"parser": {"function": "json:loads", "workers": {"kind": "fibers"}}}, "threads"),
     ],
 )
 def test_impossible_trainings_are_refused(fields: dict[str, Any], message: str) -> None:

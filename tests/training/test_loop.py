@@ -9,21 +9,36 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fastpath import Order, TrainingSet
 from modyn_dagster.errors import ConfigError, NonFiniteLoss, TrainingError, WrongShape
-from modyn_dagster.randomness import rng_for, seed_for
+from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
-from modyn_dagster.training import PreviousModel, Task, TrainedModel, TrainingData, TrainingProgress, build_predictor, train
-from modyn_dagster.training import survey as survey_module
-from tests.training.table import MakeTable, Table, spec_of
+from modyn_dagster.training import (
+    FastPath,
+    PreviousModel,
+    Task,
+    TrainedModel,
+    TrainingData,
+    TrainingProgress,
+    build_predictor,
+    train,
+)
+from tests.training.table import FASTEST, MakeTable, Table, spec_of
 
 CLASSES = Task("class", exclude=frozenset({"label"}))
 
 
 def trained(
-    table: Table, spec: TrainingSpec, *, weights: npt.ArrayLike | None = None, task: Task = CLASSES, **options: Any
+    table: Table,
+    spec: TrainingSpec,
+    *,
+    weights: npt.ArrayLike | None = None,
+    task: Task = CLASSES,
+    fast_path: FastPath = FASTEST,
+    **options: Any,
 ) -> TrainedModel:
     fixed: dict[str, Any] = {"seed": 3, "threads": 1, "source": "pipeline p"}
-    return train(spec, table.data(weights), task=task, **fixed | options)
+    return train(spec, table.data(weights, fast_path), task=task, **fixed | options)
 
 
 def assert_same_bits(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
@@ -53,7 +68,7 @@ def by_hand(
     steps = optimizer(module.parameters())
     means = []
     for epoch in range(epochs):
-        order = rng_for(3, "shuffle", epoch).permutation(table.n)
+        order = Order(table.n, shuffle=True, seed=3, epoch=epoch).positions(0, table.n)
         total = 0.0
         for start in range(0, table.n, batch_size):
             at = order[start : start + batch_size]
@@ -150,12 +165,13 @@ def test_another_seed_gives_another_model(separable: Table) -> None:
     assert not torch.equal(one.state_dict["body.weight"], other.state_dict["body.weight"])
 
 
-def test_the_result_does_not_depend_on_where_the_batches_come_from(separable: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = spec_of(model={"name": "mlp", "dropout": 0.2}, epochs=2, batch_size=33)
+@pytest.mark.parametrize("shuffle", [True, False, "blocks"])
+def test_the_result_does_not_depend_on_where_the_batches_come_from(separable: Table, shuffle: bool | str) -> None:
+    spec = spec_of(model={"name": "mlp", "dropout": 0.2}, epochs=2, batch_size=33, shuffle=shuffle, block_size=50)
     cached = trained(separable, spec)
-    monkeypatch.setattr(survey_module, "CACHE_BYTES", 0)
-    streamed = trained(separable, spec)
+    streamed = trained(separable, spec, fast_path=FastPath(cache_bytes=0))
     assert_same_bits(cached.state_dict, streamed.state_dict)
+    assert (cached.losses, cached.curve) == (streamed.losses, streamed.curve)
 
 
 def test_the_process_is_left_as_it_was(separable: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +215,7 @@ def test_what_is_recorded_is_json_and_counts_right(separable: Table) -> None:
     found = trained(separable, spec_of(epochs=3, batch_size=100))
     assert (found.n_steps, found.n_samples, len(found.losses)) == (9, 300, 3)
     assert json.loads(json.dumps(found.architecture)) == found.architecture
-    assert set(found.seconds) == {"prepare", "data", "to_device", "forward", "backward", "step", "finish"}
+    assert set(found.seconds) == {"prepare", "data", "forward", "backward", "step", "finish"}
     assert all(seconds >= 0 for seconds in found.seconds.values())
 
 
@@ -261,7 +277,7 @@ def test_a_class_that_the_previous_model_did_not_know_is_an_error_that_says_how_
 def test_arrays_that_may_not_be_written_are_taken(separable: Table) -> None:
     """Training sets and rows come from memory-mapped files."""
     data = separable.data()
-    for array in (data.keys, data.weights, separable.columns["left"], separable.labels):
+    for array in (*data.chosen.partition(0), separable.columns["left"], separable.labels):
         assert array is not None
         array.flags.writeable = False
     spec = spec_of(features=["left"], batch_size=64)
@@ -314,7 +330,7 @@ def test_a_loss_for_another_task_is_refused(separable: Table, loss: str, task: T
 
 def test_an_empty_training_set_is_refused() -> None:
     with pytest.raises(TrainingError, match="training set is empty"):
-        TrainingData(np.empty(0, np.uint64), np.empty(0, np.float32), Table({}).read)
+        TrainingData(TrainingSet.of(np.empty(0, np.uint64)), Table({}))
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
@@ -396,7 +412,7 @@ def test_user_code_that_builds_nothing_usable_is_refused_naming_the_field(
 def test_an_array_of_a_parser_is_trained_on(table: MakeTable, user_code: str) -> None:
     dark, bright = bytes([1, 2, 3, 4]), bytes([200, 210, 220, 230])
     rows = table({}, labels=np.array([0, 1] * 20), blobs=[dark, bright] * 20)
-    spec = spec_of(parser=f"{user_code}:images", epochs=30, optimizer={"lr": 0.1})
+    spec = spec_of(parser="parsing_user_code:images", epochs=30, optimizer={"lr": 0.1})
     found = trained(rows, spec, task=Task("class"))
     predict = build_predictor(found.architecture, found.state_dict, threads=1, source="p")
     assert (predict(rows.samples).argmax(1) == rows.labels).all()
@@ -422,3 +438,31 @@ def test_cuda_on_a_machine_without_is_refused(separable: Table) -> None:
         trained(separable, spec_of(device="cuda"))
     with pytest.raises(ConfigError, match=r"pipeline p: training.precision: needs a CUDA device"):
         trained(separable, spec_of(device="auto", precision="16-mixed"))
+
+
+def test_a_model_of_named_inputs_is_trained_standardised_and_predicts_again(table: MakeTable, user_code: str) -> None:
+    rng = np.random.default_rng(5)
+    numbers, kinds = rng.normal(50, 9, (400, 2)), rng.integers(0, 4, (400, 2))
+    rows = table(
+        {"n": numbers, "k": kinds.astype(np.int32)}, labels=(3 * kinds.sum(1) + (numbers[:, 0] - 50) / 3 > 9).astype(np.int64)
+    )
+    groups = {"numeric": {"columns": ["n"]}, "categorical": {"columns": ["k"], "dtype": "int64"}}
+    model = {"factory": f"{user_code}:recommender", "config": {"n_categories": 4}}
+    spec = spec_of(model=model, features=groups, epochs=20, batch_size=50, optimizer={"lr": 0.1})
+    found = trained(rows, spec)
+    np.testing.assert_allclose(found.state_dict["standardize.numeric_columns.mean"].numpy(), numbers.mean(0))
+    assert json.loads(json.dumps(found.architecture)) == found.architecture
+    predict = build_predictor(found.architecture, found.state_dict, threads=1, source="p")
+    assert (predict(rows.samples).argmax(1) == rows.labels).mean() > 0.9
+    again = trained(rows, spec, fast_path=FastPath(cache_bytes=0))
+    assert_same_bits(found.state_dict, again.state_dict)
+    onward = trained(rows, spec, previous=PreviousModel(found.state_dict, found.architecture))
+    assert onward.losses[0] < found.losses[0]
+
+
+def test_names_of_inputs_may_be_those_of_anything(table: MakeTable, user_code: str) -> None:
+    rows = table({"n": np.arange(8.0)}, labels=np.arange(8) % 2)
+    groups = {"keys": {"columns": ["n"]}, "training": {"columns": ["n"]}}
+    spec = spec_of(model={"factory": f"{user_code}:by_keywords"}, features=groups)
+    found = trained(rows, spec)
+    assert {"standardize.keys_columns.mean", "standardize.training_columns.mean"} <= set(found.state_dict)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import StandardScaler
 
-from modyn_dagster.training.standardize import Float64, Moments, Standardize
+from modyn_dagster.training.standardize import Float64, Moments, Scaling, Standardize
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 3))
 TABLES = hnp.arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 4)), elements=VALUES)
@@ -71,3 +71,21 @@ def test_a_large_offset_costs_no_precision() -> None:
     columns = np.random.default_rng(0).normal(size=(5000, 1))
     near, far = standardized(columns, [17, 400]), standardized(columns + 2.0**30, [17, 400])
     np.testing.assert_allclose(near, far, atol=1e-5)
+
+
+@given(
+    hnp.arrays(np.float64, st.tuples(st.integers(1, 40), st.just(3)), elements=st.floats(allow_nan=True, allow_infinity=True)),
+    hnp.arrays(np.float64, 3, elements=st.floats(-1e300, 1e300)),
+    hnp.arrays(np.float64, 3, elements=st.floats(0, 1e300)),
+)
+def test_arrays_are_scaled_to_the_bits_of_the_module(columns: Float64, mean: Float64, factor: Float64) -> None:
+    module = Standardize(3)
+    module.mean.copy_(torch.from_numpy(mean))
+    module.factor.copy_(torch.from_numpy(factor))
+    expected = module(torch.from_numpy(columns.copy())).numpy()
+    found = module.scaling().scale(columns.copy())
+    assert found.dtype == np.float32
+    both_nan = np.isnan(found) & np.isnan(expected)
+    assert (both_nan | (found.view(np.int32) == expected.view(np.int32))).all()
+    assert found.ctypes.data % 64 == 0
+    assert isinstance(module.scaling(), Scaling)

@@ -1,15 +1,23 @@
 """Trains and predicts, and writes the bits to standard output: ``seed, rows per read, cold | warm``."""
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
+from fastpath import TrainingSet
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Task, TrainingData, build_predictor, train
 
 SPEC = TrainingSpec.model_validate({"model": {"name": "mlp", "dropout": 0.1}, "epochs": 3, "batch_size": 64})
+
+
+@dataclass(frozen=True)
+class Rows:
+    read: Callable[[KeyArray], Samples]
 
 
 def training_data(chunk: int) -> TrainingData:
@@ -22,7 +30,7 @@ def training_data(chunk: int) -> TrainingData:
         times = np.zeros(len(keys), "datetime64[us]")
         return Samples(keys, times, labels[keys.astype(int)], None, {f"c{i}": rows[:, i] for i in range(9)})
 
-    return TrainingData(np.arange(700, dtype=np.uint64), np.ones(700, dtype=np.float32), read)
+    return TrainingData(TrainingSet.of(np.arange(700, dtype=np.uint64)), Rows(read))
 
 
 def bits(seed: int, chunk: int, start: str) -> bytes:
@@ -33,7 +41,7 @@ def bits(seed: int, chunk: int, start: str) -> bytes:
     model = train(SPEC, data, task=task, seed=seed, threads=1, source="p")
     predict = build_predictor(model.architecture, model.state_dict, threads=1, source="p")
     state = b"".join(tensor.numpy().tobytes() for tensor in model.state_dict.values())
-    outputs = predict(data.read(data.keys[:300]))
+    outputs = predict(data.reader.read(data.chosen.keys()[:300]))
     return state + outputs.tobytes() + repr((model.losses, model.curve)).encode()
 
 

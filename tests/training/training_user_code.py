@@ -4,11 +4,9 @@ import random
 from collections.abc import Callable, Iterable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-Arrays = dict[str, npt.NDArray[np.generic]]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -118,27 +116,37 @@ def not_an_optimizer(parameters: Iterable[nn.Parameter]) -> object:
     return object()
 
 
-def two_numbers(blobs: list[bytes]) -> Arrays:
-    """Columns from bytes such as ``b"1.5,2"``."""
-    rows = np.array([[float(part) for part in blob.split(b",")] for blob in blobs])
-    return {"left": rows[:, 0], "right": rows[:, 1]}
+class Recommender(nn.Module):
+    """Numbers and categories as DLRM has them: a linear layer and embeddings, added up."""
+
+    def __init__(self, n_features: dict[str, int], n_outputs: int, n_categories: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(n_features["numeric"], n_outputs)
+        self.embedding = nn.Embedding(n_categories, n_outputs)
+        self.seen: list[tuple[torch.dtype, torch.dtype]] = []
+
+    def forward(self, numeric: Tensor, categorical: Tensor) -> Tensor:
+        self.seen.append((numeric.dtype, categorical.dtype))
+        outputs: Tensor = self.linear(numeric) + self.embedding(categorical).sum(dim=1)
+        return outputs
 
 
-def images(blobs: list[bytes]) -> Arrays:
-    """Four bytes are an image of 2 x 2 pixels."""
-    return {"features": np.stack([np.frombuffer(blob, np.uint8).reshape(2, 2) for blob in blobs])}
+def recommender(n_features: dict[str, int], n_outputs: int, n_categories: int = 8) -> nn.Module:
+    return Recommender(n_features, n_outputs, n_categories)
 
 
-def one_too_few(blobs: list[bytes]) -> Arrays:
-    return {"left": np.zeros(len(blobs) - 1)}
+class ByKeywords(nn.Module):
+    def __init__(self, n_features: dict[str, int], n_outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(sum(n_features.values()), n_outputs)
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(torch.cat(list(inputs.values()), dim=1))
+        return outputs
 
 
-def unparsable(blobs: list[bytes]) -> Arrays:
-    raise ValueError("bad magic number")
-
-
-def a_list(blobs: list[bytes]) -> list[int]:
-    return []
+def by_keywords(n_features: dict[str, int], n_outputs: int) -> nn.Module:
+    return ByKeywords(n_features, n_outputs)
 
 
 NOT_CALLABLE = 7

@@ -1,0 +1,72 @@
+"""How bytes become arrays: a function with workers, or images. An import path alone is a batch parser without workers."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, PositiveInt, Tag
+
+from modyn_dagster.spec.base import ImportPath, Spec
+
+#: Pixels of one side of an image.
+Side = Annotated[int, Field(ge=1, le=65_535)]
+
+
+class WorkersSpec(Spec):
+    """Who parses. Results do not depend on it, so it is no part of a pipeline's hash."""
+
+    kind: Literal["threads", "processes"] = Field(
+        "threads", description="Processes for functions that hold Python's lock; threads for those that let go of it."
+    )
+    count: PositiveInt = 1
+
+
+class ThreadsSpec(Spec):
+    """How many threads decode images. Results do not depend on it, so it is no part of a pipeline's hash."""
+
+    count: PositiveInt = 1
+
+
+class ParserSpec(Spec):
+    """A function of the project.
+
+    Per batch: ``(list[bytes]) -> dict[str, ndarray]``, each array with one row per sample. Per sample:
+    ``(bytes) -> dict[str, ndarray | number]``, stacked over the samples.
+    """
+
+    function: ImportPath
+    per: Literal["batch", "sample"] = "batch"
+    workers: WorkersSpec = WorkersSpec()
+
+
+class ImagesSpec(Spec):
+    """Encoded images (JPEG, PNG and whatever else Pillow reads) to one array ``features``."""
+
+    size: tuple[Side, Side] = Field(description="Height and width of the result.")
+    resize: Literal["stretch", "cover", "contain"] = Field(
+        "stretch",
+        description="stretch: to the size, whatever the shape; cover: fill the size and cut off what is over, in equal parts; "
+        "contain: fit into the size and pad with black, in equal parts.",
+    )
+    channels: Literal[1, 3] = Field(3, description="3: RGB; 1: grey.")
+    layout: Literal["chw", "hwc"] = "chw"
+    dtype: Literal["uint8", "float32"] = Field("uint8", description="uint8: 0 to 255; float32: 0 to 1.")
+    workers: ThreadsSpec = ThreadsSpec()
+
+
+class ImageParserSpec(Spec):
+    """Images, decoded by the platform."""
+
+    images: ImagesSpec
+
+
+def _kind_of(content: object) -> str:
+    if isinstance(content, (Mapping, Spec)):
+        return "Images" if isinstance(content, ImageParserSpec) or "images" in dict(content) else "Function"
+    return "Path"
+
+
+#: ``package.module:function``, ``{function: ..., per: ..., workers: ...}`` or ``{images: ...}``.
+Parser = Annotated[
+    Annotated[ImportPath, Tag("Path")] | Annotated[ParserSpec, Tag("Function")] | Annotated[ImageParserSpec, Tag("Images")],
+    Discriminator(_kind_of),
+]

@@ -1,0 +1,115 @@
+"""Batches of arrays as tensors on a device: on CUDA copied beside the computation, one batch ahead of it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+#: What torch takes as it is; asking for one of a few is faster than looking at what a dtype is.
+_COMMON: Final = frozenset(map(np.dtype, ("bool", "uint8", "int32", "int64", "float32", "float64")))
+
+
+def tensor_of(array: npt.NDArray[Any]) -> Tensor:
+    """The same memory as a tensor; keys as int64, times as int64 microseconds since 1970, other byte orders copied."""
+    writeable = array.flags.writeable
+    if writeable and array.dtype in _COMMON:
+        return torch.from_numpy(array)
+    if not writeable or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype == np.uint64 or array.dtype.kind in "mM":
+        array = array.view(np.int64)
+    return torch.from_numpy(array)
+
+
+def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """``batch`` with arrays and tensors changed: inside mappings, tuples, lists and dataclasses; all else stays."""
+    if isinstance(batch, (np.ndarray, Tensor)):
+        return change(batch)
+    if isinstance(batch, dict):
+        return {name: mapped(part, change) for name, part in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(mapped(part, change) for part in batch))
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(mapped(part, change) for part in batch)
+    if is_dataclass(batch) and not isinstance(batch, type):
+        return type(batch)(**{each.name: mapped(getattr(batch, each.name), change) for each in fields(batch)})
+    return batch
+
+
+@dataclass(slots=True)
+class _Copy(Generic[T]):
+    """A batch on its way. ``held`` keeps the host's memory until ``done``."""
+
+    batch: T
+    held: list[Tensor]
+    done: "torch.cuda.Event"
+
+
+class DeviceCopy:
+    """Arrays to tensors on ``device``. A CPU takes the arrays' own memory."""
+
+    def __init__(self, device: torch.device, *, pin: bool) -> None:
+        self._device, self._pin = device, pin
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def __call__(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches, in order; on CUDA the next one is being copied while one is at work."""
+        if self._stream is None:
+            for batch in batches:
+                yield mapped(batch, as_tensor)
+            return
+        begun: list[_Copy[T]] = []
+        ahead: _Copy[T] | None = None
+        try:
+            for batch in batches:
+                following = self._begin(batch)
+                begun.append(following)
+                if ahead is not None:
+                    yield self._arrived(ahead)
+                begun = [copy for copy in begun if not copy.done.query()]  # type: ignore[no-untyped-call]
+                ahead = following
+            if ahead is not None:
+                yield self._arrived(ahead)
+        finally:
+            # Whoever stops early, too: the host's memory goes back to those who write to it.
+            for copy in begun:
+                copy.done.synchronize()  # type: ignore[no-untyped-call]
+
+    def _begin(self, batch: T) -> _Copy[T]:
+        held: list[Tensor] = []
+
+        def copied(part: npt.NDArray[Any] | Tensor) -> Tensor:
+            host = as_tensor(part)
+            if self._pin and host.device.type == "cpu" and not host.is_pinned():
+                host = host.pin_memory()
+            held.append(host)
+            return host.to(self._device, non_blocking=True)
+
+        with torch.cuda.stream(self._stream):
+            moved = mapped(batch, copied)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record(self._stream)
+        return _Copy(moved, held, done)
+
+    def _arrived(self, copy: _Copy[T]) -> T:
+        """The batch, for the stream that computes now; its memory is not reused while that stream works on it."""
+        computing = torch.cuda.current_stream(self._device)
+        computing.wait_event(copy.done)
+
+        def used(tensor: Tensor) -> Tensor:
+            tensor.record_stream(computing)
+            return tensor
+
+        return mapped(copy.batch, used)  # type: ignore[no-any-return]
+
+
+def as_tensor(part: npt.NDArray[Any] | Tensor) -> Tensor:
+    """A tensor as it is, or ``tensor_of``."""
+    return part if isinstance(part, Tensor) else tensor_of(part)

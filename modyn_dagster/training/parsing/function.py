@@ -1,0 +1,115 @@
+"""Calling a project's parser, and finding the sample it fails on."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+class Blobs(Protocol):
+    """The bytes of samples, each as anything with a buffer; ``list[bytes]`` and what a store hands out are such."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def __getitem__(self, i: int, /) -> Any:
+        """One of them."""
+
+
+class ParseFailed(Exception):
+    """A parser raised: on the sample at ``position`` of those it was given, or (None) only on all of them together."""
+
+    def __init__(self, position: int | None, reason: str) -> None:
+        super().__init__(reason)
+        self.position, self.reason = position, reason
+
+
+class NotArrays(Exception):
+    """A parser returned something else than a dict of arrays."""
+
+
+class Function:
+    """A parser as arrays of n samples, whichever way it is written.
+
+    Args:
+        function: per batch ``(list[bytes]) -> dict[str, ndarray]``, per sample ``(bytes) -> dict[str, ndarray | number]``.
+        per: which of the two.
+
+    Raises ``ParseFailed`` or ``NotArrays`` when it is called.
+    """
+
+    def __init__(self, function: Callable[..., Any], per: Literal["batch", "sample"]) -> None:
+        self._function, self._per = function, per
+
+    def __call__(self, blobs: Blobs) -> Columns:
+        """Arrays of these samples by name."""
+        given = [bytes(blobs[i]) for i in range(len(blobs))]
+        return self._per_batch(given) if self._per == "batch" else self._per_sample(given)
+
+    def _per_batch(self, blobs: list[bytes]) -> Columns:
+        try:
+            return _arrays(self._function(blobs))
+        except NotArrays:
+            raise
+        except Exception as error:
+            # The parser sees batches, a person needs the sample.
+            self._require_each(blobs)
+            raise ParseFailed(None, reason_of(error)) from error
+
+    def _per_sample(self, blobs: list[bytes]) -> Columns:
+        parsed: list[dict[str, npt.NDArray[Any]]] = []
+        for position, blob in enumerate(blobs):
+            arrays = self._alone(blob, position)
+            _require_alike(arrays, parsed[0] if parsed else arrays, position)
+            parsed.append(arrays)
+        return {name: np.stack([arrays[name] for arrays in parsed]) for name in parsed[0]} if parsed else {}
+
+    def _require_each(self, blobs: list[bytes]) -> None:
+        first: Columns | None = None
+        for position, blob in enumerate(blobs):
+            found = {
+                name: array[0] if array.shape[:1] == (1,) else array for name, array in self._alone([blob], position).items()
+            }
+            first = found if first is None else first
+            _require_alike(found, first, position)
+
+    def _alone(self, given: Any, position: int) -> dict[str, npt.NDArray[Any]]:
+        try:
+            return _arrays(self._function(given))
+        except NotArrays:
+            raise
+        except Exception as error:
+            raise ParseFailed(position, reason_of(error)) from error
+
+
+def reason_of(error: BaseException) -> str:
+    """An exception in one line."""
+    return f"{type(error).__name__}: {error}"
+
+
+def _arrays(parsed: object) -> dict[str, npt.NDArray[Any]]:
+    if not isinstance(parsed, Mapping):
+        raise NotArrays(f"must return a dict of arrays, not {type(parsed).__name__}")
+    return {name: np.asarray(array) for name, array in parsed.items()}
+
+
+def _require_alike(found: Columns, first: Columns, position: int) -> None:
+    if list(found) != list(first):
+        raise ParseFailed(position, f"it has the columns {', '.join(found)}, the samples before it {', '.join(first)}")
+    for name, array in found.items():
+        if array.shape != first[name].shape:
+            reason = f"{name!r} has shape {array.shape}, that of the samples before it has {first[name].shape}"
+            raise ParseFailed(position, reason)
+        require_joinable(name, array, first[name], position)
+
+
+def require_joinable(name: str, array: npt.NDArray[Any], first: npt.NDArray[Any], position: int) -> None:
+    """``ParseFailed`` if two samples' arrays of this name have dtypes that no array holds together, as times and floats."""
+    try:
+        np.promote_types(array.dtype, first.dtype)
+    except TypeError as error:
+        reason = f"{name!r} is {array.dtype}, that of the samples before it is {first.dtype}"
+        raise ParseFailed(position, reason) from error

@@ -1,0 +1,147 @@
+"""Encoded images to one array, decoded into it by several threads."""
+
+import io
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from fastpath.planes import to_planes
+from modyn_dagster.spec.parsing import ImagesSpec
+from modyn_dagster.training.memory import empty_aligned
+from modyn_dagster.training.parsing.function import Blobs, Columns, ParseFailed, reason_of
+from modyn_dagster.training.parsing.jpeg import Pixels, decode_jpeg, is_jpeg
+from modyn_dagster.training.parsing.pieces import Pieces
+
+#: Formats that are decoded by code alone: others start programs (EPS) or read further files.
+_FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+#: Pillow's modes of 16 bits per pixel; PNG alone is also read as ``I``.
+_SIXTEEN_BITS: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Which part of an image (``box``: top, left, height, width) goes where in the result (``window``, likewise)."""
+
+    box: tuple[float, float, float, float]
+    window: tuple[int, int, int, int]
+
+    @classmethod
+    def of(cls, spec: ImagesSpec, height: int, width: int) -> Self:
+        """For an image of this size."""
+        rows, columns = spec.size
+        whole, full = (0.0, 0.0, float(height), float(width)), (0, 0, rows, columns)
+        if spec.resize == "cover":
+            scale = max(rows / height, columns / width)
+            h, w = min(height, rows / scale), min(width, columns / scale)
+            return cls(((height - h) / 2, (width - w) / 2, h, w), full)
+        if spec.resize == "contain":
+            scale = min(rows / height, columns / width)
+            h, w = (max(1, min(most, round(side * scale))) for most, side in ((rows, height), (columns, width)))
+            return cls(whole, ((rows - h) // 2, (columns - w) // 2, h, w))
+        return cls(whole, full)
+
+    @property
+    def shrink(self) -> float:
+        """How many times smaller the image may be without being magnified."""
+        return min(self.box[2] / self.window[2], self.box[3] / self.window[3])
+
+
+class Images:
+    """The parser ``images``: ``features`` of shape ``[n, channels, height, width]`` (``hwc``: channels last).
+
+    Pixels are as stored: no orientation from EXIF, the first frame of several, colours without their alpha, CMYK and palettes
+    as RGB, 16 bits as their upper 8. Images of 32 bits a pixel are refused.
+    """
+
+    def __init__(self, spec: ImagesSpec) -> None:
+        self._spec = spec
+        self._pieces = Pieces(spec.workers.count)
+
+    def __call__(self, blobs: Blobs) -> Columns:
+        """All of them; ``ParseFailed`` for the first that cannot be decoded."""
+        spec = self._spec
+        shape = (spec.channels, *spec.size) if spec.layout == "chw" else (*spec.size, spec.channels)
+        batch = empty_aligned((len(blobs), *shape), spec.dtype)
+
+        def fill(start: int, stop: int) -> None:
+            for position in range(start, stop):
+                try:
+                    self._decode(blobs[position], batch[position])
+                except Exception as error:
+                    raise ParseFailed(position - start, reason_of(error)) from error
+
+        self._pieces(len(blobs), fill)
+        return {"features": batch}
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._pieces.close()
+
+    def _decode(self, data: Any, out: npt.NDArray[Any]) -> None:
+        target = out.transpose(1, 2, 0) if self._spec.layout == "chw" else out
+        whole = target if target.dtype == np.uint8 else None
+        pixels, fit = self._pixels(data, whole)
+        resized = _resized(pixels, fit)
+        if whole is not None and np.may_share_memory(resized, whole):
+            return
+        if self._spec.resize == "contain":
+            target[...] = 0
+        top, left, height, width = fit.window
+        rows, columns = slice(top, top + height), slice(left, left + width)
+        if self._spec.layout == "hwc":
+            _put(resized, target[rows, columns])
+        else:
+            # By a kernel: NumPy takes as long to turn pixels into planes as it takes to decode them.
+            planes = np.empty((target.shape[2], height, width), dtype=np.uint8)
+            to_planes(resized, planes)
+            _put(planes, out[:, rows, columns])
+
+    def _pixels(self, data: Any, out: Pixels | None) -> tuple[Pixels, Fit]:
+        """An image ``[h, w, channels]``, smaller than stored where that is enough, and how its box fits the result."""
+        spec = self._spec
+        if is_jpeg(data):
+            decoded = decode_jpeg(data, spec.channels, lambda height, width: Fit.of(spec, height, width).shrink, out)
+            if decoded is not None:
+                pixels, height, width, factor = decoded
+                fit = Fit.of(spec, height, width)
+                top, left, h, w = (side / factor for side in fit.box)
+                return pixels, Fit((top, left, h, w), fit.window)
+        pixels = _by_pillow(data, spec.channels)
+        return pixels, Fit.of(spec, *pixels.shape[:2])
+
+
+def _put(pixels: Pixels, window: npt.NDArray[Any]) -> None:
+    if window.dtype == np.uint8:
+        window[...] = pixels
+    else:
+        np.divide(pixels, np.float32(255), out=window)
+
+
+def _resized(pixels: Pixels, fit: Fit) -> Pixels:
+    top, left, height, width = fit.box
+    rows, columns = fit.window[2:]
+    if (top, left, height, width) == (0, 0, rows, columns) == (0, 0, *pixels.shape[:2]):
+        return pixels
+    grey = pixels.shape[2] == 1
+    image = Image.fromarray(pixels[..., 0] if grey else pixels)
+    resized = np.asarray(image.resize((columns, rows), Image.Resampling.BILINEAR, (left, top, left + width, top + height)))
+    return resized[..., None] if grey else resized
+
+
+def _by_pillow(data: Any, channels: int) -> Pixels:
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        image.load()
+        converted = _eight_bits(image).convert("RGB" if channels == 3 else "L")
+    pixels = np.asarray(converted)
+    return pixels if channels == 3 else pixels[..., None]
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    if image.mode in _SIXTEEN_BITS or (image.mode == "I" and image.format == "PNG"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"its pixels have 32 bits (mode {image.mode}); images have 8 or 16 bits per channel")
+    return image
