@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,35 +11,50 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
+from fastpath.index import Extents, IndexedFile
 from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested, owners_of
-from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_dataset, set_columns
+from modyn_dagster.catalog.datasets import Column, DatasetRow, append_class_names, lock_dataset, set_columns
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
 from modyn_dagster.errors import DuplicateFile
 from modyn_dagster.ingestion.assemble import Assembled
 from modyn_dagster.ingestion.attributes import as_bytes
 from modyn_dagster.ingestion.formats.base import Int64Array
-from modyn_dagster.ingestion.index import Extents, IndexedFile, write_index
+from modyn_dagster.ingestion.index import write_index
 from modyn_dagster.ingestion.labels import ClassLabels
-from modyn_dagster.ingestion.places import index_of, shard_of
-from modyn_dagster.ingestion.read_batch import FileVersion, ReadBatch
+from modyn_dagster.ingestion.places import index_of
+from modyn_dagster.ingestion.source import FileVersion
 from modyn_dagster.ingestion.split import TRAIN, side_of
-from modyn_dagster.keys import keys_of
+from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import HashingFile, atomic_write, sweep_unfinished
+from modyn_dagster.storage import StagedFile, sweep_unfinished
 
 
 @dataclass(frozen=True)
 class Content:
-    """A batch ready to be committed: what was read, in order, and the files that hold samples."""
+    """A batch ready to be committed.
 
-    read: ReadBatch
+    Attributes:
+        columns: of the dataset, as the batch shows them; empty where samples are files.
+        assembled: the samples in order.
+        files: everything that was read, by path; small files once they are in the shard.
+        paths: the files that hold samples.
+    """
+
+    columns: Sequence[Column]
     assembled: Assembled
+    files: Mapping[str, FileVersion]
     paths: Sequence[str]
 
 
 def commit_batch(
-    conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, content: Content
+    conn: sa.Connection,
+    home: Path,
+    spec: DatasetSpec,
+    dataset: DatasetRow,
+    batch: BatchRow,
+    content: Content,
+    shard: StagedFile | None,
 ) -> bool:
     """Ingest an open batch in the transaction of ``conn``.
 
@@ -56,28 +72,32 @@ def commit_batch(
     for path, owner in owners_of(conn, batch, content.paths).items():
         raise DuplicateFile(path, owner)
     if dataset.columns is None:
-        set_columns(conn, dataset.id, content.read.columns)
+        set_columns(conn, dataset.id, content.columns)
     names = _class_names(conn, dataset, assembled.labels)
     labels = class_indices(assembled.labels, names)
-    checksum = write_files(home, spec.name, batch.ordinal, content, labels)
-    keys = keys_of(batch.ordinal, np.arange(len(assembled.times)))
+    first = key_of(batch.ordinal, 0)
+    keys = np.arange(first, first + len(assembled.times), dtype=np.uint64)
     attributes = None if assembled.attributes is None else as_bytes(assembled.attributes)
-    copy_samples(conn, dataset.id, SampleRows(keys, assembled.times, labels, assembled.targets, attributes))
-    facts = _facts(spec, batch.ordinal, content, labels, names, checksum)
-    mark_ingested(conn, batch, facts, _file_facts(content.read.files, set(assembled.paths)))
+    # Files and database work side by side: the one mostly hashes, the other mostly waits for the server.
+    with ThreadPoolExecutor(1, thread_name_prefix="index") as beside:
+        written = beside.submit(_write_and_sum_up, home, spec, batch.ordinal, content, labels, names, keys, shard)
+        copy_samples(conn, dataset.id, SampleRows(keys, assembled.times, labels, assembled.targets, attributes))
+        facts = written.result()
+    mark_ingested(conn, batch, facts, _file_facts(content.files, set(assembled.paths)))
     return True
 
 
-def write_files(home: Path, dataset: str, ordinal: int, content: Content, labels: Int64Array | None) -> str:
-    """Write shard and index of a batch, whose row is locked; returns the checksum of the index."""
-    index, shard = home / index_of(dataset, ordinal), home / shard_of(dataset, ordinal)
-    for path in (index, shard):
-        sweep_unfinished(path)
-    assembled, versions = content.assembled, content.read.files
-    files = [IndexedFile(path, versions[path].state.size, versions[path].checksum) for path in assembled.paths]
-    if assembled.shard:
-        with atomic_write(shard) as out:
-            files.append(_write_shard(out, assembled))
+def write_files(
+    home: Path, dataset: str, ordinal: int, content: Content, labels: Int64Array | None, shard: StagedFile | None
+) -> str:
+    """Give the shard of a batch, whose row is locked, its name, and write the index; returns the checksum of the index."""
+    assembled = content.assembled
+    files = [IndexedFile(path, content.files[path].state.size, content.files[path].checksum) for path in assembled.paths]
+    if shard is not None:
+        shard.publish()
+        files.append(IndexedFile(None, shard.size, shard.checksum))
+    index = home / index_of(dataset, ordinal)
+    sweep_unfinished(index)
     extents = Extents.of(assembled.file, assembled.offsets, assembled.lengths)
     return write_index(index, assembled.times, labels, assembled.targets, extents, files)
 
@@ -113,34 +133,40 @@ def _class_names(conn: sa.Connection, dataset: DatasetRow, labels: ClassLabels |
     return append_class_names(conn, dataset, new) if new else dataset.class_names
 
 
-def _write_shard(out: HashingFile, assembled: Assembled) -> IndexedFile:
-    for part in assembled.shard:
-        out.write(part.data)
-    return IndexedFile(None, out.tell(), out.checksum)
-
-
-def _facts(
-    spec: DatasetSpec, ordinal: int, content: Content, labels: Int64Array | None, names: Sequence[str], checksum: str
+def _write_and_sum_up(
+    home: Path,
+    spec: DatasetSpec,
+    ordinal: int,
+    content: Content,
+    labels: Int64Array | None,
+    names: Sequence[str],
+    keys: KeyArray,
+    shard: StagedFile | None,
 ) -> BatchFacts:
-    times = content.assembled.times
-    train = side_of(keys_of(ordinal, np.arange(len(times))), spec.split) == TRAIN
+    checksum = write_files(home, spec.name, ordinal, content, labels, shard)
+    times, train = content.assembled.times, side_of(keys, spec.split) == TRAIN
     return BatchFacts(
         n_samples=len(times),
-        n_train=int(train.sum()),
+        n_train=int(np.count_nonzero(train)),
         time_min=as_timestamp(times[0]),
         time_max=as_timestamp(times[-1]),
-        train_time_max=as_timestamp(times[train].max()) if train.any() else None,
+        train_time_max=as_timestamp(times[train][-1]) if train.any() else None,
         label_counts=_label_counts(labels, names),
         index_path=index_of(spec.name, ordinal),
         index_checksum=checksum,
-        content_checksum=content_checksum(content.read.files),
+        content_checksum=content_checksum(content.files),
     )
 
 
 def _label_counts(labels: Int64Array | None, names: Sequence[str]) -> dict[str, int]:
     if labels is None:
         return {}
-    values, counts = np.unique(labels, return_counts=True)
+    if labels.max() < len(labels):  # classes are never negative
+        found = np.bincount(labels)
+        values = np.flatnonzero(found)
+        counts = found[values]
+    else:
+        values, counts = np.unique(labels, return_counts=True)
     return {names[value] if names else str(value): int(n) for value, n in zip(values, counts)}
 
 

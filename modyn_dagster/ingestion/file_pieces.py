@@ -1,10 +1,10 @@
 """One file per sample: small files are packed into the batch's shard, large ones are read where they lie."""
 
-from collections.abc import Callable, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.file_times import time_of_file
@@ -12,79 +12,113 @@ from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.ingestion.labels import ClassLabels, class_texts, target_texts
 from modyn_dagster.ingestion.members import Members, sidecar_of
 from modyn_dagster.ingestion.piece import Piece
-from modyn_dagster.ingestion.source import LoadedFile
-from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.ingestion.small_files import SmallFiles
+from modyn_dagster.ingestion.source import FileState, FileVersion, LoadedFile, Source
+from modyn_dagster.ingestion.times import TimeArray
+from modyn_dagster.ingestion.workers import in_order
+from modyn_dagster.spec.dataset import DatasetSpec, FilesFormat
 
-#: Larger files stay where they are, if that is on this machine.
-PACKED_BYTES: Final = 1 << 20
+#: Files whose states or labels one thread asks for at a time.
+_GROUP: Final = 64
 
-Load = Callable[[str], LoadedFile]
+#: Told the version of every file that was read.
+Record = Callable[[str, FileVersion], None]
 
 
-def file_piece(spec: DatasetSpec, members: Members, load: Load, *, in_place: bool, as_integers: bool | None) -> Piece:
+def file_piece(
+    spec: DatasetSpec, format: FilesFormat, members: Members, source: Source, record: Record, *, as_integers: bool | None
+) -> Piece:
     """The samples of a batch, one per file.
+
+    Small files are only looked at: they are read when the shard is written, so that they need not fit into memory.
 
     Args:
         spec: of the dataset.
+        format: of the dataset.
         members: of the batch.
-        load: reads a file.
-        in_place: whether large files can be read where they lie.
+        source: where the files lie.
+        record: told the version of every file that was read, here or later.
         as_integers: whether classes are integers; None where no batch has decided it yet.
 
     Raises:
         DataError: an empty file, or a missing or bad label; names the file.
     """
-    n = len(members.paths)
-    times = np.empty(n, dtype="datetime64[us]")
-    offsets, lengths = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    stays = np.zeros(n, dtype=bool)
-    packed: list[np.ndarray[tuple[int], np.dtype[np.uint8]]] = []
-    end = 0
-    for i, path in enumerate(members.paths):
-        loaded = load(path)
-        if loaded.state.size == 0:
-            raise DataError(path, "the file is empty")
-        times[i] = time_of_file(spec.time, path, loaded.state, members.times) if spec.time.source != "column" else 0
-        lengths[i] = loaded.state.size
-        stays[i] = in_place and loaded.state.size > PACKED_BYTES
-        if not stays[i]:
-            offsets[i], end = end, end + loaded.state.size
-            packed.append(loaded.data)
-    labels, targets = _labels(spec, members, load, as_integers)
+    states = _states(source, members.paths)
+    times = _times(spec, members, states)
+    labels, targets = _labels(spec, members, source, record, as_integers)
+    lengths = np.array([state.size for state in states], dtype=np.int64)
+    stays = (lengths > format.packed_bytes) & source.in_place
+    large = [members.paths[i] for i in np.flatnonzero(stays)]
+    for path, version in zip(large, in_order(source.version, large)):
+        record(path, version)
     return Piece(
         paths=tuple(members.paths),
-        path_of=np.arange(n),
-        rows=np.zeros(n, dtype=np.int64),
         times=times,
         labels=labels,
         targets=targets,
         attributes=None,
         in_place=stays,
-        ranges=Ranges(offsets, lengths),
-        payload=np.concatenate(packed) if packed else None,
+        ranges=Ranges(np.zeros(len(lengths), dtype=np.int64), lengths),
+        payload=SmallFiles(source, members.paths, states, record),
     )
 
 
+def _states(source: Source, paths: Sequence[str]) -> list[FileState]:
+    def look(group: Sequence[str]) -> list[FileState]:
+        return [_state(source, path) for path in group]
+
+    return [state for group in in_order(look, _groups(paths)) for state in group]
+
+
+def _state(source: Source, path: str) -> FileState:
+    state = source.state(path)
+    if state.size == 0:
+        raise DataError(path, "the file is empty")
+    return state
+
+
+def _times(spec: DatasetSpec, members: Members, states: Sequence[FileState]) -> TimeArray:
+    assert spec.time.source != "column"  # noqa: S101 - refused by the spec; narrows the type
+    times = [time_of_file(spec.time, path, state, members.times) for path, state in zip(members.paths, states)]
+    return np.array(times, dtype="datetime64[us]")
+
+
 def _labels(
-    spec: DatasetSpec, members: Members, load: Load, as_integers: bool | None
-) -> "tuple[ClassLabels | None, np.ndarray[tuple[int], np.dtype[np.float64]] | None]":
+    spec: DatasetSpec, members: Members, source: Source, record: Record, as_integers: bool | None
+) -> tuple[ClassLabels | None, npt.NDArray[np.float64] | None]:
     if spec.label is None:
         return None, None
-    texts = [_label_text(spec, path, members.labels, load) for path in members.paths]
+
+    def read(group: Sequence[str]) -> list[tuple[str, LoadedFile | None]]:
+        return [_label_text(spec, path, members.labels, source) for path in group]
+
+    texts = []
+    for group in in_order(read, _groups(members.paths)):
+        for text, sidecar in group:
+            texts.append(text)
+            if sidecar is not None:
+                record(sidecar.path, sidecar.version)
     if spec.label.kind == "target":
         return None, target_texts(texts, members.paths)
     return class_texts(texts, members.paths, spec.label, as_integers=as_integers), None
 
 
-def _label_text(spec: DatasetSpec, path: str, from_manifest: Mapping[str, str], load: Load) -> str:
+def _label_text(spec: DatasetSpec, path: str, from_manifest: Mapping[str, str], source: Source) -> tuple[str, LoadedFile | None]:
+    """The label, and the file it stands in where it has one of its own."""
     if path in from_manifest:
-        return from_manifest[path]
+        return from_manifest[path], None
     sidecar = sidecar_of(spec, path)
     if sidecar is None:
-        return PurePosixPath(path).parent.name
+        folder = path.rpartition("/")[0]
+        return folder.rpartition("/")[2], None
     try:
-        return load(sidecar).data.tobytes().decode("utf-8").strip()
+        loaded = source.load(sidecar)
+        return loaded.data.tobytes().decode("utf-8").strip(), loaded
     except DataError as error:
         raise DataError(path, f"the label is missing: {sidecar!r} {error.message}") from error
     except UnicodeDecodeError as error:
         raise DataError(sidecar, f"the label is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _groups(paths: Sequence[str]) -> list[Sequence[str]]:
+    return [paths[start : start + _GROUP] for start in range(0, len(paths), _GROUP)]

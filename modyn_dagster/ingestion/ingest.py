@@ -16,6 +16,7 @@ from modyn_dagster.ingestion.assemble import Place, assemble
 from modyn_dagster.ingestion.commit import Content, commit_batch
 from modyn_dagster.ingestion.members import involved_paths, members_of
 from modyn_dagster.ingestion.read_batch import BatchReader, Progress
+from modyn_dagster.ingestion.shard import staged_shard
 from modyn_dagster.ingestion.source import Source, open_source
 from modyn_dagster.ingestion.unchanged import require_unchanged
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -92,8 +93,11 @@ def _ingest_open(
     seen = states_of(source, involved_paths(source, spec, batch.source["paths"]))
     try:
         content = _read(source, spec, dataset, batch, reader)
-        with transaction(engine) as conn:
-            return commit_batch(conn, home, spec, dataset, batch, content)
+        with (
+            staged_shard(home, spec.name, batch.ordinal, content.assembled.shard) as shard,
+            transaction(engine) as conn,
+        ):
+            return commit_batch(conn, home, spec, dataset, batch, content, shard)
     except DataError as error:
         with transaction(engine) as conn:
             mark_failed(conn, batch, str(error), seen)
@@ -104,7 +108,7 @@ def _read(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRo
     members = members_of(source, spec, batch.source)
     read = reader.read(dataset, members)
     begin, end = _place(batch.source.get("begin")), _place(batch.source.get("end"))
-    return Content(read, assemble(read.pieces, read.columns, begin, end), members.paths)
+    return Content(read.columns, assemble(read.pieces, read.columns, begin, end), read.files, members.paths)
 
 
 def states_of(source: Source, paths: Sequence[str]) -> dict[str, list[int | None] | None]:

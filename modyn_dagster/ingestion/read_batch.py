@@ -1,7 +1,9 @@
 """Reading all files of a batch: bytes, columns and pieces, with the checksum of everything that was read."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,20 +15,12 @@ from modyn_dagster.ingestion.formats import row_format
 from modyn_dagster.ingestion.formats.base import OpenRows
 from modyn_dagster.ingestion.members import Members
 from modyn_dagster.ingestion.piece import Piece
-from modyn_dagster.ingestion.row_pieces import row_piece
-from modyn_dagster.ingestion.source import FileState, LoadedFile, Source
-from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.ingestion.row_pieces import columns_with_roles, row_piece
+from modyn_dagster.ingestion.source import FileVersion, LoadedFile, Source
+from modyn_dagster.spec.dataset import DatasetSpec, FilesFormat
 
 #: Called with the number of files read so far and their total.
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class FileVersion:
-    """Which state of a file was read."""
-
-    state: FileState
-    checksum: str
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,7 @@ class ReadBatch:
     Attributes:
         columns: the dataset's, or those its first batch settles; empty where samples are files.
         pieces: the samples, in natural order of their files.
-        files: everything that was read, by path: samples, manifests, sidecars.
+        files: everything that was read, by path: samples, manifests, sidecars; small files once they are in the shard.
     """
 
     columns: tuple[Column, ...]
@@ -57,10 +51,9 @@ class BatchReader:
 
     def read(self, dataset: DatasetRow, members: Members) -> ReadBatch:
         """All samples of these files. Raises ``DataError`` for the first that is bad."""
-        files = {manifest.path: _version(manifest) for manifest in members.manifests}
+        files = {manifest.path: manifest.version for manifest in members.manifests}
         if self._spec.format.kind == "files":
-            piece = self._read_files(dataset, members, files)
-            return ReadBatch((), [piece], files)
+            return ReadBatch((), [self._read_files(dataset, members, self._spec.format, files)], files)
         if dataset.columns is None:
             return self._read_first(members, files)
         pieces = []
@@ -72,41 +65,52 @@ class BatchReader:
 
     def open(self, path: str) -> tuple[LoadedFile, OpenRows]:
         """A file of rows and its rows."""
-        assert self._spec.format.kind != "files"  # noqa: S101 - narrows the type
         loaded = self._source.load(path)
-        return loaded, row_format(self._spec.format).open(loaded)
+        return loaded, self._rows(loaded)
 
-    def _read_files(self, dataset: DatasetRow, members: Members, files: dict[str, FileVersion]) -> Piece:
-        def load(path: str) -> LoadedFile:
-            loaded = self._source.load(path)
-            files[path] = _version(loaded)
+    def _read_files(self, dataset: DatasetRow, members: Members, format: FilesFormat, files: dict[str, FileVersion]) -> Piece:
+        def record(path: str, version: FileVersion) -> None:
+            files[path] = version
             self._report(min(len(files), len(members.paths)), members)
-            return loaded
 
         decided = None if dataset.columns is None else not dataset.class_names
-        return file_piece(self._spec, members, load, in_place=self._source.in_place, as_integers=decided)
+        return file_piece(self._spec, format, members, self._source, record, as_integers=decided)
 
     def _read_first(self, members: Members, files: dict[str, FileVersion]) -> ReadBatch:
         """Columns first, from all files of the batch, then their rows."""
-        opened = [self.open(path) for path in members.paths]
-        found = [(loaded.path, rows.find_columns()) for loaded, rows in opened]
+        roles = columns_with_roles(self._spec)
+        opened, found = [], []
+        for path in members.paths:
+            loaded = self._source.load(path)
+            with _checksum_beside(loaded) as checksum:
+                rows = self._rows(loaded)
+                found.append((path, rows.find_columns(roles)))
+            files[path] = FileVersion(loaded.state, checksum.result())
+            opened.append((loaded, rows))
         columns = settle_columns(self._spec, found)
         pieces = []
-        for done, (loaded, rows) in enumerate(opened, 1):
+        while opened:
+            # Taken from the list, so that a file's bytes go once its rows are known.
+            loaded, rows = opened.pop(0)
             pieces.append(self._piece(columns, loaded, rows, members.times))
-            files[loaded.path] = _version(loaded)
-            self._report(done, members)
+            self._report(len(pieces), members)
         return ReadBatch(columns, pieces, files)
 
     def _read_rows(self, columns: Sequence[Column], path: str, times: Mapping[str, np.datetime64]) -> tuple[Piece, FileVersion]:
         kept = self._kept.pop(path, None)
         if kept is None:
-            loaded, rows = self.open(path)
-            kept = self._piece(columns, loaded, rows, times), _version(loaded)
+            loaded = self._source.load(path)
+            with _checksum_beside(loaded) as checksum:
+                piece = self._piece(columns, loaded, self._rows(loaded), times)
+            kept = piece, FileVersion(loaded.state, checksum.result())
         self._uses[path] -= 1
         if self._uses[path] > 0:
             self._kept[path] = kept
         return kept
+
+    def _rows(self, loaded: LoadedFile) -> OpenRows:
+        assert self._spec.format.kind != "files"  # noqa: S101 - narrows the type
+        return row_format(self._spec.format).open(loaded)
 
     def _piece(self, columns: Sequence[Column], loaded: LoadedFile, rows: OpenRows, times: Mapping[str, np.datetime64]) -> Piece:
         return row_piece(self._spec, columns, loaded, rows, times, in_place=self._source.in_place)
@@ -116,5 +120,8 @@ class BatchReader:
             self._progress(done, len(members.paths))
 
 
-def _version(loaded: LoadedFile) -> FileVersion:
-    return FileVersion(loaded.state, loaded.checksum)
+@contextmanager
+def _checksum_beside(loaded: LoadedFile) -> Iterator[Future[str]]:
+    """The checksum of a file, taken in a thread while the block works on its bytes; there at the end of the block."""
+    with ThreadPoolExecutor(1, thread_name_prefix="checksum") as pool:
+        yield pool.submit(lambda: loaded.checksum)

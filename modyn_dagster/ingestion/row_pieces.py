@@ -46,8 +46,6 @@ def row_piece(
     n, ranges = len(opened), opened.ranges
     return Piece(
         paths=(loaded.path,),
-        path_of=np.zeros(n, dtype=np.int64),
-        rows=np.arange(n, dtype=np.int64),
         times=_times(spec, loaded, parsed, n, times),
         labels=labels,
         targets=targets,
@@ -69,12 +67,18 @@ def _labels(
     return class_labels(parsed[column], spec.label, path, column), None
 
 
-def _wanted(spec: DatasetSpec, path: str, columns: Sequence[Column]) -> set[str]:
-    wanted = set(spec.attributes)
+def columns_with_roles(spec: DatasetSpec) -> set[str]:
+    """The columns that are more than features: the time, the label, attributes."""
+    names = set(spec.attributes)
     if spec.time.source == "column":
-        wanted.add(spec.time.column)
+        names.add(spec.time.column)
     if spec.label is not None and spec.label.from_.source == "column":
-        wanted.add(spec.label.from_.column)
+        names.add(spec.label.from_.column)
+    return names
+
+
+def _wanted(spec: DatasetSpec, path: str, columns: Sequence[Column]) -> set[str]:
+    wanted = columns_with_roles(spec)
     names = [column.name for column in columns]
     for name in sorted(wanted):
         if name not in names:

@@ -24,6 +24,8 @@ def side_of(keys: KeyArray, split: Split) -> npt.NDArray[np.uint8]:
     of 2**64. The last side with a share takes what rounding leaves, so a side without a share gets no key.
     """
     sides = np.full(len(keys), _last_side(split), dtype=np.uint8)
+    if _last_side(split) == TRAIN:
+        return sides
     hashes = hash_keys(keys, split.salt)
     # From the last boundary to the first: a later side is overwritten where an earlier boundary lies above the hash too.
     for side, share in ((CALIBRATE, Fraction(split.train) + Fraction(split.calibrate)), (TRAIN, Fraction(split.train))):

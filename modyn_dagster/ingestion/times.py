@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -68,6 +69,9 @@ def _from_numbers(values: pa.Array, unit: Unit) -> TimeArray:
     numbers = values.to_numpy(zero_copy_only=False)
     low, high = EARLIEST.astype(np.int64) // factor, LATEST.astype(np.int64) // factor
     inside = (numbers >= low) & (numbers <= high)
+    if numbers.dtype.kind in "iu" and inside.all():
+        whole: TimeArray = (numbers.astype(np.int64, copy=False) * factor).view("datetime64[us]")
+        return whole
     scaled = np.where(inside, numbers, 0) * factor
     return np.where(inside, np.rint(scaled).astype(np.int64).view("datetime64[us]"), np.datetime64("NaT", "us"))
 
@@ -93,6 +97,10 @@ def _from_text(values: pa.Array, format: str | None, file: str, column: str | No
 
 def _fast_iso(values: pa.Array) -> pa.Array:
     """Microseconds as int64, null where the text has another form."""
+    for type_ in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
+        # Usually all are of one form; then there is no need to look for those that are not.
+        with suppress(pa.ArrowInvalid):
+            return values.cast(type_).cast(pa.int64())
     try:
         plain = _only(values, _PLAIN).cast(pa.timestamp("us")).cast(pa.int64())
         zoned = _only(values, _ZONED).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())

@@ -86,3 +86,18 @@ def test_keys_come_in_order_and_in_chunks_whatever_the_batches(engine: sa.Engine
             assert len(chunks) == -(-len(expected) // chunk)
             assert count_samples(conn, dataset_id, after, until) == len(expected)
         assert count_samples(conn, other, -1, END) == 2
+
+
+def test_keys_come_in_order_whatever_order_their_batches_were_loaded_in(engine: sa.Engine) -> None:
+    with transaction(engine) as conn:
+        dataset_id = ensure_dataset(conn, dataset_spec()).id
+        rows = register(conn, dataset_id, [Announcement(str(i), {"paths": [str(i)]}) for i in range(3)])
+        moment = datetime(2020, 1, 1, tzinfo=UTC)
+        for row in reversed(rows):
+            mark_ingested(
+                conn, row, BatchFacts(4, 4, moment, moment, moment, {}, "", "", ""), [FileFacts(str(row.id), 0, None, "")]
+            )
+            copy_samples(conn, dataset_id, SampleRows(keys_of(row.ordinal, np.arange(4)), np.zeros(4, dtype="datetime64[us]")))
+        found = list(iter_keys(conn, dataset_id, -1, END, 5))
+    assert [len(keys) for keys in found] == [5, 5, 2]
+    np.testing.assert_array_equal(np.concatenate(found), np.concatenate([keys_of(i, np.arange(4)) for i in range(3)]))

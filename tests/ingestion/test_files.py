@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from modyn_dagster.errors import CorruptFile, DataError
-from modyn_dagster.ingestion import file_pieces
 from tests.ingestion.world import World, dataset_spec
 
 FILES = {"kind": "files", "suffixes": [".bin"]}
@@ -79,9 +78,8 @@ def test_a_manifest_holds_labels_and_times_of_files_anywhere_in_the_root(world: 
     assert read(world, spec) == ([b"two", b"one"], [0, 2])
 
 
-def test_small_files_are_packed_and_not_needed_afterwards_large_ones_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_pieces, "PACKED_BYTES", 10)
-    spec = spec_of(None)
+def test_small_files_are_packed_and_not_needed_afterwards_large_ones_stay(world: World) -> None:
+    spec = spec_of(None, format=FILES | {"packed_bytes": 10})
     contents = [b"small", b"l" * 11, b"exactly_10", b"L" * 20]
     for i, content in enumerate(contents):
         world.write(f"d/{i}_2020010{9 - i}.bin", content)

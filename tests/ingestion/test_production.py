@@ -3,12 +3,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.tables import sample
 from modyn_dagster.errors import DataError, UnknownName
+from modyn_dagster.ingestion import local_source
 from modyn_dagster.ingestion.production import Look
 from modyn_dagster.ingestion.repair import retry
 from modyn_dagster.keys import key_of
@@ -186,7 +186,7 @@ def test_a_trouble_that_may_pass_keeps_the_batch_open(world: World, monkeypatch:
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(np, "fromfile", failing)
+        patched.setattr(local_source, "FileIO", failing)
         with pytest.raises(OSError, match="Input/output error"):
             world.ingest(SPEC, "a")
     assert world.states(SPEC) == {"a": "open"}

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fastpath import FixedRows
 from modyn_dagster.errors import CorruptFile, StorageError, UnknownKey
-from modyn_dagster.ingestion import mapped
-from modyn_dagster.ingestion.mapped import Expected, MappedFiles
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import checksum_of
 from tests.ingestion.world import World, dataset_spec
 
 SPEC = dataset_spec(label={"from": {"source": "column", "column": "label"}})
@@ -145,20 +143,35 @@ def test_a_root_may_move(ingested: World, tmp_path: Path) -> None:
     assert ingested.reader(moved_spec, str(moved)).read(keys(4)).columns["x"].tolist() == [4]
 
 
-def test_few_files_stay_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "_MAX_MAPPED", 2)
-    files = MappedFiles()
-    for round_ in range(2):
-        for name in "abc":
-            (tmp_path / name).write_text(name)
-            path = tmp_path / name
-            found = path.stat()
-            data = files.get(Expected(path, 1, checksum_of(path), found.st_mtime_ns))
-            assert data.tobytes() == name.encode(), round_
-    assert len(files) == 2
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_bytes_that_the_store_gives_are_decoded_to_what_read_gives(world: World, newline: str) -> None:
+    # Rows of one length come without separators as an array, others as blobs.
+    world.write("1.csv", newline.join(["time,x,label", *(f"2020-01-01,{i},{i % 2}" for i in range(9)), ""]))
+    world.write("2.csv", newline.join(["time,x,label", *(f"2020-01-02,{i},{i % 2}" for i in range(95, 105)), ""]))
+    world.run_import(SPEC)
+    reader = world.reader(SPEC)
+    for wanted in (keys(3, 1, 3), keys(key_of(1, 9), 0, key_of(1, 2))):
+        for raw in (reader.store.read(wanted), reader.store.read_blobs(wanted)):
+            found, expected = reader.decode(wanted, raw), reader.read(wanted)
+            assert found.columns["x"].tolist() == expected.columns["x"].tolist()
+            assert found.times.tolist() == expected.times.tolist()
+            assert found.labels is not None
+            assert expected.labels is not None
+            assert found.labels.tolist() == expected.labels.tolist()
 
 
-def test_an_empty_file_can_be_mapped(tmp_path: Path) -> None:
-    path = tmp_path / "empty"
-    path.touch()
-    assert len(MappedFiles().get(Expected(path, 0, checksum_of(path), None))) == 0
+def test_rows_of_one_length_are_decoded_with_their_separators(world: World) -> None:
+    world.write("1.csv", "time,x,label\n" + "".join(f"2020-01-01,{i},1\n" for i in range(9)))
+    world.run_import(SPEC)
+    reader = world.reader(SPEC)
+    raw = reader.store.read(keys(3, 1))
+    assert isinstance(raw, FixedRows)
+    assert reader.decode(keys(3, 1), raw).columns["x"].tolist() == [3, 1]
+
+
+def test_errors_name_dataset_key_file_and_offset(ingested: World) -> None:
+    path = ingested.root / "2.csv"
+    path.unlink()
+    with pytest.raises(CorruptFile, match=r"2\.csv: expected .* \(d, key 4294967299, offset \d+\)") as caught:
+        ingested.reader(SPEC).read(keys(0, key_of(1, 3)))
+    assert (caught.value.dataset, caught.value.key) == ("d", key_of(1, 3))

@@ -32,10 +32,9 @@ def whole_of(times: dict[str, list[int]]) -> Whole:
 def piece(path: str, times: list[int]) -> Piece:
     """Row r of a file lies at offset r, so that offsets tell which samples came through."""
     n = len(times)
-    rows = np.arange(n, dtype=np.int64)
-    ranges = Ranges(rows, np.ones(n, dtype=np.int64))
+    ranges = Ranges(np.arange(n, dtype=np.int64), np.ones(n, dtype=np.int64))
     column = np.array(times, dtype="datetime64[us]")
-    return Piece((path,), np.zeros(n, np.int64), rows, column, None, None, None, np.ones(n, bool), ranges, None)
+    return Piece((path,), column, None, None, None, np.ones(n, bool), ranges, None)
 
 
 def samples(batch: Assembled) -> list[tuple[int, str, int]]:
@@ -122,5 +121,5 @@ def test_converted_rows_of_several_files_are_written_in_key_order() -> None:
         for path, times, table in zip("ab", ([5, 1], [3]), rows)
     ]
     batch = assemble(pieces, [Column("x", "int64")])
-    assert np.concatenate(batch.shard).view(np.int64).tolist() == [11, 20, 10]
+    assert np.concatenate(list(batch.shard or ())).view(np.int64).tolist() == [11, 20, 10]
     assert (batch.paths, set(batch.file), batch.lengths.tolist()) == ((), {0}, [8, 8, 8])

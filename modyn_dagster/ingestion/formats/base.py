@@ -38,8 +38,8 @@ class OpenRows(Protocol):
     def ranges(self) -> Ranges | None:
         """Where the rows' bytes lie in the file; None when rows are converted instead (``table``), and go to a shard."""
 
-    def find_columns(self) -> list[Found]:
-        """Columns and dtypes as this file shows them."""
+    def find_columns(self, keep: Collection[str] = ()) -> list[Found]:
+        """Columns and dtypes as this file shows them; the cells of those to keep may save ``convert`` a second look."""
 
     def convert(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
         """Check every cell against the dataset's columns; the wanted ones, each of length n.

@@ -31,7 +31,7 @@ class FixedRowsFile:
         offsets = self._header_bytes + width * np.arange(len(self._records), dtype=np.int64)
         return Ranges(offsets, np.full(len(self._records), width, dtype=np.int64))
 
-    def find_columns(self) -> list[Found]:
+    def find_columns(self, keep: Collection[str] = ()) -> list[Found]:
         """The fields of the spec's dtype."""
         dtype = self._records.dtype
         return [Found(name, _code(dtype[name])) for name in dtype.names or ()]

@@ -1,28 +1,62 @@
 """JSONL: one flat object per line, read where the line lies in the file and parsed by Arrow each time."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
+from fastpath.scan import find_lines
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.columns import Found, require_names
+from modyn_dagster.ingestion.columns import Found, merge_columns, require_names
 from modyn_dagster.ingestion.formats.base import ByteArray, Fetch, Int64Array, Ranges
 from modyn_dagster.ingestion.formats.jsonl_faults import explain
-from modyn_dagster.ingestion.formats.tables import arrow_schema, as_arrays, filled, found_columns, no_rows
-from modyn_dagster.ingestion.formats.text import after_bom, first_bad_byte, line_breaks, lines_between, span_bytes, spans
+from modyn_dagster.ingestion.formats.parsed import Typed, agree, joined_columns, require_present
+from modyn_dagster.ingestion.formats.tables import arrow_schema, as_arrays, found_columns, no_rows
+from modyn_dagster.ingestion.formats.text import after_bom, first_bad_byte, span_bytes, spans
 from modyn_dagster.ingestion.source import LoadedFile
+from modyn_dagster.ingestion.workers import in_order
 from modyn_dagster.spec.dataset import JsonlFormat
 
-_CHUNK: Final = 64 << 20
+T = TypeVar("T")
+
+#: Bytes that one thread parses at a time.
+_CHUNK: Final = 4 << 20
+#: Bytes whose fields are inferred together where smaller runs disagree.
+_LARGE_CHUNK: Final = 64 << 20
 _BLOCK: Final = 1 << 20
 _OPEN: Final = ord("{")
 _CLOSE: Final = ord("}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run(Generic[T]):
+    """What a run of lines holds.
+
+    Attributes:
+        n_objects: their number.
+        names: fields of any object.
+        filled: fields that are not null throughout.
+        nested: a field with more than one value in a cell; None.
+        content: what is kept of the cells.
+    """
+
+    n_objects: int
+    names: Sequence[str]
+    filled: Collection[str]
+    nested: str | None
+    content: T
+
+    @classmethod
+    def of(cls, table: pa.Table, content: T) -> "_Run[T]":
+        filled = {name for name in table.column_names if table[name].null_count < len(table)}
+        nested = next((field.name for field in table.schema if pa.types.is_nested(field.type)), None)
+        return cls(len(table), table.column_names, filled, nested, content)
 
 
 class JsonlFile:
@@ -39,49 +73,54 @@ class JsonlFile:
         """The lines without their breaks."""
         return self._lines
 
-    def find_columns(self) -> list[Found]:
+    def find_columns(self, keep: Collection[str] = ()) -> list[Found]:
         """Fields in order of first appearance; a field that some objects lack has missing values."""
-        chunks = [found_columns(table) for table in self._read(None)]
-        names = dict.fromkeys(found.name for chunk in chunks for found in chunk)
-        return [self._merged(name, chunks) for name in names]
+        runs = self._infer(_CHUNK)
+        if not agree(runs):
+            runs = self._infer(_LARGE_CHUNK)
+        return merge_columns(runs)
 
     def convert(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
         """Parse everything, keep what is wanted."""
-        tables = self._read(columns)
+        runs = self._read(columns, lambda table: Typed.of(table, columns, wanted), _CHUNK)
         names = {column.name for column in columns}
-        absent = {name for name in names if self._is_absent(name, tables)}
-        found = {name for table in tables for name in table.column_names} - absent
+        filled = {name for run in runs for name in run.filled}
+        absent = {name for name in names - filled if not self._mentions(name)}
+        found = {name for run in runs for name in run.names} - absent
         require_names(self._path, sorted(found), sorted(names))
-        table = filled(self._path, columns, pa.concat_tables(tables))
-        return {name: table[name].combine_chunks() for name in wanted}
+        parts = [run.content for run in runs]
+        require_present(self._path, columns, parts)
+        return joined_columns(columns, wanted, [part.kept for part in parts])
 
-    def _merged(self, name: str, chunks: Sequence[Sequence[Found]]) -> Found:
-        absent = Found(name, "nothing", has_missing=True)
-        merged = Found(name, "nothing")
-        for chunk in chunks:
-            merged |= next((found for found in chunk if found.name == name), absent)
-        return merged
+    def _infer(self, max_bytes: int) -> list[list[Found]]:
+        """The columns of each run of lines; all in the same order, a field that a run lacks with nothing in it."""
+        runs = self._read(None, found_columns, max_bytes)
+        names = dict.fromkeys(name for run in runs for name in run.names)
+        shown = [{found.name: found for found in run.content} for run in runs]
+        return [[run.get(name, Found(name, "nothing", has_missing=True)) for name in names] for run in shown]
 
-    def _is_absent(self, name: str, tables: Sequence[pa.Table]) -> bool:
-        """Arrow adds a column of nulls for a field that no object has; then its name is nowhere in the text."""
-        if any(table[name].null_count < len(table) for table in tables):
-            return False
-        return json.dumps(name).encode() not in self._data.tobytes()
+    def _mentions(self, name: str) -> bool:
+        """Whether a field's name is in the text: Arrow adds a column of nulls for one that no object has."""
+        return json.dumps(name).encode() in self._data.tobytes()
 
-    def _read(self, columns: Sequence[Column] | None) -> list[pa.Table]:
+    def _read(self, columns: Sequence[Column] | None, keep: Callable[[pa.Table], T], max_bytes: int) -> list[_Run[T]]:
+        """All runs of lines, several parsed at a time; None infers dtypes."""
         longest = int(self._lines.lengths.max())
-        chunks = (span_bytes(self._data, self._lines, span) for span in spans(self._lines, _CHUNK))
+
+        def parse(span: slice) -> _Run[T]:
+            table = _read_objects(span_bytes(self._data, self._lines, span), columns, longest, "infer")
+            return _Run.of(table, keep(table))
+
         try:
-            tables = [_read_objects(chunk, columns, longest, "infer") for chunk in chunks]
+            runs = list(in_order(parse, spans(self._lines, max_bytes)))
         except pa.ArrowInvalid as error:
             raise explain(self._path, self._data, self._lines, columns) or DataError(self._path, str(error)) from error
-        for table in tables:
-            nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
-            if nested:
-                raise DataError(self._path, "the value is nested, expected a flat object", column=nested[0])
-        if sum(map(len, tables)) != len(self._lines):
+        for run in runs:
+            if run.nested is not None:
+                raise DataError(self._path, "the value is nested, expected a flat object", column=run.nested)
+        if sum(run.n_objects for run in runs) != len(self._lines):
             raise explain(self._path, self._data, self._lines, columns) or DataError(self._path, "a line holds several objects")
-        return tables
+        return runs
 
 
 class Jsonl:
@@ -94,7 +133,8 @@ class Jsonl:
 
     def open(self, file: LoadedFile) -> JsonlFile:
         """Find the lines of a file; blank ones are skipped."""
-        lines = lines_between(after_bom(file.data), line_breaks(file.data), len(file.data))
+        found = find_lines(file.data, after_bom(file.data))
+        lines = Ranges(found.offsets, found.lengths)
         bad_byte = first_bad_byte(file.data)
         if bad_byte is not None:
             row = int(np.searchsorted(lines.offsets, bad_byte, side="right"))

@@ -39,7 +39,7 @@ class ParquetFile:
     def __len__(self) -> int:
         return len(self._content)
 
-    def find_columns(self) -> list[Found]:
+    def find_columns(self, keep: Collection[str] = ()) -> list[Found]:
         """Columns by the file's schema; dates count as timestamps."""
         return [Found(field.name, self._dtype(field), self._content[field.name].null_count > 0) for field in self._content.schema]
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.columns import ARROW_TYPES, Found
 
 _NUMPY_TYPES: Final = {"int64": np.int64, "float64": np.float64, "bool": np.bool_, "string": np.object_}
@@ -29,21 +28,6 @@ def _dtype_of(found: pa.DataType) -> str:
     if pa.types.is_null(found):
         return "nothing"
     return next((dtype for dtype, arrow_type in ARROW_TYPES.items() if arrow_type == found), "string")
-
-
-def filled(path: str, columns: Sequence[Column], table: pa.Table) -> pa.Table:
-    """The table without nulls: NaN for missing float64, empty text for missing strings.
-
-    Raises ``DataError`` naming row and column where an integer or truth value is missing.
-    """
-    arrays = []
-    for column in columns:
-        values = table[column.name]
-        if values.null_count and column.dtype in ("int64", "bool"):
-            row = int(np.argmax(values.is_null().to_numpy()))
-            raise DataError(path, f"the value is missing, the column is {column.dtype}", row=row + 1, column=column.name)
-        arrays.append(_without_nulls(values))
-    return pa.table(arrays, schema=arrow_schema(columns))
 
 
 def _without_nulls(values: pa.ChunkedArray) -> pa.ChunkedArray:

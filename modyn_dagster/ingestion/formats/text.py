@@ -1,14 +1,17 @@
-"""Lines of UTF-8 text: where they begin and end, and which byte is wrong."""
+"""UTF-8 text: where it begins, which byte is wrong, and its lines in runs of bounded size."""
 
-from typing import Final
+from codecs import getincrementaldecoder
+from typing import Final, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
-from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array, Ranges
+from modyn_dagster.ingestion.formats.base import ByteArray, Ranges
+
+T = TypeVar("T")
 
 _BOM: Final = b"\xef\xbb\xbf"
-NEWLINE: Final = 10
-RETURN: Final = 13
+_STEP: Final = 1 << 20
 
 
 def after_bom(data: ByteArray) -> int:
@@ -18,34 +21,31 @@ def after_bom(data: ByteArray) -> int:
 
 def first_bad_byte(data: ByteArray) -> int | None:
     """Position of the first byte that is not UTF-8; None when all are."""
-    if not (data & 0x80).any():
-        return None
+    bounds = np.array([0, len(data)], dtype=np.int64)
     try:
-        data.tobytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start
+        pa.LargeStringArray.from_buffers(1, pa.py_buffer(bounds), pa.py_buffer(data)).validate(full=True)
+    except pa.ArrowInvalid:
+        return _position_of_bad_byte(data)
     return None
 
 
-def line_breaks(data: ByteArray) -> Int64Array:
-    """Positions of all line feeds and carriage returns, ascending."""
-    return np.flatnonzero((data == NEWLINE) | (data == RETURN))
-
-
-def lines_between(start: int, breaks: Int64Array, stop: int) -> Ranges:
-    """Lines of ``[start, stop)`` without their breaks; empty ones are left out, so CR LF counts as one break."""
-    starts = np.concatenate(([start], breaks + 1))
-    lengths = np.concatenate((breaks, [stop])) - starts
-    filled = lengths > 0
-    return Ranges(starts[filled], lengths[filled])
+def _position_of_bad_byte(data: ByteArray) -> int:
+    decoder = getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), _STEP):
+        waiting, _ = decoder.getstate()
+        try:
+            decoder.decode(data[start : start + _STEP].tobytes(), final=start + _STEP >= len(data))
+        except UnicodeDecodeError as error:
+            return start - len(waiting) + error.start
+    raise ValueError("the text is UTF-8")
 
 
 def spans(lines: Ranges, max_bytes: int) -> list[slice]:
     """Consecutive runs of lines, each at most ``max_bytes`` long or a single line."""
     found, first = [], 0
+    ends = lines.offsets + lines.lengths
     while first < len(lines):
-        limit = lines.offsets[first] + max_bytes
-        last = int(np.searchsorted(lines.offsets + lines.lengths, limit, side="right"))
+        last = int(np.searchsorted(ends, lines.offsets[first] + max_bytes, side="right"))
         found.append(slice(first, max(last, first + 1)))
         first = found[-1].stop
     return found

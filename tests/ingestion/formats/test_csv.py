@@ -1,5 +1,6 @@
 import csv
 import io
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +11,14 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats import csv as csv_module
+from modyn_dagster.ingestion.formats import jsonl as jsonl_module
 from modyn_dagster.ingestion.formats.csv import Csv
-from modyn_dagster.spec.dataset import CsvFormat
+from modyn_dagster.ingestion.formats.jsonl import Jsonl
+from modyn_dagster.spec.dataset import CsvFormat, JsonlFormat
 from tests.ingestion.formats.loading import columns, converted, loaded, reread
 
 FORMAT = Csv(CsvFormat(kind="csv"))
+JSONL = Jsonl(JsonlFormat(kind="jsonl"))
 NAN = float("nan")
 
 #: Everything that CSV finds hard, and some letters.
@@ -100,6 +104,57 @@ def test_a_dtype_is_that_of_the_whole_file_not_of_its_first_chunk(monkeypatch: p
     data = ("a,b\n" + "1,1\n" * 50 + "2.5,\n" + "3,\n" * 50).encode()
     assert [found.settled() for found in FORMAT.open(loaded(data)).find_columns()] == columns(a="float64", b="float64")
     assert converted(FORMAT, data)["a"] == [1.0] * 50 + [2.5] + [3.0] * 50
+
+
+CELLS = {
+    "integers": ["1", "-2", "007"],
+    "fractions": ["0.5", "-1e3", "3"],
+    "minus zero": ["-0", "2.5", "NaN"],
+    "gaps": ["1", "", "NA"],
+    "truth": ["true", "0", "1"],
+    "days": ["2020-01-01", "2020-01-02", "NA"],
+    "moments": ["2020-01-01T05:06:07", "2020-01-01 00:00", ""],
+    "texts": ["x", "1", "NULL"],
+}
+
+
+@given(st.data(), st.integers(1, 60))
+def test_columns_kept_while_they_are_found_are_those_that_are_parsed(data: st.DataObject, chunk: int) -> None:
+    kinds = data.draw(st.lists(st.sampled_from(list(CELLS)), min_size=1, max_size=4, unique=True))
+    rows = data.draw(st.lists(st.tuples(*(st.sampled_from(CELLS[kind]) for kind in kinds)), min_size=1, max_size=12))
+    content = "\n".join([",".join(kinds), *(",".join(f'"{cell}"' for cell in row) for row in rows)]).encode()
+    keep = data.draw(st.sets(st.sampled_from(kinds)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(csv_module, "_CHUNK", chunk)
+        first = FORMAT.open(loaded(content))
+        settled = [found.settled() for found in first.find_columns(keep)]
+        found = first.convert(settled, keep)
+    expected = FORMAT.open(loaded(content)).convert(settled, keep)
+    assert {name: repr(values.to_pylist()) for name, values in found.items()} == {
+        name: repr(values.to_pylist()) for name, values in expected.items()
+    }
+
+
+def test_a_dtype_does_not_depend_on_where_a_file_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_module, "_CHUNK", 64)
+    data = ("a,b\n" + "1,x\n" * 50 + "true,2\n" * 50).encode()
+    assert [found.settled() for found in FORMAT.open(loaded(data)).find_columns()] == columns(a="bool", b="string")
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_a_missing_value_is_named_by_its_row_in_the_file_and_the_first_such_column(
+    format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = {"csv": csv_module, "jsonl": jsonl_module}[format]
+    monkeypatch.setattr(module, "_CHUNK", 64)
+    rows: list[tuple[int | None, int | None]] = [(1, 2)] * 99
+    rows[40], rows[70] = (1, None), (None, 2)
+    lines = ["a,b"] + [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
+    objects = [json.dumps(dict(zip("ab", row))) for row in rows]
+    opened = (FORMAT if format == "csv" else JSONL).open(loaded("\n".join(lines if format == "csv" else objects).encode()))
+    with pytest.raises(DataError, match="the value is missing") as caught:
+        opened.convert(columns(a="int64", b="int64"), ["b"])
+    assert (caught.value.row, caught.value.column) == (71, "a")
 
 
 def test_a_row_longer_than_a_block_is_read() -> None:
