@@ -1,0 +1,92 @@
+"""Figures as they are reported: a table to read, and JSON that maps each id to value, unit, min, max and goal."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Machine, Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number.
+
+    Attributes:
+        id: ``F1``; a part of a figure adds a name, ``F6.lance``.
+        what: a few words for the table.
+        spread: median, smallest and largest; None where it could not be measured.
+        unit: of the spread; ``x`` is a ratio.
+        goal: to reach; None for a number that only informs.
+        at_most: the goal is an upper limit, not a lower one.
+        note: conditions, or why there is no spread.
+    """
+
+    id: str
+    what: str
+    spread: Spread | None
+    unit: str
+    goal: float | None = None
+    at_most: bool = False
+    note: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the median reaches the goal; None without a goal or a measurement."""
+        if self.goal is None or self.spread is None:
+            return None
+        return self.spread.value <= self.goal if self.at_most else self.spread.value >= self.goal
+
+    def as_json(self) -> dict[str, Any]:
+        """The five fields of the JSON; a figure that could not be measured has null values."""
+        spread = self.spread
+        values = (None, None, None) if spread is None else (spread.value, spread.min, spread.max)
+        return {"value": values[0], "unit": self.unit, "min": values[1], "max": values[2], "goal": self.goal}
+
+
+def busyness(machine: Machine) -> list[Figure]:
+    """How busy the machine was, as figures: load before, load around the rounds, foreign runnable processes."""
+    foreign = Spread.of([float(n) for n in machine.foreign])
+    return [
+        Figure("load", "load average around the rounds", Spread.of(machine.load), "processes"),
+        Figure("foreign", "foreign runnable processes", foreign, "processes"),
+    ]
+
+
+def write_json(path: Path, figures: Iterable[Figure]) -> None:
+    """Map each id to ``{value, unit, min, max, goal}``."""
+    by_id: Mapping[str, Any] = {figure.id: figure.as_json() for figure in figures}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(by_id, indent=2) + "\n", encoding="utf-8")
+
+
+def print_table(figures: Iterable[Figure], title: str) -> None:
+    """One line per figure."""
+    table = Table("id", "what", "median", "min to max", "goal", "", "note", title=title, title_justify="left")
+    for figure in figures:
+        spread, sign = figure.spread, "≤" if figure.at_most else "≥"
+        table.add_row(
+            figure.id,
+            figure.what,
+            "-" if spread is None else f"{short(spread.value)} {figure.unit}",
+            "-" if spread is None else f"{short(spread.min)} to {short(spread.max)}",
+            "" if figure.goal is None else f"{sign} {short(figure.goal)}",
+            {True: "[green]yes", False: "[red]no", None: ""}[figure.reached],
+            figure.note,
+        )
+    Console(width=None if os.isatty(1) else 200).print(table)
+    sys.stdout.flush()
+
+
+def short(value: float) -> str:
+    """Three significant digits, with k, M or G."""
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
