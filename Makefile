@@ -7,14 +7,14 @@ PYTEST_ARGS ?=
 BIN := $(abspath $(VENV))/bin
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.set-up
-NATIVE := $(shell find fastpath -name '*.pyx' -o -name '*.pxd' -o -name '__init__.py')
+NATIVE := $(shell find fastpath -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name '__init__.py')
 EXAMPLE := examples/baseball
 
 export PATH := $(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up system-packages demo ui test lint clean
+.PHONY: help set-up system-packages demo ui test sanitize lint clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -54,6 +54,9 @@ lint: set-up ## ruff, mypy, and whether the code location loads
 
 test: set-up system-packages lint ## lint and all tests
 	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+sanitize: set-up system-packages ## tests of fastpath under the address and undefined-behaviour sanitizers
+	@sh .ci/sanitize.sh '$(BIN)/python'
 
 clean: ## remove build products and caches; data (.modyn) and the virtual environment stay
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis '$(STAMP)'

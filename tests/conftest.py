@@ -21,7 +21,9 @@ from modyn_dagster.settings import Settings
 
 # How long an example takes says nothing on a busy machine.
 hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
+# For runs in which every example takes several times as long, such as those under sanitizers.
+hypothesis.settings.register_profile("few", deadline=None, max_examples=15)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "untimed"))
 
 _TEMPLATE = "migrated_template"
 

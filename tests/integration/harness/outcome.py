@@ -13,6 +13,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.selection import TrainingSet
 from modyn_dagster.storage import verify_checksum
 
 #: Ordinal, key, point, reason, score, threshold, state.
@@ -60,7 +61,7 @@ def outcome_of(platform: Platform, run: RunRow) -> Outcome:
         models = list_models(conn, run.id)
         cells = list_evaluations(conn, run.id)
     for row in sets.values():
-        verify_checksum(platform.home / row.path, row.checksum)
+        TrainingSet.open(platform.home / row.path, row.checksum).verify()
     for model in models:
         platform.model_store.load(model.hash)
     return Outcome(
