@@ -9,8 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.triggers import get_trigger, raise_attempt
 from modyn_dagster.cli import main
 from modyn_dagster.errors import DeletedKey
+from modyn_dagster.pipeline.attempts import claim_trigger
 from modyn_dagster.settings import Settings
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import DATASET, amount
@@ -82,6 +84,24 @@ def test_purging_tells_where_the_bytes_still_are(world: World) -> None:
         "  day_00.csv (3 samples)",
     ]
     assert "tiny: 0 samples purged" in run("--keys", "0-2", "--purge", "--yes").stdout
+
+
+def test_purging_tells_of_files_that_a_training_keeps_and_again_removes_them(world: World) -> None:
+    world.deliver([3])
+    trigger = world.tick("by_amount").train
+    assert trigger is not None
+    claim_trigger(world.platform, trigger, "one")
+    done = run("--keys", "0-2", "--purge", "--yes").stdout.splitlines()
+    index = world.platform.home / "batches" / DATASET / "0.arrow"
+    assert done[-2:] == [
+        "a training may still read these replaced files, which hold them; run the command again once none goes on:",
+        f"  {index}",
+    ]
+    assert index.exists()
+    with world.platform.transaction() as conn:
+        raise_attempt(conn, get_trigger(conn, trigger.id), "its process vanished")
+    assert "replaced files" not in run("--keys", "0-2", "--purge", "--yes").stdout
+    assert not index.exists()
 
 
 def test_status_counts_what_is_deleted(world: World) -> None:

@@ -62,9 +62,10 @@ def test_stopping_ends_children_and_children_in_sessions_of_their_own(services: 
 
 
 def test_stopping_ends_what_does_not_listen_to_term(services: Services, tmp_path: Path) -> None:
+    before = {process.pid for process in psutil.Process().children()}
     services.start(python("deaf", DEAF))
     wait_for((tmp_path / "ready").exists)
-    [deaf] = [process.pid for process in psutil.Process().children()]
+    [deaf] = [process.pid for process in psutil.Process().children() if process.pid not in before]
     services.stop(grace=0.2)
     assert not runs(deaf)
 
