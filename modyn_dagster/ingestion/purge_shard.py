@@ -1,12 +1,12 @@
 """The bytes of a shard with some ranges of them zeroed."""
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import CorruptFile
@@ -60,7 +60,7 @@ def ranges_of_strings(shard: Path, rows: Ranges, columns: Sequence[Column]) -> R
         if column.dtype == "string":
             field, at = fields[column.name][:2]
             # A view of what the field would be at each byte of the shard; only those of the rows are read.
-            everywhere = np.ndarray(len(content) - field.itemsize + 1, field, content, strides=(1,))
+            everywhere: npt.NDArray[np.void] = np.ndarray(len(content) - field.itemsize + 1, field, content, strides=(1,))
             strings = everywhere[rows.offsets + at]
             found = found.and_those(Ranges(strings["offset"], strings["length"]))
     return found
@@ -77,8 +77,6 @@ def checksums_of(shard: Path, ranges: Ranges) -> set[str]:
 
 def _mapped(shard: Path) -> ByteArray:
     with _opened(shard) as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return np.empty(0, dtype=np.uint8)
         return np.memmap(file, dtype=np.uint8, mode="r")
 
 

@@ -1,6 +1,9 @@
 """Purging: nothing of the samples is left in our files and tables, and everything else is what it was."""
 
 import hashlib
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -13,11 +16,13 @@ from hypothesis import strategies as st
 
 from fastpath import SampleStore, errors
 from fastpath.index import BatchIndex
+from modyn_dagster.catalog.deletions import hold_deletions
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.tables import deletion
 from modyn_dagster.errors import CorruptFile, DeletedKey, UnknownKey
 from modyn_dagster.ingestion.deletion import delete_samples
 from modyn_dagster.ingestion.purge import PurgedBatch, purge_samples
+from modyn_dagster.ingestion.purge_shard import Ranges, ranges_of_strings
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.storage import checksum_of
@@ -199,3 +204,64 @@ def test_a_store_that_is_opened_without_the_catalog_reads_what_was_rewritten_and
         assert len(store.read(keys_of_positions(1, [2]))) == 1
         with pytest.raises(errors.DeletedKey):
             store.read(keys_of_positions(0, [2]))
+
+
+def staged_files(world: World) -> list[str]:
+    return sorted(path.name.rpartition(".")[0][1:][:-9] for path in world.home.rglob(".*.tmp"))
+
+
+def test_two_purges_of_a_batch_write_before_they_lock_and_both_come_to_their_end(world: World) -> None:
+    write_parquet(world, "a.parquet", range(20))
+    world.run_import(PARQUET)
+    gone = [1, 4, 7, 8]
+    delete_samples(world.engine, world.home, world.dataset(PARQUET), keys_of_positions(0, gone))
+
+    def purge(positions: list[int]) -> int:
+        keys = keys_of_positions(0, positions)
+        return sum(batch.n_purged for batch in purge_samples(world.engine, world.home, PARQUET, world.dataset(PARQUET), keys))
+
+    with ThreadPoolExecutor(2) as threads:
+        with transaction(world.engine) as conn:
+            hold_deletions(conn, world.dataset(PARQUET).id)
+            both = [threads.submit(purge, gone[:2]), threads.submit(purge, gone[2:])]
+            limit = time.monotonic() + 20
+            while staged_files(world) != ["0.1.arrow"] * 2 + ["0.1.bin"] * 2 and time.monotonic() < limit:
+                time.sleep(0.01)
+            assert staged_files(world) == ["0.1.arrow"] * 2 + ["0.1.bin"] * 2
+        assert [done.result() for done in both] == [2, 2]
+    assert staged_files(world) == []
+    [batch] = world.batches(PARQUET)
+    assert batch.index_path == "batches/d/0.2.arrow"
+    [shard] = (world.home / "shards" / PARQUET.name).iterdir()
+    for i in range(20):
+        assert (f"user-{i:03d}".encode() in shard.read_bytes()) == (i not in gone)
+    assert [row[4] is None for row in world.rows(PARQUET)] == [i in gone for i in range(20)]
+
+
+def test_a_shard_that_was_cut_short_is_named(world: World) -> None:
+    write_parquet(world, "a.parquet", range(6))
+    world.run_import(PARQUET)
+    shard = world.home / "shards" / PARQUET.name / "0.bin"
+    for content in (shard.read_bytes()[:40], b""):
+        shard.write_bytes(content)
+        with pytest.raises(CorruptFile, match=r"0\.bin"):
+            erase(world, PARQUET, keys_of_positions(0, [5]))
+
+
+def test_finding_the_strings_of_many_rows_copies_no_rows(world: World) -> None:
+    write_parquet(world, "a.parquet", range(6))
+    world.run_import(PARQUET)
+    columns = world.dataset(PARQUET).columns or ()
+    [width] = {len(blob) for blob in world.reader(PARQUET).read_blobs(keys_of_positions(0, [0, 1]))}
+    n = 200_000
+    rows = Ranges(np.zeros(n, np.int64), np.full(n, width))
+    n_strings = sum(column.dtype == "string" for column in columns)
+    tracemalloc.start()
+    try:
+        found = ranges_of_strings(world.home / "shards" / PARQUET.name / "0.bin", rows, columns)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.offsets) == n_strings * n
+    # What is found, once more while it is put together, and one column at a time.
+    assert peak < n * 8 * (2 * 2 * n_strings + 4)
