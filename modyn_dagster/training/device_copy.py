@@ -80,7 +80,7 @@ class DeviceCopy:
         finally:
             # Whoever stops early, too: the host's memory goes back to those who write to it.
             for copy in begun:
-                copy.done.synchronize()  # type: ignore[no-untyped-call]
+                copy.done.synchronize()
 
     def _begin(self, batch: T) -> _Copy[T]:
         held: list[Tensor] = []

@@ -53,9 +53,7 @@ class StreamLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from where it stands; after the epoch's end, the epoch from its beginning."""
-        if self.device.type == "cpu":
-            return self._on_cpu()
-        return self._on_device()
+        return self._on_cpu() if self.device.type == "cpu" else self._on_device()
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of another epoch; its own changes nothing, so a resumed one goes on."""

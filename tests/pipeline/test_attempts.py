@@ -15,6 +15,7 @@ from modyn_dagster.pipeline.attempts import (
     resume_run,
     working_attempt,
 )
+from modyn_dagster.pipeline.context import trigger_context
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -74,6 +75,21 @@ def world(engine, home):
     spec = pipeline_spec()
     platform = platform_on(engine, home, spec)
     return platform, *begin(platform, spec)
+
+
+def test_how_fast_a_run_parses_is_what_its_file_says_now_and_the_rest_what_it_said_at_first(engine, home):
+    def spec_with(count, **values):
+        images = {"size": [2, 2], "workers": {"count": count}}
+        model = {"name": "logistic_regression"}
+        return pipeline_spec(training={"model": model, "parser": {"images": images}, **values})
+
+    def workers_and_epochs(spec):
+        run, trigger = begin(platform_on(engine, home, spec_with(1)), spec_with(1))
+        context = trigger_context(platform_on(engine, home, spec), run, trigger)
+        return context.spec.training.parser.images.workers.count, context.spec.training.epochs
+
+    assert workers_and_epochs(spec_with(4)) == (4, 1)
+    assert workers_and_epochs(spec_with(4, epochs=9)) == (1, 1), "another spec is for another run"
 
 
 def test_a_claim_is_idempotent_for_one_dagster_run_and_lost_for_others(world):

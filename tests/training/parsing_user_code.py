@@ -58,3 +58,16 @@ def strings(blobs: list[bytes]) -> Arrays:
 
 def a_list(blobs: list[bytes]) -> list[int]:
     return []
+
+
+def lists(blobs: list[bytes]) -> dict[str, list[list[float]]]:
+    return {"left": [[float(part) for part in blob.split(b",")] for blob in blobs]}
+
+
+def ragged(blob: bytes) -> dict[str, list[list[int]]]:
+    """Rows of different lengths from ``b"2"`` on."""
+    return {"left": [[0] * (i + 1) for i in range(int(blob))]}
+
+
+def time_or_number(blob: bytes) -> dict[str, np.datetime64 | float]:
+    return {"left": np.datetime64("2020-01-01") if blob == b"time" else float(blob)}

@@ -100,6 +100,16 @@ def test_a_small_training_set_is_read_once(separable: Table) -> None:
     assert sum(separable.reads) == read == 300 + survey_module.EXAMPLE
 
 
+def test_large_samples_are_surveyed_a_few_at_a_time(table: MakeTable, parsers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey_module, "CHUNK_BYTES", 10 * 32)
+    large = table({}, labels=np.zeros(100, dtype=np.int64), blobs=[b"abcd"] * 100)
+    surveyed(large, spec_of(parser=f"{parsers}:images"), STREAMED)
+    assert large.reads == [survey_module.EXAMPLE, *[10] * 10], "four pixels are 32 bytes when they are standardised"
+    padded = table({}, labels=np.zeros(100, dtype=np.int64), blobs=[b"1,2" + b" " * 77] * 100)
+    surveyed(padded, spec_of(parser=f"{parsers}:two_numbers"), STREAMED)
+    assert padded.reads == [survey_module.EXAMPLE, *[4] * 25], "bytes count where they are more than what is made of them"
+
+
 def test_nothing_is_surveyed_where_nothing_has_to_be_known(table: MakeTable, user_code: str, parsers: str) -> None:
     blobs = table({}, labels=np.zeros(100, dtype=np.int64), blobs=[b"abcd"] * 100)
     surveyed(blobs, spec_of(parser=f"{parsers}:images", model={"factory": f"{user_code}:linear"}), STREAMED)

@@ -24,6 +24,8 @@ from modyn_dagster.training import StreamDataset, StreamLoader
 from tests.training.rows_on_disk import ROW, RowsOnDisk
 
 N = 1000
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICES = ["cpu", pytest.param("cuda", marks=NEEDS_CUDA)]
 GROUPS = {"numeric": (["a", "b"], "float32"), "categorical": (["kind"], "int64")}
 
 
@@ -145,6 +147,27 @@ def test_a_loader_goes_on_where_another_one_was(make: Make, taken: int) -> None:
         assert keys_of(second) == expected, "after its end an epoch begins again"
 
 
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_epoch_that_was_taken_to_its_last_batch_is_followed_by_a_whole_one(make: Make, device: str, stop: bool) -> None:
+    expected = expected_keys(make)
+    loader = StreamLoader(make, device=device)
+    for _ in range(2):
+        batches = iter(loader)
+        assert keys_of([next(batches) for _ in range(len(loader))]) == expected
+        if stop:
+            loader.close()
+    assert keys_of(loader) == expected
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_epoch_that_was_given_up_goes_on(make: Make, device: str) -> None:
+    expected = expected_keys(make)
+    loader = StreamLoader(make, device=device)
+    for first in (0, 5, 10):
+        assert keys_of(batch for _, batch in zip(range(5), loader, strict=False)) == expected[first : first + 5]
+
+
 def test_epochs_have_orders_of_their_own_and_states_know_theirs(make: Make) -> None:
     loader = StreamLoader(make())
     zero = keys_of(loader)
@@ -227,6 +250,34 @@ def test_epochs_of_a_dataset_are_set_before_workers_start(make: Make) -> None:
     assert keys_of(iter(DataLoader(dataset, batch_size=None, num_workers=1))) == expected_keys(make, epoch=2)
 
 
+LOADERS: list[dict[str, Any]] = [{}, {"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}]
+
+
+@pytest.mark.parametrize("options", LOADERS)
+def test_a_loaded_position_is_for_one_iteration(make: Make, options: dict[str, Any]) -> None:
+    expected = expected_keys(make)
+    dataset = StreamDataset(make())
+    loader = DataLoader(dataset, batch_size=None, **options)
+    for _ in range(2):
+        dataset.load_state_dict(make().state_dict() | {"position": 13})
+        assert keys_of(loader) == expected[13:]
+        assert keys_of(loader) == expected
+        assert keys_of(loader) == expected
+        assert dataset.state_after(3)["position"] == 3
+
+
+@pytest.mark.parametrize("options", LOADERS)
+def test_every_epoch_reaches_every_worker(make: Make, options: dict[str, Any]) -> None:
+    dataset = StreamDataset(make())
+    loader = DataLoader(dataset, batch_size=None, **options)
+    for epoch in (0, 3, 1):
+        dataset.set_epoch(epoch)
+        assert keys_of(loader) == expected_keys(make, epoch=epoch)
+    dataset.load_state_dict(make(epoch=2).state_dict() | {"position": 13})
+    dataset.set_epoch(2)
+    assert keys_of(loader) == expected_keys(make, epoch=2)[13:]
+
+
 @pytest.mark.parametrize("stop", [lambda loader, batches: batches.close(), lambda loader, batches: loader.close()])
 def test_a_consumer_that_stops_early_leaves_nothing(make: Make, stop: Callable[[StreamLoader, Any], None]) -> None:
     loader = StreamLoader(make(prefetch=4, threads=2))
@@ -256,7 +307,7 @@ def slow(batch: Any) -> npt.NDArray[np.float32]:
     return weights
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@NEEDS_CUDA
 def test_cuda_gets_what_a_cpu_gets_through_page_locked_memory(make: Make) -> None:
     on_cpu, on_cuda = StreamLoader(make()), StreamLoader(make, device="cuda")
     for one, other in zip(on_cpu, on_cuda, strict=True):

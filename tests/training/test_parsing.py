@@ -1,5 +1,7 @@
 """Parsers of a project's own, per batch and per sample, in threads and in processes."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +20,8 @@ from modyn_dagster.errors import BadSample, ConfigError, TrainingError, WrongSha
 from modyn_dagster.keys import key_of, keys_of
 from modyn_dagster.spec.parsing import ParserSpec
 from modyn_dagster.training.parsing.parsing import Parsing
+from modyn_dagster.training.parsing.pieces import Pieces
+from modyn_dagster.training.parsing.processes import _end_all
 
 BLOBS = [b"1.5,2", b"3,4", b"5,6", b"7,8", b"9,10"]
 KEYS = keys_of(2, np.arange(5))
@@ -170,3 +174,55 @@ os.kill(os.getpid(), 9)
     while psutil.pid_exists(worker) and psutil.Process(worker).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("function", "per", "blobs", "reason"),
+    [
+        ("lists", "batch", [b"1,2", b"3,4", b"6,7", b"5"], r"'left' has shape \(1,\), that of the samples before it has \(2,\)"),
+        ("ragged", "sample", [b"1", b"1", b"1", b"2"], "inhomogeneous"),
+        (
+            "time_or_number",
+            "sample",
+            [b"1", b"2", b"3", b"time"],
+            "'left' is datetime64.*, that of the samples before it is float64",
+        ),
+    ],
+)
+def test_a_sample_whose_values_make_no_array_with_the_others_is_named(
+    parsers: str, workers: dict[str, Any], function: str, per: str, blobs: list[bytes], reason: str
+) -> None:
+    with parsing_of(f"{parsers}:{function}", per, workers) as parse, pytest.raises(BadSample, match=reason) as caught:
+        parse.of_blobs(KEYS[:4], blobs)
+    assert caught.value.key == KEYS[3]
+
+
+def test_threads_are_started_again_in_a_forked_process() -> None:
+    with closing(Pieces(2)) as pieces:
+        assert pieces(4, lambda start, stop: stop - start) == [2, 2]
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            found = pieces(4, lambda start, stop: stop - start)
+            pieces.close()
+            os._exit(0 if found == [2, 2] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_all_processes_end_though_threads_take_theirs_off_the_list_meanwhile() -> None:
+    class Ending:
+        """Kills itself off the list, as the thread does whose process ends."""
+
+        stdin = stdout = None
+        waited = False
+
+        def kill(self) -> None:
+            listed.remove(self)
+
+        def wait(self) -> None:
+            self.waited = True
+
+    listed = [Ending() for _ in range(4)]
+    every = list(listed)
+    _end_all(listed, os.getpid())  # type: ignore[arg-type]
+    assert all(process.waited for process in every)

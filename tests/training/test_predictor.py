@@ -1,4 +1,7 @@
+from contextlib import closing
+
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -94,3 +97,15 @@ def test_a_model_that_changes_its_shape_when_predicting_is_refused(table: MakeTa
     architecture = found.architecture | {"n_outputs": 3}
     with pytest.raises(WrongShape, match=r"returned shape \(4, 2\), expected \(4, 3\)"):
         build_predictor(architecture, found.state_dict, threads=1, source="pipeline p")(rows.samples)
+
+
+def test_closing_ends_the_processes_of_its_parser(table: MakeTable, parsers: str) -> None:
+    blobs = table({}, labels=np.arange(20) % 2, blobs=[b"%d" % i for i in range(20)])
+    parser = {"function": f"{parsers}:one_number", "per": "sample", "workers": {"kind": "processes"}}
+    model = trained(blobs, parser=parser)
+    predict = build_predictor(model.architecture | {"parser": parser}, model.state_dict, threads=1, source="p")
+    before = psutil.Process().children()
+    with closing(predict):
+        predict(blobs.samples)
+        assert len(psutil.Process().children()) == len(before) + 1
+    assert psutil.Process().children() == before

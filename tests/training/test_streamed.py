@@ -24,6 +24,8 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, Task, TrainedModel, TrainingData, build_predictor, train
 from modyn_dagster.training.data import Reader
+from modyn_dagster.training.parsing.parsing import Parsing
+from modyn_dagster.training.survey import survey
 from tests.training.rows_on_disk import ROW, write_batch
 from tests.training.table import spec_of
 
@@ -230,3 +232,19 @@ def test_a_fast_path_is_no_part_of_a_model(tmp_path: Path) -> None:
     reader, _ = fixed_rows(tmp_path)
     ways = [replace(WAYS[2], threads=2), replace(WAYS[2], pin=False)]
     assert len({str(trained(reader, spec_of(), way).architecture) for way in ways}) == 1
+
+
+def test_a_set_that_stays_in_memory_does_not_keep_what_it_was_read_into(tmp_path: Path, user_code: str) -> None:
+    reader, fields = parsed(tmp_path)
+    spec = spec_of(**fields)
+    found = survey(spec, TrainingData(chosen_from(), reader), TASK, Parsing(spec.parser, "p"))
+    assert found.cached is not None
+    for chunk in found.cached:
+        assert all(array.base is None for array in (chunk.keys, chunk.weights, chunk.truth))
+
+
+def test_workers_are_no_part_of_a_model(tmp_path: Path, user_code: str) -> None:
+    reader, fields = parsed(tmp_path)
+    parsers = [{"function": fields["parser"], "workers": {"count": count}} for count in (1, 2)]
+    one, other = (trained(reader, spec_of(parser=parser), FastPath()) for parser in parsers)
+    assert one.architecture == other.architecture
