@@ -51,12 +51,12 @@ class Figure:
 
 
 def busyness(machine: Machine) -> list[Figure]:
-    """How busy the machine was, as figures: load before, load around the rounds, foreign runnable processes."""
-    foreign = Spread.of([float(n) for n in machine.foreign])
-    return [
-        Figure("load", "load average around the rounds", Spread.of(machine.load), "processes"),
-        Figure("foreign", "foreign runnable processes", foreign, "processes"),
+    """How busy the machine was, as figures: load average and foreign runnable processes, where rounds were measured."""
+    seen = [
+        ("load", "load average around the rounds", machine.load),
+        ("foreign", "foreign runnable processes", [float(n) for n in machine.foreign]),
     ]
+    return [Figure(name, what, Spread.of(values), "processes") for name, what, values in seen if values]
 
 
 def write_json(path: Path, figures: Iterable[Figure]) -> None:
