@@ -145,6 +145,8 @@ def gather_columns(
     gather.places.n, gather.first, gather.span = file.shape[0], first, span
     gather.operations, gather.outputs = operations.shape[0], outputs.shape[0]
     gather.past = _goes_past(outputs, gather.places.n)
+    # Before memory is taken: it may raise.
+    ready()
     gather.operation = <Operation*>malloc(gather.operations * sizeof(Operation) + gather.outputs * sizeof(Output))
     if gather.operation == NULL:
         raise MemoryError("the operations of a gather")
@@ -155,7 +157,6 @@ def gather_columns(
         gather.operation[k].output, gather.operation[k].target = operations[k, 3], operations[k, 4]
     for k in range(gather.outputs):
         gather.output[k].out, gather.output[k].stride = <uint8_t*><uint64_t>outputs[k, 0], outputs[k, 1]
-    ready()
     with nogil:
         fault = guarded(_gather, &gather)
     free(gather.operation)

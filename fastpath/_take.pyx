@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Keys and weights at any positions of a training set, over its partitions. ``fastpath.taking`` has checked the arrays."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from fastpath._guard cimport guarded, ready
@@ -28,6 +28,12 @@ cdef struct Take:
     uint64_t* keys                # OUT [n_positions]
     float* weights                # OUT [n_positions]
     int64_t outside               # OUT the first position that is not one of the set, or -1
+
+
+cdef struct Uniform:
+    const uint32_t* weight        # IN  [n] as bits: -0 is not 0, and one NaN is like another
+    int64_t n
+    bint uniform                  # OUT
 
 
 cdef struct Copy:
@@ -124,6 +130,15 @@ cdef void _take(void* arguments) noexcept nogil:
         first += size
 
 
+cdef void _is_uniform(void* arguments) noexcept nogil:
+    cdef Uniform* uniform = <Uniform*>arguments
+    cdef int64_t i
+    for i in range(uniform.n):
+        if uniform.weight[i] != uniform.weight[0]:
+            return
+    uniform.uniform = True
+
+
 cdef void _copy(void* arguments) noexcept nogil:
     cdef Copy* copy = <Copy*>arguments
     memcpy(copy.out, copy.source, copy.size)
@@ -179,6 +194,16 @@ def mark(
             for i in range(positions.shape[0]):
                 touched[_partition_of(&parts, positions[i])] = 1
     return outside
+
+
+def is_uniform(uint64_t address, int64_t n):
+    """Whether n mapped weights are the same; False for those that cannot be read."""
+    cdef Uniform arguments
+    arguments.weight, arguments.n, arguments.uniform = <const uint32_t*>address, n, False
+    ready()
+    with nogil:
+        guarded(_is_uniform, &arguments)
+    return bool(arguments.uniform)
 
 
 def copy_out(uint64_t address, uint8_t[::1] out):

@@ -22,6 +22,8 @@ _PIECE: Final = 1 << 18
 #: The same where nearly every sample has a file of its own, and mapping them all at once would be too much.
 _PIECE_OF_FILES: Final = 1 << 12
 _ATTEMPTS: Final = 3
+#: How often a piece is done again because other requests looked at files again meanwhile.
+_OVERTAKEN: Final = 1_000
 #: What an attempt returns besides a file: it is not known which, or the piece has too many of them.
 SOME_FILE: Final = -1
 TOO_MANY: Final = -2
@@ -74,16 +76,17 @@ class Attempts:
 
     def _done(self, keys: KeyArray, start: int, stop: int, attempt: Attempt) -> bool:
         """Do a piece, again when a file was touched since it was mapped; False when it must be cut smaller."""
-        path, attempts = self._dataset, 0
+        path, attempts, overtaken = self._dataset, 0, 0
         with self._borrowed(stop - start) as scratch:
-            while attempts < _ATTEMPTS:
+            while attempts < _ATTEMPTS and overtaken < _OVERTAKEN:
                 renewals = self._files.renewals
                 suspect = attempt(start, stop, scratch)
-                if suspect is None and self._files.renewals == renewals:
+                if suspect is None and self._files.renewals == renewals and renewals % 2 == 0:
                     return True
                 if suspect == TOO_MANY:
                     return False
                 if suspect is None:
+                    overtaken += 1
                     continue
                 attempts += 1
                 if suspect != SOME_FILE:
@@ -96,9 +99,12 @@ class Attempts:
         """Look again at a file, and at all others of the request that changed."""
         touched = scratch.touched
         mapped = touched[self._files.arrays.base[touched] != 0]
-        for file in [suspect, *(file for file in mapped.tolist() if self._files.changed(np.array([file], dtype=np.int32)))]:
+        for file in [suspect, *(file for file in mapped.tolist() if self._has_changed(file))]:
             with self._reading(keys, scratch, file):
                 self._files.renew(file)
+
+    def _has_changed(self, file: int) -> bool:
+        return self._files.changed(np.array([file], dtype=np.int32)) is not None
 
     @contextmanager
     def _borrowed(self, n: int) -> Iterator[Scratch]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -68,32 +67,38 @@ class BatchMaker:
         self._store, self._training_set, self._batching = store, training_set, batching
         self._columns, self._labels, self._timestamps = columns, labels, timestamps
         self._ring, self._blob_ring = ring(), ring()
+        # Bytes of a slab and the type of labels, once they are known. No cached properties, whose lock is one for all objects
+        # of the class and stays held after a fork.
+        self._known: tuple[int, np.dtype[Any] | None] | None = None
 
     def make(self, order: Order, number: int) -> Batch:
         """Batch ``number`` of the epoch that has this order."""
         start, stop = self._batching.bounds(number)
         n = stop - start
-        slab = _Slab(self._ring.take(self._n_bytes))
+        n_bytes, label_dtype = self._facts()
+        slab = _Slab(self._ring.take(n_bytes))
         positions = order.positions(start, stop, out=slab.array((n,), np.dtype(np.int64)))
         keys = slab.array((n,), np.dtype(np.uint64))
         weights = slab.array((n,), np.dtype(np.float32))
         self._training_set.take_into(positions, keys, weights)
         rows, blobs, columns = self._samples(keys, slab)
-        return Batch(number, keys, weights, rows, blobs, columns, self._labels_of(keys, slab), self._times_of(keys, slab))
+        labels = self._labels_of(keys, label_dtype, slab)
+        return Batch(number, keys, weights, rows, blobs, columns, labels, self._times_of(keys, slab))
 
-    @cached_property
-    def _n_bytes(self) -> int:
+    def _facts(self) -> tuple[int, np.dtype[Any] | None]:
+        if self._known is None:
+            found = self._store.labels(_NO_KEYS) if self._labels else None
+            dtype = None if found is None else found.dtype
+            self._known = self._n_bytes(dtype), dtype
+        return self._known
+
+    def _n_bytes(self, label_dtype: np.dtype[Any] | None) -> int:
         # The largest batch, whose arrays each begin at a multiple of 64.
         n = min(self._batching.n, self._batching.batch_size)
-        widths = [8, 8, 4, 8 * (self._label_dtype is not None), 8 * self._timestamps]
+        widths = [8, 8, 4, 8 * (label_dtype is not None), 8 * self._timestamps]
         if self._columns is not None:
             return sum(aligned(n * width) for width in widths) + self._columns.nbytes(n)
         return sum(aligned(n * width) for width in (*widths, self._store.width or 0))
-
-    @cached_property
-    def _label_dtype(self) -> np.dtype[Any] | None:
-        found = self._store.labels(_NO_KEYS) if self._labels else None
-        return None if found is None else found.dtype
 
     def _samples(
         self, keys: KeyArray, slab: "_Slab"
@@ -111,10 +116,10 @@ class BatchMaker:
         self._store.read_into(keys, rows, threads=1)
         return FixedRows(rows), None, None
 
-    def _labels_of(self, keys: KeyArray, slab: "_Slab") -> npt.NDArray[Any] | None:
-        if self._label_dtype is None:
+    def _labels_of(self, keys: KeyArray, dtype: np.dtype[Any] | None, slab: "_Slab") -> npt.NDArray[Any] | None:
+        if dtype is None:
             return None
-        labels = slab.array(keys.shape, self._label_dtype)
+        labels = slab.array(keys.shape, dtype)
         self._store.labels_into(keys, labels, threads=1)
         return labels
 

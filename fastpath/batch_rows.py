@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fastpath._batches import BATCH_FIELDS, MODES
 from fastpath.extents import Int64Array
-from fastpath.index import BatchIndex
+from fastpath.index import BatchIndex, private_copy
 
 _WORD: Final = 64
 
@@ -24,8 +24,8 @@ def batch_row(
         first_file: id of the batch's first file.
     """
     extents = index.extents
-    # Bounds are private: they must hold whatever somebody writes over the mapped index.
-    sizes = np.array(index.sizes, dtype=np.int64)
+    # Bounds are private, as is an only extent: they must hold whatever somebody writes over the mapped index.
+    sizes = index.sizes
     kept: list[object] = [sizes]
     row = {"n": index.n, "index_file": index_file, "first_file": first_file, "n_files": len(sizes), "size": _address(sizes)}
     row |= {"length": -1 if index.width is None else index.width, "n_runs": len(extents.file), "time": _address(index.times)}
@@ -40,9 +40,9 @@ def batch_row(
         row |= {"file": first_file + int(extents.file[0]), "offset": int(extents.offset[0]), "stride": stride}
         return MODES["one_run"], _words(row), kept
     row |= {"run_file": _address(extents.file), "run_offset": _address(extents.offset), "run_length": _address(extents.length)}
-    if extents.start is None or extents.stride is None:
+    if index.n == 0 or extents.start is None or extents.stride is None:
         return MODES["rows"], _words(row), kept
-    directory, shift = _directory(extents.start, index.n)
+    directory, shift = _directory(private_copy(index.path, extents.start), index.n)
     kept.append(directory)
     row |= {"run_start": _address(extents.start), "run_stride": _address(extents.stride)}
     row |= {"directory": _address(directory), "shift": shift}
@@ -54,7 +54,8 @@ def _directory(start: Int64Array, n: int) -> tuple[npt.NDArray[np.uint32], int]:
     runs = len(start)
     shift = max(0, (n // runs).bit_length() - 1)
     first = np.arange(((n - 1) >> shift) + 1, dtype=np.int64) << shift
-    found = np.searchsorted(start, first, side="right") - 1
+    # Starts may have been written over since they were found to ascend.
+    found = np.clip(np.searchsorted(start, first, side="right") - 1, 0, runs - 1)
     return np.append(found, runs - 1).astype(np.uint32), shift
 
 

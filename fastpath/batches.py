@@ -64,7 +64,8 @@ class BatchTable:
 
     def label_kind(self) -> LabelKind | None:
         """Whether the indexes hold class indices, regression targets, or neither."""
-        first = next(iter(self._opened.values()), None)
+        with self._files.opening:
+            first = next(iter(self._opened.values()), None)
         if first is not None:
             return _kind(first.index)
         return _kind(self.open(int(self.ordinals[0]))) if len(self.ordinals) else None
@@ -75,11 +76,11 @@ class BatchTable:
 
     def index_file(self, ordinal: int) -> int:
         """The id of the index of an opened batch among the files."""
-        return self._opened[ordinal].index_file
+        return self._entry(ordinal).index_file
 
     def path(self, ordinal: int, file: int) -> Path:
         """Where a file of an opened batch lies."""
-        return self._expected(ordinal, file - self._opened[ordinal].first_file).path
+        return self._expected(ordinal, file - self._entry(ordinal).first_file).path
 
     def _read(self, ordinal: int) -> BatchIndex:
         index = BatchIndex.open(self._how.indexes[ordinal], self._how.checksums.get(ordinal))
@@ -105,13 +106,20 @@ class BatchTable:
         mode, row, kept = batch_row(entry.index, entry.deleted, entry.index_file, entry.first_file)
         slot = int(np.searchsorted(self.ordinals, ordinal))
         self._kept.append((entry.index, kept))
-        self._opened[ordinal] = entry
         self._table[slot, _MODE + 1 :] = row
         publish(self._table, slot, mode)
+        # Last: what is opened is never looked at again, so nothing of it may be missing.
+        self._opened[ordinal] = entry
+
+    def _entry(self, ordinal: int) -> "_Entry":
+        # Kernels may know a batch a moment before it is entered here.
+        with self._files.opening:
+            return self._opened[ordinal]
 
     def _deleted_positions(self, ordinal: int, index: BatchIndex) -> npt.NDArray[np.uint32]:
         path = newest_deleted(index.path) if self._how.deleted is None else self._how.deleted.get(ordinal)
-        positions = np.empty(0, dtype=np.uint32) if path is None else read_deleted(path)
+        checksum = self._how.deleted_checksums.get(ordinal)
+        positions = np.empty(0, dtype=np.uint32) if path is None else read_deleted(path, checksum)
         if len(positions) and positions[-1] >= index.n:
             raise CorruptFile(str(path), f"positions below {index.n}", f"position {positions[-1]}")
         return positions
@@ -125,8 +133,10 @@ class BatchTable:
         return Opened(str(expected.path), copy, copy.ctypes.data, version)
 
     def _expected(self, ordinal: int, i: int) -> Expected:
-        _, _, rewrite = self._how.indexes[ordinal].stem.partition(".")
-        return self._how.roots.expected(ordinal, self._opened[ordinal].index.file(i), rewrite)
+        # An index that the caller named otherwise says nothing about its shard.
+        number, _, rewrite = self._how.indexes[ordinal].stem.partition(".")
+        rewrite = rewrite if number.isdecimal() and rewrite.isdecimal() else ""
+        return self._how.roots.expected(ordinal, self._entry(ordinal).index.file(i), rewrite)
 
     def _renewed(self, ordinal: int) -> Opened:
         """An index that was written again with equal bytes; requests of before still see the old ones."""

@@ -36,11 +36,13 @@ class Columns:
             field's own type and the machine's byte order.
 
     Raises:
-        ValueError: no such field, or a type that is not among those.
+        ValueError: no such field, a type that is not among those, or rows with Python objects.
     """
 
     def __init__(self, dtype: np.dtype[Any], groups: "Mapping[str, Group | tuple[Sequence[str], npt.DTypeLike] | str]") -> None:
         self.dtype = np.dtype(dtype)
+        if self.dtype.hasobject:
+            raise ValueError(f"rows of {self.dtype} have Python objects in them, which no file holds")
         self.groups: Mapping[str, Group | str] = {name: _group(group) for name, group in groups.items()}
         self._outputs = {name: self._output(name, group) for name, group in self.groups.items()}
         moves = [(at, move) for at, group in enumerate(self.groups.values()) for move in merged(self._moves(group))]

@@ -4,7 +4,7 @@ Format: https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format". 
 ``timestamptz`` is microseconds since 2000-01-01 UTC.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,12 +39,17 @@ def encode_rows(
         attributes: ``(offsets int64[n + 1], UTF-8 bytes)`` of JSON texts, a jsonb field; None leaves it out.
 
     Raises:
-        ValueError: lengths differ, offsets are not ascending inside the text, or one text exceeds 256 MiB (jsonb's limit).
+        ValueError: types or lengths differ, offsets do not ascend inside the text, or one text exceeds 256 MiB (jsonb's limit).
     """
     n = len(keys)
-    for name, column in (("times", times), ("labels", labels), ("targets", targets)):
-        if column is not None and column.shape != (n,):
-            raise ValueError(f"{name} must have shape ({n},), not {column.shape}")
+    for name, column, dtype in (
+        ("keys", keys, "u8"),
+        ("times", times, "M8[us]"),
+        ("labels", labels, "i8"),
+        ("targets", targets, "f8"),
+    ):
+        if column is not None:
+            _check_column(name, column, n, np.dtype(dtype))
     words = 2 + (labels is not None) + (targets is not None)
     size = n * (_ROW_BYTES + words * _WORD_BYTES)
     offsets = text = None
@@ -53,14 +58,20 @@ def encode_rows(
         _check_texts(n, offsets, text)
         size += n * _JSONB_BYTES + int(offsets[-1] - offsets[0])
     out = np.empty(size, dtype=np.uint8)
-    microseconds = times.astype("datetime64[us]", copy=False).astype(np.int64) - _EPOCH
+    microseconds = times.astype(np.int64) - _EPOCH
     encode(keys.view(np.int64), microseconds, labels, targets, offsets, text, out)
     return out
 
 
+def _check_column(name: str, column: npt.NDArray[Any], n: int, dtype: np.dtype[Any]) -> None:
+    # Bytes of another type would be taken for words, and those behind them too.
+    if column.shape != (n,) or column.dtype != dtype or not (column.flags.c_contiguous and column.flags.aligned):
+        raise ValueError(f"{name} must be a contiguous {dtype} of shape ({n},), not {column.dtype} of {column.shape}")
+
+
 def _check_texts(n: int, offsets: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -> None:
-    if offsets.shape != (n + 1,):
-        raise ValueError(f"offsets of attributes must have shape ({n + 1},), not {offsets.shape}")
+    _check_column("offsets of attributes", offsets, n + 1, np.dtype(np.int64))
+    _check_column("the text of attributes", text, len(text), np.dtype(np.uint8))
     lengths = np.diff(offsets)
     if offsets[0] < 0 or offsets[-1] > len(text) or (lengths < 0).any():
         raise ValueError(f"offsets of attributes must ascend inside the text of {len(text)} bytes")

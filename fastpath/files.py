@@ -42,13 +42,14 @@ class FileArrays:
     inode: npt.NDArray[np.uint64]
     modified: npt.NDArray[np.int64]
     used: npt.NDArray[np.int64]
+    lasting: npt.NDArray[np.bool_]
 
     @classmethod
     def empty(cls, capacity: int) -> "FileArrays":
         """For so many files, none of which is mapped."""
         base, path, inode = np.zeros((3, capacity), dtype=np.uint64)
         size, modified, used = np.zeros((3, capacity), dtype=np.int64)
-        return cls(base, size, path, inode, modified, used)
+        return cls(base, size, path, inode, modified, used, np.zeros(capacity, dtype=np.bool_))
 
     def grown(self, capacity: int) -> "FileArrays":
         """A copy with room for more."""
@@ -68,13 +69,14 @@ class FileTable:
         self._firsts: list[int] = []
         self._openers: list[Callable[[int], Opened]] = []
         self._held: dict[int, tuple[object, bytes]] = {}
-        self._lasting: set[int] = set()
+        self._n_lasting = 0
         #: Whether the kernel tells what of the files is in memory, see ``cold.is_told``.
         self.told = True
         self._retired: list[object] = []
         self._in_flight = 0
         self._clock = 0
-        #: How often a file was looked at again. A request during which that happened may have read what was there before.
+        #: Goes up before and after what is known of a file changes, so it is odd while it does. A request during which that
+        #: happened may have read what was there before, and compared it with what is there now.
         self.renewals = 0
         self.unlock()
         _tables.add(self)
@@ -87,7 +89,7 @@ class FileTable:
     def begin(self) -> None:
         """A request starts. While too much is mapped it waits for those in flight, and files not used lately go."""
         with self._changed:
-            while len(self._held) - len(self._lasting) > self._most:
+            while len(self._held) - self._n_lasting > self._most:
                 if self._in_flight == 0:
                     self._evict(self._most // 2)
                 else:
@@ -122,9 +124,9 @@ class FileTable:
                 self._retired.append(self._held[file])
             self._held[file] = opened.holder, path
             self.told = self.told and is_told(opened.path)
-            if lasting:
-                self._lasting.add(file)
             arrays = self.arrays
+            self._n_lasting += lasting and not arrays.lasting[file]
+            arrays.lasting[file] |= lasting
             arrays.path[file], arrays.inode[file] = address_of(path), opened.version.inode
             arrays.size[file], arrays.modified[file] = opened.version.size, opened.version.modified_ns
             arrays.base[file] = opened.address
@@ -153,12 +155,20 @@ class FileTable:
         found = first_changed(touched, arrays.path, arrays.inode, arrays.size, arrays.modified)
         return None if found < 0 else found
 
+    def changed_lasting(self, touched: npt.NDArray[np.int32]) -> int | None:
+        """The same of those among any files that are never unmapped."""
+        return self.changed(touched[self.arrays.lasting[touched]])
+
     def renew(self, file: int) -> None:
         """Look at a file again that changed; raises ``CorruptFile`` unless its content is the one expected."""
         with self.opening:
-            # Before its arrays change: who compares with the new version sees that something was renewed.
+            # It may take long to compare a checksum; that disturbs nobody.
+            opened = self._open(file)
             self.renewals += 1
-            self.hold(file, self._open(file))
+            try:
+                self.hold(file, opened)
+            finally:
+                self.renewals += 1
 
     def at(self, address: int) -> int:
         """The file that is or was mapped around an address; -1 for none."""
@@ -183,7 +193,7 @@ class FileTable:
         return self._openers[place](file - self._firsts[place])
 
     def _evict(self, kept: int) -> None:
-        files = np.array([file for file in self._held if file not in self._lasting], dtype=np.int64)
+        files = np.array([file for file in self._held if not self.arrays.lasting[file]], dtype=np.int64)
         oldest = files[np.argsort(self.arrays.used[files], kind="stable")][: max(0, len(files) - kept)]
         self.arrays.base[oldest] = 0
         for file in oldest.tolist():

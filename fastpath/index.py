@@ -7,7 +7,6 @@ no run id, and no paths but those of source files relative to the dataset's root
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from fastpath._extents import check_extents
 from fastpath._files import MappedFile
+from fastpath._take import copy_out
 from fastpath.errors import CorruptFile
 from fastpath.extents import Extents, Int64Array
 from fastpath.verified import Expected, Version, open_verified
@@ -73,6 +73,9 @@ def _write_stream(out: Any, columns: Mapping[str, Any], types: Mapping[str, pa.D
 class BatchIndex:
     """An index, mapped: arrays are views of the file, read-only.
 
+    What Python reads after it was opened is private instead: the files, their sizes, and the extent where there is one only.
+    So whatever is written to the mapped file later, only kernels meet it, who survive that.
+
     Attributes:
         path: of the index file.
         content: its mapped bytes.
@@ -105,13 +108,17 @@ class BatchIndex:
         content, version = open_verified(Expected(path, None, checksum))
         try:
             with pa.BufferReader(pa.py_buffer(content)) as source:
-                samples, runs, files = (_read_stream(source, types) for types in (_SAMPLES, _RUNS, _FILES))
+                samples, runs = (_read_stream(source, types) for types in (_SAMPLES, _RUNS))
+                rest = private_copy(path, np.frombuffer(memoryview(content), dtype=np.uint8)[source.tell() :])
                 columns = {name: _values(samples, name) for name in _SAMPLES}
                 extents = Extents(**{name: _values(runs, name) for name in _RUNS})
-                sizes = _values(files, "size")
-                files.validate(full=True)
-                if files.column("checksum").null_count:
-                    raise ValueError("a file has no checksum")
+                extents = _private(path, extents) if len(extents.file) == 1 else extents
+            with pa.BufferReader(pa.py_buffer(rest)) as source:
+                files = _read_stream(source, _FILES)
+            sizes = _values(files, "size")
+            files.validate(full=True)
+            if files.column("checksum").null_count:
+                raise ValueError("a file has no checksum")
         except _UNREADABLE as error:
             raise CorruptFile(path, "the index of a batch", str(error)) from error
         times = columns["time"].view("datetime64[us]")
@@ -123,7 +130,7 @@ class BatchIndex:
         """Number of samples."""
         return len(self.times)
 
-    @cached_property
+    @property
     def files(self) -> tuple[IndexedFile, ...]:
         """What ``locate`` points to."""
         return tuple(self.file(i) for i in range(len(self.sizes)))
@@ -135,6 +142,20 @@ class BatchIndex:
     def locate(self, positions: Int64Array) -> tuple[npt.NDArray[np.int32], Int64Array, Int64Array]:
         """Where samples lie: index into ``files``, byte offset and length, each ``[k]``; positions below ``n``."""
         return self.extents.locate(positions)
+
+
+def private_copy(path: Path, values: npt.NDArray[Any]) -> Any:
+    """A copy of an array of a mapped index; raises ``CorruptFile`` when the file was cut short."""
+    copy = np.empty(len(values), dtype=values.dtype)
+    if copy_out(values.__array_interface__["data"][0], copy.view(np.uint8)):
+        raise CorruptFile(path, "the index of a batch", "that it was cut short while it was read")
+    return copy
+
+
+def _private(path: Path, extents: Extents) -> Extents:
+    named: dict[str, Any] = {name: getattr(extents, name) for name in _RUNS}
+    copies: dict[str, Any] = {name: None if values is None else private_copy(path, values) for name, values in named.items()}
+    return Extents(**copies)
 
 
 def _read_stream(source: pa.BufferReader, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ class Opening:
     dtype: np.dtype[Any] | None
     resident: bool
     threads: int
+    deleted_checksums: Mapping[int, str]
 
 
 def by_ordinal(indexes: Mapping[int, Path] | Iterable[Path]) -> dict[int, Path]:
@@ -60,6 +62,7 @@ def roots_of(
 
 def row_width(width: int | None, dtype: np.dtype[Any] | None) -> int | None:
     """Bytes of every sample, where one of them says so. Raises ``ValueError`` when they contradict each other."""
+    width = None if width is None else index(width)
     if dtype is not None and width is not None and dtype.itemsize != width:
         raise ValueError(f"rows of {dtype} have {dtype.itemsize} bytes, not {width}")
     return width if dtype is None else dtype.itemsize

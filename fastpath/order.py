@@ -61,7 +61,8 @@ class Order:
         elif out.shape != (stop - start,) or out.dtype != np.int64 or not out.flags.c_contiguous:
             raise ValueError(f"out must be a contiguous int64[{stop - start}], not {out.dtype}{list(out.shape)}")
         if self.shuffle == "blocks":
-            permute_blocks(self._key, self.n, self.block_size, start, stop, out)
+            # One block is one block, however long: the kernel multiplies by this.
+            permute_blocks(self._key, self.n, min(self.block_size, max(self.n, 1)), start, stop, out)
         elif self.shuffle:
             permute(self._key, self.n, start, stop, out)
         else:

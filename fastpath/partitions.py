@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fastpath._take import mark, take
+from fastpath._take import is_uniform, mark, take
 from fastpath.training_set_file import KeyArray, Partition, WeightArray
 
 Int64Array = npt.NDArray[np.int64]
@@ -108,7 +108,7 @@ class Partitions:
             if i not in self._there:
                 found = self._read(i)
                 self._key_at[i], self._weight_at[i] = (_address_of(column) for column in found)
-                self._weight_mask[i] = -1 if (found.weights != found.weights[0]).any() else 0
+                self._weight_mask[i] = 0 if is_uniform(int(self._weight_at[i]), len(found.weights)) else -1
                 self._there[i] = found
         finally:
             lock.release()

@@ -45,17 +45,15 @@ typedef struct {
 FASTPATH_WALK(narrow, uint32_t)
 FASTPATH_WALK(wide, uint64_t)
 
-#define FASTPATH_FOR(machine, features)                                                                                      \
-    __attribute__((target(features))) static void fastpath_range_##machine(int64_t first, int64_t n,                         \
-                                                                           const fastpath_rounds *r, int64_t *out)           \
+#define FASTPATH_FOR(machine, built_for)                                                                                     \
+    built_for static void fastpath_range_##machine(int64_t first, int64_t n, const fastpath_rounds *r, int64_t *out)         \
     {                                                                                                                        \
         if (r->mask <= UINT32_MAX)                                                                                           \
             fastpath_range_narrow(first, n, r, out);                                                                         \
         else                                                                                                                 \
             fastpath_range_wide(first, n, r, out);                                                                           \
     }                                                                                                                        \
-    __attribute__((target(features))) static void fastpath_all_##machine(int64_t *values, int64_t n,                         \
-                                                                         const fastpath_rounds *r)                           \
+    built_for static void fastpath_all_##machine(int64_t *values, int64_t n, const fastpath_rounds *r)                       \
     {                                                                                                                        \
         if (r->mask <= UINT32_MAX)                                                                                           \
             fastpath_all_narrow(values, n, r);                                                                               \
@@ -63,32 +61,36 @@ FASTPATH_WALK(wide, uint64_t)
             fastpath_all_wide(values, n, r);                                                                                 \
     }
 
-FASTPATH_FOR(any, "sse2")
-FASTPATH_FOR(avx2, "avx2")
-FASTPATH_FOR(avx512, "avx2,avx512f,avx512dq,avx512vl,prefer-vector-width=512")
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__)
+FASTPATH_FOR(any, __attribute__((target("sse2"))))
+FASTPATH_FOR(avx2, __attribute__((target("avx2"))))
+FASTPATH_FOR(avx512, __attribute__((target("avx2,avx512f,avx512dq,avx512vl,prefer-vector-width=512"))))
 
 #define FASTPATH_HAS_AVX512 (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+#define FASTPATH_CHOOSE(name, ...)                                                                                           \
+    do {                                                                                                                     \
+        if (FASTPATH_HAS_AVX512)                                                                                             \
+            fastpath_##name##_avx512(__VA_ARGS__);                                                                           \
+        else if (__builtin_cpu_supports("avx2"))                                                                             \
+            fastpath_##name##_avx2(__VA_ARGS__);                                                                             \
+        else                                                                                                                 \
+            fastpath_##name##_any(__VA_ARGS__);                                                                              \
+    } while (0)
+#else
+FASTPATH_FOR(any, )
+#define FASTPATH_CHOOSE(name, ...) fastpath_##name##_any(__VA_ARGS__)
+#endif
 
 /* out[k] = where first + k goes, for k below n. */
 static void fastpath_walk_range(int64_t first, int64_t n, const fastpath_rounds *rounds, int64_t *out)
 {
-    if (FASTPATH_HAS_AVX512)
-        fastpath_range_avx512(first, n, rounds, out);
-    else if (__builtin_cpu_supports("avx2"))
-        fastpath_range_avx2(first, n, rounds, out);
-    else
-        fastpath_range_any(first, n, rounds, out);
+    FASTPATH_CHOOSE(range, first, n, rounds, out);
 }
 
 /* values[k] = where values[k] goes. */
 static void fastpath_walk_all(int64_t *values, int64_t n, const fastpath_rounds *rounds)
 {
-    if (FASTPATH_HAS_AVX512)
-        fastpath_all_avx512(values, n, rounds);
-    else if (__builtin_cpu_supports("avx2"))
-        fastpath_all_avx2(values, n, rounds);
-    else
-        fastpath_all_any(values, n, rounds);
+    FASTPATH_CHOOSE(all, values, n, rounds);
 }
 
 #endif

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__) && defined(__gnu_linux__)
 __attribute__((target_clones("avx2", "ssse3", "default")))
 #endif
 static void fastpath_three_planes(const uint8_t *restrict pixels, size_t n, uint8_t *restrict red, uint8_t *restrict green,

@@ -3,13 +3,14 @@
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Seconds to wait for a thread that is told to end; it may be in the middle of an item.
+#: Seconds to wait for threads that are told to end; they may be in the middle of an item.
 _PATIENCE: Final = 1.0
 _CLOSED: Final = "the stream was closed while it was iterated, or an exception ended the iteration"
 
@@ -32,7 +33,7 @@ class Prefetched(Iterator[T]):
     def close(self) -> None:
         """End the threads and wait for them."""
         self._work.close()
-        self._work.join()
+        self._work.join(time.monotonic() + _PATIENCE)
 
 
 class OnDemand(Iterator[T]):
@@ -76,13 +77,15 @@ class _Work(Generic[T]):
     def take(self) -> T:
         if os.getpid() != self._process:
             raise RuntimeError("this iteration began in another process, where its threads are; iterate anew in this one")
+        if self._closed:
+            raise RuntimeError(_CLOSED)
         if self._taken == len(self._numbers):
             raise StopIteration
         self._start()
         item = self._wait()
         if isinstance(item, _Failure):
             self.close()
-            self.join()
+            self.join(time.monotonic() + _PATIENCE)
             raise item.error
         return item
 
@@ -95,17 +98,24 @@ class _Work(Generic[T]):
                 self._room.notify_all()
                 self._ready.notify_all()
 
-    def join(self) -> None:
+    def join(self, deadline: float) -> None:
+        """Wait for the threads, until that monotonic time at most."""
         for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():
-                thread.join(_PATIENCE)
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def _start(self) -> None:
         if not self._started and not self._closed:
             self._started = True
             _working.add(self)
-            for thread in self._threads:
-                thread.start()
+            try:
+                for thread in self._threads:
+                    thread.start()
+            except BaseException:
+                # Items of threads that never started would be waited for, for ever.
+                self.close()
+                self.join(time.monotonic() + _PATIENCE)
+                raise
 
     def _wait(self) -> "T | _Failure":
         with self._lock:
@@ -162,8 +172,9 @@ def _end_all() -> None:
     # A thread that is in a kernel while the interpreter takes its memory away would crash.
     for work in list(_working):
         work.close()
+    deadline = time.monotonic() + _PATIENCE
     for work in list(_working):
-        work.join()
+        work.join(deadline)
 
 
 atexit.register(_end_all)

@@ -29,10 +29,11 @@ class Requests:
         self._attempts = Attempts(dataset, batches, files)
 
     def lengths(self, keys: KeyArray, out: Int64Array) -> None:
-        """Fill the bytes of each sample; no file of samples is touched."""
+        """Fill the bytes of each sample; no file of samples is touched, but the indexes are compared with what they were."""
 
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
-            return self._places(keys[first:stop], scratch, out[first:stop])
+            suspect = self._places(keys[first:stop], scratch, out[first:stop])
+            return suspect if suspect is not None else self._files.changed_lasting(scratch.touched)
 
         self._attempts.each(keys, 1, attempt)
 
@@ -82,7 +83,7 @@ class Requests:
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
             suspect = self._places(keys[first:stop], scratch, scratch.length[:1])
             found[:] = scratch.file[0], scratch.offset[0], scratch.length[0]
-            return suspect
+            return suspect if suspect is not None else self._files.changed_lasting(scratch.touched)
 
         keys = np.array([key], dtype=np.uint64)
         self._attempts.each(keys, 1, attempt)

@@ -1,12 +1,14 @@
 """What requests come with and what their samples are copied to, checked once."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpath._blobs import copy_ranges
+from fastpath._columns import gather_columns
 from fastpath.attempts import KeyArray
 from fastpath.errors import StoreError
 from fastpath.extents import Int64Array
@@ -19,12 +21,32 @@ AddressArray = npt.NDArray[np.uint64]
 #: Memory for blobs, or what gives it when it is told how many bytes they take.
 BlobBuffer = ByteArray | Callable[[int], ByteArray]
 
+_ADDRESS_ONLY: Final = np.array([1, 0], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCopy:
+    """Copies pieces of rows to columns (``requests.Copy``), as ``gather_columns`` is told by these.
+
+    ``memory`` is what the addresses in ``outputs`` lie in: it lives as long as any thread still writes to them.
+    """
+
+    span: tuple[int, int]
+    operations: Int64Array
+    outputs: Int64Array
+    memory: object
+
+    def __call__(self, first: int, bases: AddressArray, scratch: Scratch, n: int) -> int:
+        """Copy the n keys from ``first``."""
+        here = self.outputs + first * self.outputs[:, 1:] * _ADDRESS_ONLY
+        return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *self.span, self.operations, here)
+
 
 def checked_keys(keys: KeyArray) -> KeyArray:
-    """Contiguous keys; raises ``ValueError`` for anything but ``uint64[n]``."""
+    """Contiguous, aligned keys; raises ``ValueError`` for anything but ``uint64[n]``."""
     if keys.dtype != np.uint64 or keys.ndim != 1:
         raise ValueError(f"keys must be uint64[n], not {keys.dtype}{list(keys.shape)}")
-    return np.ascontiguousarray(keys)
+    return np.require(keys, requirements=("C", "A"))
 
 
 def blob_copy(bounds: Int64Array, separator: ByteArray, out: BlobBuffer | None) -> tuple[Copy, Blobs]:
@@ -47,4 +69,4 @@ def blob_copy(bounds: Int64Array, separator: ByteArray, out: BlobBuffer | None) 
 
 def is_open(array: npt.NDArray[Any]) -> bool:
     """Whether a kernel can write to it."""
-    return array.flags.c_contiguous and array.flags.writeable
+    return array.flags.c_contiguous and array.flags.writeable and array.flags.aligned

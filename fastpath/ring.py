@@ -56,26 +56,22 @@ class Ring:
         return None
 
     def _new(self) -> "_Slab":
-        slab = _Slab(self._allocate(self._size + ALIGNMENT), self._size)
-        slab.settle()
-        return slab
+        return _Slab(self._allocate(self._size + ALIGNMENT), self._size)
 
 
 class _Slab:
     def __init__(self, memory: ByteArray, size: int) -> None:
         start = -int(memory.__array_interface__["data"][0]) % ALIGNMENT
-        self.bytes = memory[start : start + size]
-        # Views of views refer to the first array of the chain.
-        self._owner = memory
-        while isinstance(self._owner.base, np.ndarray):
-            self._owner = self._owner.base
-
-    def settle(self) -> None:
-        """Remember how many references there are while nobody uses it."""
-        self._idle = self._references()
+        # Views of views refer to the first array of the chain: to this one, which whoever allocated the memory does not know.
+        self._owner = np.frombuffer(memory.data, dtype=np.uint8)
+        self.bytes = self._owner[start : start + size]
 
     def is_free(self) -> bool:
-        return self._references() <= self._idle
+        return self.references() <= _IDLE
 
-    def _references(self) -> int:
+    def references(self) -> int:
         return sys.getrefcount(self.bytes) + sys.getrefcount(self._owner)
+
+
+#: References to a slab that nobody uses; interpreters differ.
+_IDLE: Final = _Slab(new_memory(2 * ALIGNMENT), ALIGNMENT).references()

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from operator import index
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from fastpath._columns import OPERATIONS, gather_columns
+from fastpath._columns import OPERATIONS
 from fastpath.attempts import KeyArray
 from fastpath.batches import BatchTable
 from fastpath.columns import Arrays, Columns, aligned_bytes
@@ -17,11 +17,9 @@ from fastpath.extents import Int64Array
 from fastpath.files import FileTable
 from fastpath.opening import Opening, by_ordinal, roots_of, row_width
 from fastpath.requests import Requests
-from fastpath.results import AddressArray, BlobBuffer, blob_copy, checked_keys, is_open
+from fastpath.results import BlobBuffer, ColumnCopy, blob_copy, checked_keys, is_open
 from fastpath.rows import Blobs, ByteArray, FixedRows, Place
-from fastpath.scratch import Scratch
 
-_ADDRESS_ONLY: Final = np.array([1, 0], dtype=np.int64)
 _NOTHING: Final = np.empty(0, dtype=np.uint8)
 _FIRST: Final = np.zeros(1, dtype=np.int64)
 
@@ -45,6 +43,8 @@ class SampleStore:
         self._files = FileTable()
         self._batches = BatchTable(how, self._files)
         self._requests = Requests(how.roots.dataset, self._batches, self._files)
+        # In a tuple once it is known. Not a cached property: its lock would be one for all stores, and stay held after a fork.
+        self._width: tuple[int | None] | None = None
 
     @classmethod
     def open(  # noqa: PLR0913
@@ -57,6 +57,7 @@ class SampleStore:
         checksums: Mapping[int, str] | None = None,
         modified: Mapping[str, int] | None = None,
         deleted: Mapping[int, Path] | None = None,
+        deleted_checksums: Mapping[int, str] | None = None,
         width: int | None = None,
         dtype: np.dtype[Any] | None = None,
         resident: bool = False,
@@ -73,6 +74,7 @@ class SampleStore:
             modified: mtimes in nanoseconds that files in place had when they were ingested, by their path in the index.
                 One with another mtime, or none, is read once to compare its checksum.
             deleted: files of deleted positions by ordinal; None: the newest beside each index.
+            deleted_checksums: of these files by ordinal (hex BLAKE2b, 16 bytes), verified when one is read.
             width: bytes of every sample; None: found out from all indexes when it is first needed.
             dtype: structured, of a row; implies its width.
             resident: copy each file into huge pages of this process when it is first needed.
@@ -90,6 +92,7 @@ class SampleStore:
                 dtype,
                 resident,
                 threads,
+                deleted_checksums or {},
             )
         )
 
@@ -108,10 +111,12 @@ class SampleStore:
         """Of a row, where the store was opened with one."""
         return self._how.dtype
 
-    @cached_property
+    @property
     def width(self) -> int | None:
         """Bytes of every sample; None where they differ."""
-        return self._batches.common_width()
+        if self._width is None:
+            self._width = (self._batches.common_width(),)
+        return self._width[0]
 
     def read(self, keys: KeyArray, *, threads: int | None = None) -> FixedRows | Blobs:
         """The samples' bytes: rows where all samples have one width, else blobs."""
@@ -128,14 +133,15 @@ class SampleStore:
             raise ValueError(f"out must be a writable, contiguous uint8[{len(keys)}, {width}], not {out.dtype}{list(out.shape)}")
         operations = np.array([(OPERATIONS["bytes"], 0, width, 0, 0)], dtype=np.int64)
         outputs = np.array([(out.__array_interface__["data"][0], width)], dtype=np.int64)
-        self._gather(keys, (0, width), operations, outputs, threads)
+        self._gather(keys, ColumnCopy((0, width), operations, outputs, out), threads)
 
     def columns_into(self, keys: KeyArray, columns: Columns, out: Arrays, *, threads: int | None = None) -> None:
         """Rows as typed columns, converted in the pass that reads them, into arrays of ``columns.shapes(n)``."""
         keys, width = checked_keys(keys), self._fixed_width()
         if columns.dtype.itemsize != width:
             raise ValueError(f"columns are of rows of {columns.dtype.itemsize} bytes, a sample has {width}")
-        self._gather(keys, columns.span, columns.operations, columns.places(len(keys), out), threads)
+        places = columns.places(len(keys), out)
+        self._gather(keys, ColumnCopy(columns.span, columns.operations, places, list(out.values())), threads)
 
     def read_columns(self, keys: KeyArray, columns: Columns, *, threads: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Rows as typed columns."""
@@ -163,7 +169,7 @@ class SampleStore:
         Raises ``CorruptFile`` for a range outside its file.
         """
         keys = checked_keys(keys)
-        ranges = np.ascontiguousarray(offsets, dtype=np.int64), np.ascontiguousarray(lengths, dtype=np.int64)
+        ranges = np.require(offsets, np.int64, ("C", "A")), np.require(lengths, np.int64, ("C", "A"))
         if any(values.shape != keys.shape for values in ranges):
             raise ValueError(f"offsets and lengths must be int64[{len(keys)}], not {ranges[0].shape} and {ranges[1].shape}")
         self._requests.check_ranges(keys, ranges)
@@ -201,6 +207,7 @@ class SampleStore:
 
     def where(self, key: int) -> Place:
         """Where a sample lies; its file is not opened."""
+        key = index(key)
         file, offset, length = self._requests.place(key)
         return Place(self.dataset, key, str(self._batches.path(key >> 32, file)), offset, length)
 
@@ -239,13 +246,7 @@ class SampleStore:
             raise ValueError(f"{self.dataset}: samples have different lengths; read_blobs reads them")
         return width
 
-    def _gather(
-        self, keys: KeyArray, span: tuple[int, int], operations: Int64Array, outputs: Int64Array, threads: int | None
-    ) -> None:
-        def copy(first: int, bases: AddressArray, scratch: Scratch, n: int) -> int:
-            here = outputs + first * outputs[:, 1:] * _ADDRESS_ONLY
-            return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *span, operations, here)
-
+    def _gather(self, keys: KeyArray, copy: ColumnCopy, threads: int | None) -> None:
         self._requests.copy(keys, copy, width=self.width, threads=self._threads(threads))
 
     def _words(self, keys: KeyArray, out: npt.NDArray[Any], dtype: np.dtype[Any], *, labels: bool, threads: int | None) -> None:

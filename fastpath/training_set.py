@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from fastpath._take import copy_out
 from fastpath.partitions import Partitions
 from fastpath.training_set_file import KeyArray, Partition, TrainingSetFile, WeightArray
 
@@ -39,11 +40,12 @@ class TrainingSet:
 
     @classmethod
     def of(cls, keys: KeyArray, weights: WeightArray | None = None) -> Self:
-        """A set in memory, in one partition: ``uint64[n]``, ``float32[n]`` or all 1. The arrays are kept, not copied."""
+        """A set in memory, in one partition: ``uint64[n]``, ``float32[n]`` or all 1. The arrays are kept, not copied
+        unless they are unaligned or in strides."""
         if weights is None:
             weights = np.ones(len(keys), dtype=np.float32)
         check_columns(keys, weights)
-        whole = Partition(np.ascontiguousarray(keys), np.ascontiguousarray(weights))
+        whole = Partition(np.require(keys, requirements=("C", "A")), np.require(weights, requirements=("C", "A")))
         return cls(Partitions(np.array([len(keys)], dtype=np.int64), lambda _: whole))
 
     @property
@@ -68,10 +70,14 @@ class TrainingSet:
         return len(self._partitions)
 
     def partition(self, i: int) -> Partition:
-        """Partition i: views of the map. Raises ``IndexError``, or ``CorruptFile`` when it is damaged."""
+        """Partition i: read-only views of the map. Raises ``IndexError``, or ``CorruptFile`` when it is damaged.
+
+        Views are memory of the file: whoever cuts it short takes them away. ``take``, ``keys`` and ``weights`` copy.
+        """
         if not 0 <= i < self.n_partitions:
             raise IndexError(f"partition {i} of {self.n_partitions}")
         self.touch((i,))
+        self._check()
         return self._partitions[i]
 
     def partitions(self) -> Iterator[Partition]:
@@ -80,11 +86,11 @@ class TrainingSet:
 
     def keys(self) -> KeyArray:
         """All keys, ``uint64[n]``, in the order written: a copy."""
-        return np.concatenate([np.empty(0, np.uint64), *(partition.keys for partition in self.partitions())])
+        return self._whole(0, np.empty(len(self), np.uint64))
 
     def weights(self) -> WeightArray:
         """All weights, ``float32[n]``, in the order of the keys: a copy."""
-        return np.concatenate([np.empty(0, np.float32), *(partition.weights for partition in self.partitions())])
+        return self._whole(1, np.empty(len(self), np.float32))
 
     def slice(self, start: int, stop: int) -> Partition:
         """Keys and weights of positions ``start`` to ``stop``: views if one partition holds them, else copies.
@@ -95,18 +101,17 @@ class TrainingSet:
             raise IndexError(f"the slice {start}:{stop} lies outside a training set of {len(self)} samples")
         holding = self._partitions.holding(start, stop)
         self.touch(holding)
-        parts = []
-        for i in holding:
-            first = int(self._partitions.start[i])
-            part = self._partitions[i]
-            inside = slice(max(start - first, 0), stop - first)
-            parts.append(Partition(part.keys[inside], part.weights[inside]))
+        self._check()
+        parts = [self._inside(i, start, stop) for i in holding]
         if len(parts) == 1:
             return parts[0]
-        return Partition(
-            np.concatenate([np.empty(0, np.uint64), *(part.keys for part in parts)]),
-            np.concatenate([np.empty(0, np.float32), *(part.weights for part in parts)]),
-        )
+        keys, weights = np.empty(stop - start, np.uint64), np.empty(stop - start, np.float32)
+        at = 0
+        for part in parts:
+            self._copy(part.keys, keys[at : at + len(part.keys)])
+            self._copy(part.weights, weights[at : at + len(part.keys)])
+            at += len(part.keys)
+        return Partition(keys, weights)
 
     def take(self, positions: Int64Array) -> tuple[KeyArray, WeightArray]:
         """Keys ``uint64[k]`` and weights ``float32[k]`` at ``positions int64[k]``, in any order and as often as asked.
@@ -125,13 +130,9 @@ class TrainingSet:
             ("keys", keys, np.uint64),
             ("weights", weights, np.float32),
         ):
-            if array.dtype != dtype or array.shape != (n,) or not array.flags.c_contiguous:
+            if array.dtype != dtype or array.shape != (n,) or not (array.flags.c_contiguous and array.flags.aligned):
                 raise ValueError(f"{name} must be a contiguous {np.dtype(dtype)}[{n}], not {array.dtype}{list(array.shape)}")
-        fault = self._partitions.take(positions, keys, weights)
-        if self._file is not None:
-            self._file.check_unchanged()
-            if fault:
-                raise self._file.corrupt(f"{len(self)} samples that can be read", "a page that cannot")
+        self._check(self._partitions.take(positions, keys, weights))
 
     def touch(self, partitions: Iterable[int]) -> None:
         """Verify partitions that were not yet. Raises ``CorruptFile``, naming the first that is damaged."""
@@ -140,6 +141,27 @@ class TrainingSet:
     def verify(self) -> None:
         """Verify all that was not yet."""
         self.touch(range(self.n_partitions))
+
+    def _whole(self, column: int, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        self.verify()
+        for i in range(self.n_partitions):
+            self._copy(self._partitions[i][column], out[self._partitions.start[i] : self._partitions.start[i + 1]])
+        return out
+
+    def _inside(self, i: int, start: int, stop: int) -> Partition:
+        first, part = int(self._partitions.start[i]), self._partitions[i]
+        inside = slice(max(start - first, 0), stop - first)
+        return Partition(part.keys[inside], part.weights[inside])
+
+    def _copy(self, source: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+        self._check(copy_out(source.__array_interface__["data"][0], out.view(np.uint8)))
+
+    def _check(self, fault: int = 0) -> None:
+        """With each look at the map: it is what was written. ``fault`` is an address that could not be read."""
+        if self._file is not None:
+            self._file.check_unchanged()
+            if fault:
+                raise self._file.corrupt(f"{len(self)} samples that can be read", "a page that cannot")
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:

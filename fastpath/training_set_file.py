@@ -38,7 +38,7 @@ _own = threading.local()
 
 
 class Partition(NamedTuple):
-    """Keys ``uint64[n]`` and weights ``float32[n]`` of one record batch; of a file, read-only views of its mapping."""
+    """Keys ``uint64[n]`` and weights ``float32[n]`` of one record batch; inside, read-only views of its mapping."""
 
     keys: KeyArray
     weights: WeightArray

@@ -202,3 +202,8 @@ def test_outputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
                 store.columns_into(keys, columns, out)
         with pytest.raises(ValueError, match="columns are of rows of 8 bytes, a sample has 4"):
             store.read_columns(keys, Columns(np.dtype([("a", "<f8")]), {"a": "a"}))
+
+
+def test_rows_with_python_objects_are_refused():
+    with pytest.raises(ValueError, match="Python objects"):
+        Columns(np.dtype([("a", "O")]), {"a": "a"})

@@ -1,5 +1,6 @@
 import json
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,5 +75,25 @@ def test_attributes_outside_their_text_are_refused(offsets: list[int]) -> None:
 
 
 def test_columns_of_another_length_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"labels must have shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"labels must be .* of shape \(2,\)"):
         encode_rows(np.arange(2, dtype=np.uint64), np.zeros(2, dtype="datetime64[us]"), np.zeros(3, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("keys", np.arange(4, dtype=np.int32)),
+        ("keys", np.arange(8, dtype=np.uint64)[::2]),
+        ("keys", np.zeros((4, 1), dtype=np.uint64)),
+        ("times", np.zeros(4, dtype="datetime64[ns]")),
+        ("times", np.zeros(4, dtype=np.int32)),
+        ("labels", np.zeros(4, dtype=np.int32)),
+        ("targets", np.zeros(4, dtype=np.float32)),
+        ("attributes", (np.zeros(5, dtype=np.int32), np.zeros(3, dtype=np.uint8))),
+        ("attributes", (np.zeros(5, dtype=np.int64), np.zeros(3, dtype=np.int64))),
+    ],
+)
+def test_columns_of_another_type_are_refused_and_no_other_memory_is_sent(name: str, wrong: object) -> None:
+    columns: dict[str, Any] = {"keys": np.arange(4, dtype=np.uint64), "times": np.zeros(4, dtype="datetime64[us]")}
+    with pytest.raises(ValueError, match="must be a contiguous"):
+        encode_rows(**(columns | {name: wrong}))

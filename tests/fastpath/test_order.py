@@ -176,3 +176,11 @@ def test_an_unsuitable_output_is_refused(out):
 def test_an_impossible_order_is_refused(arguments, match):
     with pytest.raises(ValueError, match=match):
         Order(**{"n": 10, "shuffle": True, "seed": 0, "epoch": 0, **arguments})
+
+
+@pytest.mark.parametrize("n", [0, 1, 10, 1_000])
+def test_one_block_is_one_block_however_long(n):
+    same = Order(n, shuffle="blocks", block_size=max(n, 1), seed=1, epoch=0).positions(0, n)
+    for block_size in (n + 1, 2**62, 2**63 - 1, 2**80):
+        found = Order(n, shuffle="blocks", block_size=block_size, seed=1, epoch=0).positions(0, n)
+        np.testing.assert_array_equal(found, same)

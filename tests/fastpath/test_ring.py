@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.ring import Ring
+from fastpath.rows import ByteArray
 
 
 def address(array: np.ndarray) -> int:
@@ -155,3 +156,18 @@ def test_what_allocates_may_keep_what_it_gave():
     for _ in range(10):
         ring.take(100)
     assert len(given_out) == 1
+
+
+def test_an_allocator_that_keeps_its_last_buffer_for_a_while_shares_no_slab():
+    kept: list[ByteArray] = []
+
+    def allocate(n):
+        kept[:] = [np.empty(n, dtype=np.uint8)]
+        return kept[0]
+
+    ring = Ring(3, allocate)
+    slabs = [ring.take(100)[:50] for _ in range(4)]
+    assert len({address(slab) for slab in slabs}) == 4
+    del slabs
+    places = {address(ring.take(100)) for _ in range(9)}
+    assert len(places) == 1

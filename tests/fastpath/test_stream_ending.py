@@ -229,8 +229,10 @@ def test_many_streams_begun_and_left_do_not_pile_up(rows):
 )
 def test_an_interpreter_exits_at_once_with_an_iteration_under_way(tmp_path, ending, code):
     row_store(tmp_path)
+    # Shells start background jobs, and with them whatever they run, with SIGINT ignored.
     program = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 from fastpath import BatchStream, SampleStore
 store = SampleStore.open(sorted(__import__('pathlib').Path(sys.argv[1]).glob('batches/rows/*.arrow')))
@@ -257,3 +259,65 @@ def test_no_batch_is_kept_alive_by_the_threads(rows):
     seen = [weakref.ref(batch.keys) for batch in stream]
     assert len(seen) == 100
     assert [found for found in seen if found() is not None] == []
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_an_error_in_the_last_batch_is_not_the_end_of_the_epoch(rows, prefetch):
+    store, keys = rows
+
+    def fail_at_last(batch: Batch) -> Batch:
+        if batch.number == 1:
+            raise KeyError("last")
+        return batch
+
+    iterator = iter(BatchStream(store, keys[:20], 10, prefetch=prefetch, transform=fail_at_last))
+    next(iterator)
+    with pytest.raises(KeyError, match="last"):
+        next(iterator)
+    with pytest.raises(RuntimeError, match="closed"):
+        next(iterator)
+
+
+def test_a_thread_that_cannot_start_is_an_error_and_nobody_waits(rows, monkeypatch):
+    store, keys = rows
+    iterator = iter(BatchStream(store, keys[:20], 10, threads=2))
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "prefetch-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        next(iterator)
+    with pytest.raises(RuntimeError, match="closed"):
+        next(iterator)
+
+
+def test_closing_waits_for_all_threads_together(rows):
+    store, keys = rows
+    release, entered = threading.Event(), threading.Semaphore(0)
+
+    def wait(batch: Batch) -> Batch:
+        entered.release()
+        release.wait()
+        return batch
+
+    stream = BatchStream(store, keys[:100], 10, threads=6, prefetch=6, transform=wait)
+    iterator = iter(stream)
+
+    def take() -> None:
+        with pytest.raises(RuntimeError):
+            next(iterator)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    for _ in range(6):
+        entered.acquire()
+    began = time.monotonic()
+    stream.close()
+    took = time.monotonic() - began
+    release.set()
+    taker.join()
+    assert took < 3

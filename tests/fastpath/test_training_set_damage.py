@@ -268,3 +268,17 @@ def test_a_set_that_is_let_go_closes_its_file(path):
     assert len(list(Path("/proc/self/fd").iterdir())) > before
     del sets
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_a_file_cut_short_after_the_first_touch_is_corrupt_to_all_who_read(tmp_path):
+    path = tmp_path / "set.arrow"
+    with path.open("wb") as out:
+        writer = TrainingSetWriter(out)
+        writer.write(np.arange(100_000, dtype=np.uint64), np.ones(100_000, dtype=np.float32))
+        writer.close()
+    found = TrainingSet.open(path)
+    found.verify()
+    os.truncate(path, 4096)
+    for read in (found.keys, found.weights, lambda: found.slice(0, 90_000), lambda: found.partition(0)):
+        with pytest.raises(CorruptFile):
+            read()

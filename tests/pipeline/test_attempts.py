@@ -1,5 +1,7 @@
 """Attempts of a trigger: who may commit, when it fails, and how a run goes on."""
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +22,7 @@ from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.load import Project, spec_hash
+from modyn_dagster.spec.parsing import ImageParserSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 DATASET = DatasetSpec.model_validate(
@@ -78,15 +81,17 @@ def world(engine, home):
 
 
 def test_how_fast_a_run_parses_is_what_its_file_says_now_and_the_rest_what_it_said_at_first(engine, home):
-    def spec_with(count, **values):
+    def spec_with(count: int, **values: Any) -> PipelineSpec:
         images = {"size": [2, 2], "workers": {"count": count}}
         model = {"name": "logistic_regression"}
         return pipeline_spec(training={"model": model, "parser": {"images": images}, **values})
 
-    def workers_and_epochs(spec):
+    def workers_and_epochs(spec: PipelineSpec) -> tuple[int, int]:
         run, trigger = begin(platform_on(engine, home, spec_with(1)), spec_with(1))
         context = trigger_context(platform_on(engine, home, spec), run, trigger)
-        return context.spec.training.parser.images.workers.count, context.spec.training.epochs
+        parser = context.spec.training.parser
+        assert isinstance(parser, ImageParserSpec)
+        return parser.images.workers.count, context.spec.training.epochs
 
     assert workers_and_epochs(spec_with(4)) == (4, 1)
     assert workers_and_epochs(spec_with(4, epochs=9)) == (1, 1), "another spec is for another run"
