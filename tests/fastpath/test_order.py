@@ -156,7 +156,9 @@ def test_a_slice_outside_the_order_is_refused(slice_):
         Order(10, shuffle=True, seed=0, epoch=0).positions(*slice_)
 
 
-@pytest.mark.parametrize("out", [np.empty(4, np.int64), np.empty(5, np.int32), np.empty((5, 2), np.int64)[:, 0]], ids=str)
+@pytest.mark.parametrize(
+    "out", [np.empty(4, np.int64), np.empty(5, np.int32), np.empty((5, 2), np.int64)[:, 0]], ids=["short", "int32", "strided"]
+)
 def test_an_unsuitable_output_is_refused(out):
     with pytest.raises(ValueError, match=r"out must be a contiguous int64\[5\]"):
         Order(10, shuffle=True, seed=0, epoch=0).positions(0, 5, out=out)
