@@ -24,8 +24,7 @@ from modyn_dagster.training import StreamDataset, StreamLoader
 from tests.training.rows_on_disk import ROW, RowsOnDisk
 
 N = 1000
-NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-DEVICES = ["cpu", pytest.param("cuda", marks=NEEDS_CUDA)]
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 GROUPS = {"numeric": (["a", "b"], "float32"), "categorical": (["kind"], "int64")}
 
 
@@ -307,15 +306,15 @@ def slow(batch: Any) -> npt.NDArray[np.float32]:
     return weights
 
 
-@NEEDS_CUDA
-def test_cuda_gets_what_a_cpu_gets_through_page_locked_memory(make: Make) -> None:
-    on_cpu, on_cuda = StreamLoader(make()), StreamLoader(make, device="cuda")
-    for one, other in zip(on_cpu, on_cuda, strict=True):
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_device_gets_what_a_cpu_gets_from_a_stream_that_is_there(make: Make, device: str) -> None:
+    on_cpu, on_device = StreamLoader(make()), StreamLoader(make, device=device)
+    for one, other in zip(on_cpu, on_device, strict=True):
         for name, tensor in one.items():
             if name != "number":
-                assert other[name].is_cuda
+                assert other[name].device.type == device
                 assert torch.equal(tensor, other[name].cpu())
-        assert on_cpu.state_dict() == on_cuda.state_dict()
+        assert on_cpu.state_dict() == on_device.state_dict()
 
 
 def test_the_store_may_be_used_by_itself(rows: RowsOnDisk) -> None:
