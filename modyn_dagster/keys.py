@@ -4,6 +4,7 @@ Key order is arrival order and a key finds its sample without a search. Ordinals
 fits a Postgres ``bigint``. A window of the stream is a half-open range ``(after, until]`` of keys.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,14 @@ KeyArray = npt.NDArray[np.uint64]
 ORIGIN: Final = -1
 MAX_ORDINAL: Final = 2**31 - 1
 MAX_BATCH_SIZE: Final = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The keys ``after < key <= until``."""
+
+    after: int
+    until: int
 
 
 def key_of(ordinal: int, position: int) -> int:

@@ -40,6 +40,7 @@ def advance(platform: Platform, run: RunRow, stream: Stream) -> Step:
         decision = policy.decide(point)
         cursor = point
         if decision.fire:
+            policy.triggered(decision.key)
             fired = decision
             break
     at_end = fired is None and point is None

@@ -18,8 +18,7 @@ from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.ingestion.storage_errors import storage_errors
-from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, key_of, keys_of
-from modyn_dagster.selection import KeyRange
+from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.triggering.stream import Stream, StreamBatch
 

@@ -1,18 +1,9 @@
 """The window of a trigger: which stretch of the stream its training set is selected from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from modyn_dagster.keys import ORIGIN
+from modyn_dagster.keys import ORIGIN, KeyRange
 from modyn_dagster.spec.selection import LastTriggers, Window
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """The keys ``after < key <= until``."""
-
-    after: int
-    until: int
 
 
 def window_of(window: Window, *, until: int, trained: Sequence[int], origin: int = ORIGIN) -> KeyRange:

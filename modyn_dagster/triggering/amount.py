@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modyn_dagster.keys import ORIGIN
+from modyn_dagster.triggering.measurement import Measurement
 from modyn_dagster.triggering.policy import Decision, State, TriggeringPolicy
 from modyn_dagster.triggering.stream import Stream
 
@@ -22,7 +23,7 @@ class AmountPolicy(TriggeringPolicy):
         """The ``every``-th sample after the last one counted to; the cursor may lie anywhere between."""
         return stream.nth_after(self._last, self.every)
 
-    def decide(self, point: int) -> Decision:
+    def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
         """Always fires: the point is where the count is full."""
         self._last = point
         return Decision(True, point, f"{self.every} samples", score=float(self.every), threshold=float(self.every))

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from modyn_dagster.triggering.measurement import Measurement, MeasurementSpec
 from modyn_dagster.triggering.policy import Decision, ModelTrained, State, TriggeringPolicy
 from modyn_dagster.triggering.stream import Stream
 
 
 class LimitedPolicy(TriggeringPolicy):
-    """Another policy until it has fired ``max_triggers`` times; then there is nothing more to decide."""
+    """Another policy until there were ``max_triggers`` triggers; then there is nothing more to decide."""
 
     def __init__(self, policy: TriggeringPolicy, max_triggers: int) -> None:
         self.policy = policy
@@ -22,11 +23,18 @@ class LimitedPolicy(TriggeringPolicy):
         """The other policy's, while triggers are left."""
         return self.policy.next_point(cursor, stream) if self._fired < self.max_triggers else None
 
-    def decide(self, point: int) -> Decision:
-        """The other policy's; a decision to fire is counted."""
-        decision = self.policy.decide(point)
-        self._fired += decision.fire
-        return decision
+    def needs(self, point: int) -> MeasurementSpec:
+        """The other policy's."""
+        return self.policy.needs(point)
+
+    def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
+        """The other policy's."""
+        return self.policy.decide(point, measurement)
+
+    def triggered(self, key: int) -> None:
+        """Counted, and passed on."""
+        self._fired += 1
+        self.policy.triggered(key)
 
     def model_trained(self, trained: ModelTrained) -> None:
         """Passed on."""

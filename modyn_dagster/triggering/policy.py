@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from modyn_dagster.triggering.measurement import Measurement, MeasurementSpec
 from modyn_dagster.triggering.stream import Stream
 
 State = dict[str, Any]
@@ -20,6 +21,7 @@ class Decision:
         reason: for people, for example ``5000 samples``.
         score: what was measured, where something was.
         threshold: what the score was compared with.
+        details: more of the reason as JSON values: windows, scores of several metrics, votes, what suppressed a fire.
     """
 
     fire: bool
@@ -27,6 +29,7 @@ class Decision:
     reason: str
     score: float | None = None
     threshold: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +48,28 @@ class ModelTrained:
 
 
 class TriggeringPolicy(ABC):
-    """Names the next point at which something can be decided, and decides there.
+    """Names the next point at which something can be decided, says what it needs measured there, and decides.
 
-    The driver calls ``next_point``, ``decide`` at that point, and, when the decision fired and a model was trained,
-    ``model_trained``. State goes in and comes out as JSON; a policy restored between two decisions decides the same.
+    The driver calls ``next_point``, ``needs`` and ``decide`` at that point, ``triggered`` when a trigger was made (by this
+    policy's decision, or by a person), and ``model_trained`` when the trigger's model is there. A policy inside another one
+    is called by that one in the same way: its own fire may be suppressed or outvoted, and only ``triggered`` says that
+    training begins. State goes in and comes out as JSON; a policy restored between two decisions decides the same.
     """
 
     @abstractmethod
     def next_point(self, cursor: int, stream: Stream) -> int | None:
         """Key of the sample whose arrival makes the next decision possible, after ``cursor``; None while it has not arrived."""
 
+    def needs(self, point: int) -> MeasurementSpec:
+        """What to measure at the point that ``next_point`` just named, by path; empty when nothing is needed."""
+        return {}
+
     @abstractmethod
-    def decide(self, point: int) -> Decision:
-        """Decide at the point that ``next_point`` just named."""
+    def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
+        """Decide at the point that ``next_point`` just named, from what ``needs`` asked for there."""
+
+    def triggered(self, key: int) -> None:  # noqa: B027 - some policies do not care
+        """A trigger was made that trains up to and including ``key``."""
 
     def model_trained(self, trained: ModelTrained) -> None:  # noqa: B027 - most policies do not care
         """The model of the last trigger is there; skipped and failed triggers are not told."""

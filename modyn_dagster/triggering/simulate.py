@@ -47,6 +47,7 @@ def simulate(
             decision = policy.decide(point)
             cursor = point
             if decision.fire:
+                policy.triggered(decision.key)
                 decisions.append(_simulated(decision, starts))
                 policy.model_trained(ModelTrained(decision.key, stream.count(ORIGIN, decision.key), 0.0))
     return decisions

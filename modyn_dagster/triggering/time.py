@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from modyn_dagster.spec.base import as_time, timedelta_of
+from modyn_dagster.triggering.measurement import Measurement
 from modyn_dagster.triggering.policy import Decision, State, TriggeringPolicy
 from modyn_dagster.triggering.stream import Stream
 
@@ -44,7 +45,7 @@ class TimePolicy(TriggeringPolicy):
             self._evidence = (point, stream.before(point), stream.time(point))
         return point
 
-    def decide(self, point: int) -> Decision:
+    def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
         """Fires unless no sample lies before the tick."""
         if self._evidence is None or self._evidence[0] != point or self._origin is None:
             raise ValueError(f"decide({point}) must follow the next_point that named it")

@@ -30,7 +30,10 @@ def decisions_of(spec: dict[str, Any], timestamps: np.ndarray, *, reload_every: 
     stream = Stream([StreamBatch(0, len(times), times.max(), lambda: (np.arange(len(times)), times))])
     policy, cursor, decisions = build_policy(spec), ORIGIN, []
     while (point := policy.next_point(cursor, stream)) is not None:
-        decisions.append((point, policy.decide(point)))
+        decision = policy.decide(point)
+        decisions.append((point, decision))
+        if decision.fire:
+            policy.triggered(decision.key)
         cursor = point
         if reload_every is not None and len(decisions) % reload_every == 0:
             state = json.loads(json.dumps(policy.state_dict()))

@@ -1,0 +1,80 @@
+"""How a trigger decides from a score: one block per rule, told apart by ``rule``."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from modyn_dagster.spec.base import Spec
+
+Direction = Literal["higher", "lower"]
+_Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class ScoreRule(Spec):
+    """What rules on scores share."""
+
+    direction: Direction | None = Field(
+        None, description="Which way a score must go to fire; default: higher for drift, lower for performance."
+    )
+
+
+class ThresholdRule(ScoreRule):
+    """Fires at ``score >= value``; with direction lower at ``score <= value``."""
+
+    rule: Literal["threshold"]
+    value: float
+
+
+class QuantileRule(ScoreRule):
+    """AutoDrift (Modyn, SIGMOD 2025, §5.1): fires strictly beyond the quantile of the last ``window`` scores before the new one.
+
+    ``calibrated`` ranks the new score among them instead and fires at rank <= quantile * (window + 1): on exchangeable scores the
+    false-alarm rate is then at most ``quantile``.
+    """
+
+    rule: Literal["quantile"]
+    window: PositiveInt = 15
+    quantile: _Fraction = 0.05
+    calibrated: bool = False
+
+    @model_validator(mode="after")
+    def _rank_exists(self) -> Self:
+        if self.calibrated and self.quantile * (self.window + 1) < 1:
+            least = 1 / (self.window + 1)
+            raise ValueError(f"calibrated: quantile {self.quantile} is below 1 / (window + 1) = {least:.4g}: it could never fire")
+        return self
+
+
+class RollingMeanRule(ScoreRule):
+    """Fires when a score deviates from the mean of the last ``window`` ones, absolutely or as a share of it."""
+
+    rule: Literal["rolling_mean"]
+    window: PositiveInt = 15
+    deviation: PositiveFloat
+    relative: bool = False
+
+
+class PValueRule(Spec):
+    """Fires at ``p <= alpha``, p by permutation or as the metric defines it."""
+
+    rule: Literal["p_value"]
+    alpha: _Fraction = 0.01
+
+
+class MisclassificationsRule(Spec):
+    """Fires when the avoidable misclassifications since the last trigger reach ``value``.
+
+    Of ``n`` samples judged with accuracy ``a``, ``max(0, n * (expected_accuracy - a))`` were avoidable; ``allow_reduction`` lets
+    better stretches make up for worse ones.
+    """
+
+    rule: Literal["misclassifications"]
+    value: PositiveFloat
+    expected_accuracy: Annotated[float, Field(ge=0, le=1)] | Literal["calibrate"]
+    allow_reduction: bool = False
+
+
+DriftDecisionSpec = Annotated[ThresholdRule | QuantileRule | RollingMeanRule | PValueRule, Field(discriminator="rule")]
+PerformanceDecisionSpec = Annotated[
+    ThresholdRule | QuantileRule | RollingMeanRule | MisclassificationsRule, Field(discriminator="rule")
+]

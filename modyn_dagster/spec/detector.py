@@ -1,0 +1,60 @@
+"""Stream detectors of ``river``: one block per detector, told apart by ``name``; fields are river's."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from modyn_dagster.spec.base import Spec
+
+_Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class AdwinSpec(Spec):
+    """Adaptive windowing (Bifet & Gavaldà, SDM 2007)."""
+
+    name: Literal["adwin"]
+    delta: _Fraction = 0.002
+
+
+class KswinSpec(Spec):
+    """Kolmogorov-Smirnov on a sliding window (Raab et al., Neurocomputing 2020)."""
+
+    name: Literal["kswin"]
+    alpha: _Fraction = 0.005
+    window_size: PositiveInt = 100
+    stat_size: PositiveInt = 30
+
+
+class PageHinkleySpec(Spec):
+    """Page-Hinkley test (Page, Biometrika 1954)."""
+
+    name: Literal["page_hinkley"]
+    min_instances: PositiveInt = 30
+    delta: PositiveFloat = 0.005
+    threshold: PositiveFloat = 50.0
+
+
+class DdmSpec(Spec):
+    """Drift detection method on 0/1 errors (Gama et al., SBIA 2004)."""
+
+    name: Literal["ddm"]
+    warm_start: PositiveInt = 30
+    drift_threshold: PositiveFloat = 3.0
+
+
+class EddmSpec(Spec):
+    """Early drift detection on the distance between errors (Baena-García et al., 2006)."""
+
+    name: Literal["eddm"]
+    warm_start: PositiveInt = 30
+    beta: _Fraction = 0.9
+
+
+class HddmSpec(Spec):
+    """Hoeffding bounds on moving averages, plain (``hddm_a``) or weighted (``hddm_w``) (Frías-Blanco et al., TKDE 2015)."""
+
+    name: Literal["hddm_a", "hddm_w"]
+    drift_confidence: _Fraction = 0.001
+
+
+DetectorSpec = Annotated[AdwinSpec | KswinSpec | PageHinkleySpec | DdmSpec | EddmSpec | HddmSpec, Field(discriminator="name")]
