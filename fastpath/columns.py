@@ -24,6 +24,15 @@ class Group:
     dtype: np.dtype[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the outputs for ``n`` rows lie in a buffer: name, first byte, the byte behind the last, shape and dtype of each."""
+
+    n: int
+    outputs: tuple[tuple[str, int, int, tuple[int, ...], np.dtype[Any]], ...]
+    nbytes: int
+
+
 class Columns:
     """How rows become columns.
 
@@ -45,6 +54,9 @@ class Columns:
             raise ValueError(f"rows of {self.dtype} have Python objects in them, which no file holds")
         self.groups: Mapping[str, Group | str] = {name: _group(group) for name, group in groups.items()}
         self._outputs = {name: self._output(name, group) for name, group in self.groups.items()}
+        self._row_bytes = {name: prod(shape) * dtype.itemsize for name, (shape, dtype) in self._outputs.items()}
+        # All batches of an epoch but the last have one size.
+        self._newest = self._laid_out(0)
         moves = [(at, move) for at, group in enumerate(self.groups.values()) for move in merged(self._moves(group))]
         #: For the kernel: (operation, byte in the row, count, output, byte in the output's row).
         self.operations = np.array(
@@ -66,7 +78,7 @@ class Columns:
 
     def nbytes(self, n: int) -> int:
         """Bytes of a buffer for ``within``."""
-        return sum(_aligned(prod(shape) * dtype.itemsize) for shape, dtype in self.shapes(n).values())
+        return self._layout(n).nbytes
 
     def allocate(self, n: int) -> dict[str, npt.NDArray[Any]]:
         """Uninitialised arrays for n rows, in one piece of memory."""
@@ -74,14 +86,10 @@ class Columns:
 
     def within(self, buffer: npt.NDArray[np.uint8], n: int) -> dict[str, npt.NDArray[Any]]:
         """Arrays for n rows as views of a buffer of ``nbytes(n)`` or more, each at a multiple of 64 bytes from its start."""
-        if len(buffer) < self.nbytes(n):
-            raise ValueError(f"{n} rows take {self.nbytes(n)} bytes, the buffer has {len(buffer)}")
-        views, start = {}, 0
-        for name, (shape, dtype) in self.shapes(n).items():
-            size = prod(shape) * dtype.itemsize
-            views[name] = buffer[start : start + size].view(dtype).reshape(shape)
-            start += _aligned(size)
-        return views
+        layout = self._layout(n)
+        if len(buffer) < layout.nbytes:
+            raise ValueError(f"{n} rows take {layout.nbytes} bytes, the buffer has {len(buffer)}")
+        return {name: buffer[start:stop].view(dtype).reshape(shape) for name, start, stop, shape, dtype in layout.outputs}
 
     def places(self, n: int, out: Arrays) -> npt.NDArray[np.int64]:
         """For the kernel: address, and bytes of a row, of the array of each group.
@@ -89,15 +97,30 @@ class Columns:
         Raises ``ValueError`` unless each is writable, contiguous and of the right shape and type.
         """
         found = []
-        for name, (shape, dtype) in self._outputs.items():
+        for name, _, _, shape, dtype in self._layout(n).outputs:
             array = out.get(name)
-            if array is None or array.shape != (n, *shape) or array.dtype != dtype:
+            if array is None or array.shape != shape or array.dtype != dtype:
                 what = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
-                raise ValueError(f"column {name!r}: expected {dtype}{[n, *shape]}, found {what}")
-            if not (array.flags.c_contiguous and array.flags.writeable):
+                raise ValueError(f"column {name!r}: expected {dtype}{list(shape)}, found {what}")
+            flags = array.flags
+            if not (flags.c_contiguous and flags.writeable):
                 raise ValueError(f"column {name!r} must be contiguous and writable")
-            found.append((array.__array_interface__["data"][0], prod(shape) * dtype.itemsize))
+            found.append((array.__array_interface__["data"][0], self._row_bytes[name]))
         return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    def _layout(self, n: int) -> _Layout:
+        layout = self._newest
+        if layout.n != n:
+            self._newest = layout = self._laid_out(n)
+        return layout
+
+    def _laid_out(self, n: int) -> _Layout:
+        found, start = [], 0
+        for name, (shape, dtype) in self._outputs.items():
+            stop = start + n * self._row_bytes[name]
+            found.append((name, start, stop, (n, *shape), dtype))
+            start += _aligned(stop - start)
+        return _Layout(n, tuple(found), start)
 
     def _output(self, name: str, group: Group | str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         names = (group,) if isinstance(group, str) else group.fields

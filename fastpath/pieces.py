@@ -36,16 +36,19 @@ class Workers:
             for start, stop in bounds:
                 work(start, stop)
             return
-        request = _Request(work)
-        with self._lent(threads) as executor:
+        request = _Request(work, bounds)
+        with self._lent(threads - 1) as executor:
             try:
-                futures = [executor.submit(request.do, start, stop) for start, stop in bounds]
+                futures = [executor.submit(request.share) for _ in range(threads - 1)]
+                # Whoever asks works too: nobody waits for a thread to wake up before the first piece is begun.
+                request.share()
                 wait(futures)
             finally:
                 # Nobody may write to the caller's arrays after this returns, nor when the user interrupts it.
                 request.end()
         for future in futures:
             future.result()
+        request.check()
 
     def close(self) -> None:
         """End the threads, once requests in flight are done with them; a later request starts new ones."""
@@ -73,31 +76,45 @@ class Workers:
 
 
 class _Request:
-    """Pieces of one request. An executor may still begin one that it could not find a thread for, and raised an error about."""
+    """Pieces of one request. An executor may still begin to share it after it could not find a thread, and raised an error."""
 
-    def __init__(self, work: Callable[[int, int], None]) -> None:
-        self._work, self._ended, self._running = work, False, 0
+    def __init__(self, work: Callable[[int, int], None], bounds: list[tuple[int, int]]) -> None:
+        self._work, self._bounds, self._next = work, bounds, 0
+        self._errors: dict[int, Exception] = {}
+        self._running = 0
         self._changed = threading.Condition()
 
-    def do(self, start: int, stop: int) -> None:
-        """A piece, unless the request has ended."""
-        with self._changed:
-            if self._ended:
-                return
-            self._running += 1
-        try:
-            self._work(start, stop)
-        finally:
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
+    def share(self) -> None:
+        """Do pieces that nobody has begun, until there are none or the request has ended."""
+        while (piece := self._begin()) is not None:
+            try:
+                self._work(*self._bounds[piece])
+            except Exception as error:  # noqa: BLE001  raised by `check`
+                self._errors[piece] = error
+            finally:
+                with self._changed:
+                    self._running -= 1
+                    self._changed.notify_all()
 
     def end(self) -> None:
         """Begin no more pieces, and wait for those that run."""
         with self._changed:
-            self._ended = True
+            self._next = len(self._bounds)
             while self._running:
                 self._changed.wait()
+
+    def check(self) -> None:
+        """Raise the error of the first piece that has one."""
+        if self._errors:
+            raise self._errors[min(self._errors)]
+
+    def _begin(self) -> int | None:
+        with self._changed:
+            if self._next == len(self._bounds):
+                return None
+            self._running += 1
+            self._next += 1
+            return self._next - 1
 
 
 class _Pool:

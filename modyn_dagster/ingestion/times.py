@@ -42,7 +42,7 @@ def parse_times(values: pa.Array, *, format: str | None, unit: Unit, file: str, 
     """
     if pa.types.is_timestamp(values.type) or pa.types.is_date(values.type):
         times = _from_timestamps(values)
-    elif pa.types.is_string(values.type) or format is not None:
+    elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or format is not None:
         times = _from_text(values.cast(pa.string()).fill_null(""), format, file, column)
     elif pa.types.is_boolean(values.type):
         raise DataError(file, "true and false are no times", column=column)

@@ -40,8 +40,9 @@ def test_an_interrupted_request_ends_when_its_pieces_have():
     workers = Workers()
     with pytest.raises(KeyboardInterrupt):
         workers.run(N, N // 4, 2, work)
+    # The piece of this thread was cut off, that of the other one was waited for.
     n_ended = len(ended)
-    assert n_ended >= 2
+    assert n_ended >= 1
     time.sleep(0.3)
     assert len(ended) == n_ended
     workers.close()
@@ -49,7 +50,7 @@ def test_an_interrupted_request_ends_when_its_pieces_have():
 
 def test_a_submit_that_fails_half_way_waits_for_the_pieces_before(monkeypatch):
     workers, ended = Workers(), []
-    workers.run(N, N // 2, 2, lambda *_: None)
+    workers.run(N, N // 3, 3, lambda *_: None)
     start = threading.Thread.start
 
     def work(first: int, _: int) -> None:
@@ -64,7 +65,7 @@ def test_a_submit_that_fails_half_way_waits_for_the_pieces_before(monkeypatch):
     workers.close()
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="can't start"):
-        workers.run(N, N // 4, 2, work)
+        workers.run(N, N // 4, 3, work)
     n_ended = len(ended)
     assert n_ended >= 1
     time.sleep(0.2)

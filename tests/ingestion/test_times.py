@@ -66,6 +66,11 @@ def test_a_format_reads_what_strptime_reads(format: str, moments: list[datetime]
     np.testing.assert_array_equal(parsed(texts, format), np.array(naive, dtype="datetime64[us]"))
 
 
+def test_texts_of_either_arrow_type_are_the_same_times() -> None:
+    texts = ["1900-07-01", "20200101"]
+    np.testing.assert_array_equal(parsed(pa.array(texts, pa.large_string())), parsed(pa.array(texts)))
+
+
 def test_numbers_are_read_by_a_format_as_the_text_they_are() -> None:
     np.testing.assert_array_equal(parsed([1900, 2024], "%Y"), np.array(["1900-01-01", "2024-01-01"], dtype="datetime64[us]"))
 
