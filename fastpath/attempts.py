@@ -109,10 +109,10 @@ class Attempts:
     @contextmanager
     def _borrowed(self, n: int) -> Iterator[Scratch]:
         scratch = self._free.pop() if self._free else Scratch(self._batches.resolver())
-        self._files.begin()
+        request = self._files.begin()
         try:
             scratch.reserve(n, len(self._files.arrays.base))
             yield scratch
         finally:
-            self._files.end()
+            self._files.end(request)
             self._free.append(scratch)

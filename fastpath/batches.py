@@ -34,7 +34,7 @@ class BatchTable:
         self._how, self._files = how, files
         self._opened: dict[int, _Entry] = {}
         self._ordinal_of: dict[int, int] = {}
-        self._kept: list[object] = []
+        self._kept: dict[int, object] = {}
         self._table = np.zeros((max(1, len(self.ordinals)), len(BATCH_FIELDS)), dtype=np.int64)
         capacity = 1 << max(4, (2 * len(self.ordinals)).bit_length())
         self._directory = np.full(capacity, -1, dtype=np.int64), np.zeros(capacity, dtype=np.int32)
@@ -47,9 +47,7 @@ class BatchTable:
     def open(self, ordinal: int) -> BatchIndex:
         """Open a batch that is in the store, unless it is. Raises ``CorruptFile``."""
         with self._files.opening:
-            if ordinal not in self._opened:
-                self._enter(ordinal, self._read(ordinal))
-            return self._opened[ordinal].index
+            return self._entry(ordinal).index
 
     def open_all(self) -> list[BatchIndex]:
         """All batches."""
@@ -105,15 +103,19 @@ class BatchTable:
     def _fill(self, ordinal: int, entry: "_Entry") -> None:
         mode, row, kept = batch_row(entry.index, entry.deleted, entry.index_file, entry.first_file)
         slot = int(np.searchsorted(self.ordinals, ordinal))
-        self._kept.append((entry.index, kept))
+        old, self._kept[ordinal] = self._kept.get(ordinal), (entry.index, kept)
         self._table[slot, _MODE + 1 :] = row
         publish(self._table, slot, mode)
+        if old is not None:
+            self._files.retire(old)
         # Last: what is opened is never looked at again, so nothing of it may be missing.
         self._opened[ordinal] = entry
 
     def _entry(self, ordinal: int) -> "_Entry":
-        # Kernels may know a batch a moment before it is entered here.
+        # Kernels may know a batch a moment before it is entered here, or for ever where the process was forked in that moment.
         with self._files.opening:
+            if ordinal not in self._opened:
+                self._enter(ordinal, self._read(ordinal))
             return self._opened[ordinal]
 
     def _deleted_positions(self, ordinal: int, index: BatchIndex) -> npt.NDArray[np.uint32]:

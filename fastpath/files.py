@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fastpath._files import address_of, first_changed
 from fastpath.cold import is_told
+from fastpath.users import Mark, Users
 from fastpath.verified import Version
 
 #: Mappings that a store keeps; the system's limit for a process is usually 65,530.
@@ -73,7 +74,6 @@ class FileTable:
         #: Whether the kernel tells what of the files is in memory, see ``cold.is_told``.
         self.told = True
         self._retired: list[object] = []
-        self._in_flight = 0
         self._clock = 0
         #: Goes up before and after what is known of a file changes, so it is odd while it does. A request during which that
         #: happened may have read what was there before, and compared it with what is there now.
@@ -83,30 +83,39 @@ class FileTable:
 
     def unlock(self) -> None:
         """New locks: after a fork those of the parent may be held by threads that are not here."""
-        self._changed, self.opening = threading.Condition(), threading.RLock()
-        self._in_flight = 0
+        self._lock, self.opening = threading.RLock(), threading.RLock()
+        self._in_flight = Users()
+        # One that changed a file when the process was forked does not go on here.
+        self.renewals += self.renewals % 2
 
-    def begin(self) -> None:
-        """A request starts. While too much is mapped it waits for those in flight, and files not used lately go."""
-        with self._changed:
-            while len(self._held) - self._n_lasting > self._most:
-                if self._in_flight == 0:
+    def begin(self) -> Mark:
+        """A request starts; ``end`` takes its mark. While too much is mapped it waits for those in flight, and files not used
+        lately go.
+        """
+        while True:
+            with self._lock:
+                if len(self._held) - self._n_lasting > self._most and len(self._in_flight) == 0:
                     self._evict(self._most // 2)
-                else:
-                    self._changed.wait()
-            self._in_flight += 1
+                if len(self._held) - self._n_lasting <= self._most:
+                    return self._in_flight.enter()
+            self._in_flight.wait()
 
-    def end(self) -> None:
+    def end(self, request: Mark) -> None:
         """The request is over."""
-        with self._changed:
-            self._in_flight -= 1
-            if self._in_flight == 0:
+        with self._lock:
+            self._in_flight.leave(request)
+            if len(self._in_flight) == 0:
                 self._retired.clear()
-                self._changed.notify_all()
+
+    def retire(self, held: object) -> None:
+        """Keep what kernels may still read until all requests of now are over."""
+        with self._lock:
+            if len(self._in_flight):
+                self._retired.append(held)
 
     def add(self, sizes: Sequence[int] | npt.NDArray[np.int64], opener: Callable[[int], Opened]) -> int:
         """Enter files; ``opener(i)`` opens the i-th of them, or raises ``CorruptFile``. Returns the id of the first."""
-        with self._changed:
+        with self._lock:
             first, self.n = self.n, self.n + len(sizes)
             if self.n > len(self.arrays.base):
                 self.arrays = self.arrays.grown(2 * self.n)
@@ -119,17 +128,20 @@ class FileTable:
     def hold(self, file: int, opened: Opened, *, lasting: bool = False) -> None:
         """Kernels read the file at this address from now on; a lasting one is never unmapped."""
         path = os.fsencode(os.path.abspath(opened.path))  # noqa: PTH100
-        with self._changed:
-            if file in self._held:
-                self._retired.append(self._held[file])
-            self._held[file] = opened.holder, path
-            self.told = self.told and is_told(opened.path)
+        told = is_told(opened.path)
+        with self._lock:
+            self.told &= told
             arrays = self.arrays
             self._n_lasting += lasting and not arrays.lasting[file]
             arrays.lasting[file] |= lasting
             arrays.path[file], arrays.inode[file] = address_of(path), opened.version.inode
             arrays.size[file], arrays.modified[file] = opened.version.size, opened.version.modified_ns
             arrays.base[file] = opened.address
+            # After that: in a process forked in between, the address is that of memory which nobody takes away.
+            old = self._held.get(file)
+            self._held[file] = opened.holder, path
+            if old is not None:
+                self._retired.append(old)
 
     def missing(self, touched: npt.NDArray[np.int32]) -> list[int]:
         """Which of these files are not mapped now."""
@@ -183,10 +195,12 @@ class FileTable:
 
     def close(self) -> None:
         """Unmap what can be mapped again, once no request is in flight."""
-        with self._changed:
-            while self._in_flight:
-                self._changed.wait()
-            self._evict(0)
+        while True:
+            with self._lock:
+                if len(self._in_flight) == 0:
+                    self._evict(0)
+                    return
+            self._in_flight.wait()
 
     def _open(self, file: int) -> Opened:
         place = bisect_right(self._firsts, file) - 1

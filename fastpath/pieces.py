@@ -3,10 +3,12 @@
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
+
+from fastpath.users import Users
 
 #: Fewer keys are not worth another thread.
 _LEAST: Final = 1 << 13
@@ -21,7 +23,7 @@ class Workers:
 
     def forget(self) -> None:
         """No threads, and a new lock: after a fork that of the parent may be held by a thread that is not here."""
-        self._returned = threading.Condition()
+        self._lock = threading.RLock()
         self._pool: _Pool | None = None
 
     def run(self, n: int, most: int, threads: int, work: Callable[[int, int], None]) -> None:
@@ -38,88 +40,114 @@ class Workers:
             return
         request = _Request(work, bounds)
         with self._lent(threads - 1) as executor:
+            helpers = [_Helper(request) for _ in range(threads - 1)]
             try:
-                futures = [executor.submit(request.share) for _ in range(threads - 1)]
+                for helper in helpers:
+                    executor.submit(helper.help)
                 # Whoever asks works too: nobody waits for a thread to wake up before the first piece is begun.
-                request.share()
-                wait(futures)
+                request.share(Exception)
             finally:
                 # Nobody may write to the caller's arrays after this returns, nor when the user interrupts it.
-                request.end()
-        for future in futures:
-            future.result()
+                request.end(helpers)
         request.check()
 
     def close(self) -> None:
         """End the threads, once requests in flight are done with them; a later request starts new ones."""
-        with self._returned:
+        with self._lock:
             pool, self._pool = self._pool, None
-            while pool is not None and pool.users:
-                self._returned.wait()
         if pool is not None:
+            pool.users.wait()
             pool.executor.shutdown()
 
     @contextmanager
     def _lent(self, threads: int) -> Iterator[ThreadPoolExecutor]:
-        with self._returned:
+        with self._lock:
             pool = self._pool
             if pool is None or pool.threads < threads:
                 # Threads of a smaller one end when the last request lets go of it.
                 pool = self._pool = _Pool(threads)
-            pool.users += 1
+            user = pool.users.enter()
         try:
             yield pool.executor
         finally:
-            with self._returned:
-                pool.users -= 1
-                self._returned.notify_all()
+            pool.users.leave(user)
 
 
 class _Request:
-    """Pieces of one request. An executor may still begin to share it after it could not find a thread, and raised an error."""
+    """Pieces of one request. Nothing here waits for a lock that an interrupt could leave taken."""
 
     def __init__(self, work: Callable[[int, int], None], bounds: list[tuple[int, int]]) -> None:
-        self._work, self._bounds, self._next = work, bounds, 0
-        self._errors: dict[int, Exception] = {}
-        self._running = 0
-        self._changed = threading.Condition()
+        self._work, self._bounds = work, bounds
+        # The next element of an iterator over a range goes to one thread only.
+        self._left = iter(range(len(bounds)))
+        self._errors: dict[int, BaseException] = {}
+        self._ended = False
 
-    def share(self) -> None:
-        """Do pieces that nobody has begun, until there are none or the request has ended."""
-        while (piece := self._begin()) is not None:
+    def share(self, caught: type[BaseException]) -> None:
+        """Do pieces that nobody has begun, until there are none or the request has ended; ``check`` raises what was caught."""
+        for piece in self._left:
+            if self._ended:
+                return
             try:
                 self._work(*self._bounds[piece])
-            except Exception as error:  # noqa: BLE001  raised by `check`
+            except caught as error:
                 self._errors[piece] = error
-            finally:
-                with self._changed:
-                    self._running -= 1
-                    self._changed.notify_all()
 
-    def end(self) -> None:
-        """Begin no more pieces, and wait for those that run."""
-        with self._changed:
-            self._next = len(self._bounds)
-            while self._running:
-                self._changed.wait()
+    def end(self, helpers: "Sequence[_Helper]") -> None:
+        """Begin no more pieces, and wait for those of helpers; interrupts are raised after that."""
+        self._ended, interrupt = True, None
+        for helper in helpers:
+            while True:
+                try:
+                    if helper.is_over():
+                        break
+                    helper.wait()
+                except KeyboardInterrupt as error:
+                    interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def check(self) -> None:
         """Raise the error of the first piece that has one."""
-        if self._errors:
-            raise self._errors[min(self._errors)]
+        if not self._errors:
+            return
+        error = self._errors[min(self._errors)]
+        self._errors.clear()
+        try:
+            raise error
+        finally:
+            # Its traceback leads to this frame, and so to what the request writes to: no circle of these.
+            del error
 
-    def _begin(self) -> int | None:
-        with self._changed:
-            if self._next == len(self._bounds):
-                return None
-            self._running += 1
-            self._next += 1
-            return self._next - 1
+
+class _Helper:
+    """A thread's part in a request."""
+
+    def __init__(self, request: _Request) -> None:
+        self._request = request
+        self._called_off = False
+        self._busy = threading.Lock()
+
+    def help(self) -> None:
+        """Share the request, unless it is over by now."""
+        with self._busy:
+            if not self._called_off:
+                self._request.share(BaseException)
+
+    def is_over(self) -> bool:
+        """Whether it does nothing more: it has ended, or will not begin any more."""
+        self._called_off = True
+        return not self._busy.locked()
+
+    def wait(self) -> None:
+        """Until what it is at is done."""
+        with self._busy:
+            pass
 
 
 class _Pool:
     def __init__(self, threads: int) -> None:
-        self.threads, self.users = threads, 0
+        self.threads, self.users = threads, Users()
         self.executor = ThreadPoolExecutor(threads, thread_name_prefix="fastpath")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpath._take import copy_out
+from fastpath.errors import StoreError
 from fastpath.partitions import Partitions
 from fastpath.training_set_file import KeyArray, Partition, TrainingSetFile, WeightArray
 
@@ -162,6 +163,10 @@ class TrainingSet:
             self._file.check_unchanged()
             if fault:
                 raise self._file.corrupt(f"{len(self)} samples that can be read", "a page that cannot")
+        elif fault:
+            raise StoreError(
+                f"the arrays of a training set of {len(self)} samples cannot be read: a file behind them was cut short"
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:

@@ -13,6 +13,7 @@ from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array
 from modyn_dagster.ingestion.order import natural_key
 from modyn_dagster.ingestion.places import rewrite_of, shard_of
+from modyn_dagster.ingestion.purge_shard import mapped_bytes
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import KeyArray, keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -55,7 +56,7 @@ def _positions(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: Data
     candidates: Int64Array = packed[lengths[packed] == mine.size]
     if len(candidates):
         verify_checksum(shard, index.files[names.index(None)].checksum)
-        content = np.memmap(shard, dtype=np.uint8, mode="r")
+        content = mapped_bytes(shard)
         same = [_checksum(content[offsets[i] : offsets[i] + lengths[i]]) == mine.checksum for i in candidates]
         candidates = candidates[np.array(same, dtype=bool)]
     return _mine(batch, index, recorded, mine, candidates)

@@ -52,7 +52,7 @@ def write_zeroed(shard: Path, checksum: str, ranges: Ranges, out: HashingFile) -
 
 def ranges_of_strings(shard: Path, rows: Ranges, columns: Sequence[Column]) -> Ranges:
     """Where the strings of rows lie that were converted to fixed width (``encode_table``); the shard is known to be intact."""
-    content, fields = _mapped(shard), row_dtype(columns).fields
+    content, fields = mapped_bytes(shard), row_dtype(columns).fields
     found = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
     if len(rows.offsets) == 0 or fields is None:
         return found
@@ -68,14 +68,15 @@ def ranges_of_strings(shard: Path, rows: Ranges, columns: Sequence[Column]) -> R
 
 def checksums_of(shard: Path, ranges: Ranges) -> set[str]:
     """Hex BLAKE2b digests (16 bytes) of the ranges, as files of the same bytes have them; the shard is known to be intact."""
-    content = _mapped(shard)
+    content = mapped_bytes(shard)
     return {
         hashlib.blake2b(content[at : at + n].tobytes(), digest_size=16).hexdigest()
         for at, n in zip(ranges.offsets.tolist(), ranges.lengths.tolist(), strict=True)
     }
 
 
-def _mapped(shard: Path) -> ByteArray:
+def mapped_bytes(shard: Path) -> ByteArray:
+    """The bytes of a shard. Raises ``CorruptFile`` when it is gone."""
     with _opened(shard) as file:
         return np.memmap(file, dtype=np.uint8, mode="r")
 

@@ -75,8 +75,9 @@ class StreamLoader:
         self.stream.close()
 
     def _on_cpu(self) -> Iterator[Any]:
-        with closing(self.stream):
-            for batch in self.stream:
+        # What another iteration of the same stream does is not this one's to end.
+        with closing(iter(self.stream)) as batches:
+            for batch in batches:
                 yield as_tensors(batch)
 
     def _on_device(self) -> Iterator[Any]:
@@ -95,8 +96,8 @@ class StreamLoader:
         states: deque[State] = deque([self.stream.state_dict()])
 
         def arrays() -> Iterator[Any]:
-            with closing(self.stream):
-                for batch in self.stream:
+            with closing(iter(self.stream)) as batches:
+                for batch in batches:
                     states.append(self.stream.state_dict())
                     yield as_arrays(batch)
 

@@ -103,7 +103,7 @@ def test_a_forked_process_reads_on_whatever_threads_did(tmp_path: Path) -> None:
     with files.open(width=8, threads=2) as store:
         many = np.zeros(20_000, np.uint64)
         values(store, many)
-        with store._files._changed, store._files.opening:
+        with store._files._lock, store._files._in_flight._lock, store._files.opening:
             child = os.fork()
             if child == 0:
                 found = values(store, np.concatenate((many, np.array([1 << 32 | 5], np.uint64))))

@@ -1,14 +1,17 @@
 """However a request ends, none of its threads writes any more."""
 
+import gc
 import signal
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
 
 from fastpath import SampleStore
 from fastpath.pieces import Workers
+from fastpath.users import Users
 from tests.fastpath.stored import row_store
 
 N = 40_000
@@ -111,3 +114,68 @@ def test_requests_go_on_while_others_close_the_store(tmp_path):
     store.close()
     assert not errors
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastpath") and thread not in before]
+
+
+def test_who_asks_does_pieces_too():
+    seen = set()
+
+    def work(*_: int) -> None:
+        seen.add(threading.current_thread())
+        time.sleep(0.01)
+
+    Workers().run(N, N // 4, 2, work)
+    assert threading.current_thread() in seen
+    assert len(seen) == 2
+
+
+def test_a_request_does_not_wait_for_another_ones_pieces():
+    workers, going = Workers(), threading.Event()
+    began = threading.Semaphore(0)
+
+    def slow(*_: int) -> None:
+        began.release()
+        going.wait(10)
+
+    other = threading.Thread(target=workers.run, args=(N, N // 2, 2, slow))
+    other.start()
+    began.acquire()
+    began.acquire()
+    ended = []
+    workers.run(N, N // 2, 2, lambda start, _: ended.append(start))
+    assert sorted(ended) == [0, N // 2]
+    assert not going.is_set() and other.is_alive()
+    going.set()
+    other.join()
+    workers.close()
+
+
+def test_a_failed_request_keeps_nothing_alive():
+    class Result:
+        pass
+
+    def failing() -> weakref.ref[Result]:
+        result = Result()
+
+        def work(*_: int) -> None:
+            raise ValueError(result)
+
+        with pytest.raises(ValueError, match="Result"):
+            workers.run(N, N // 2, 2, work)
+        return weakref.ref(result)
+
+    workers = Workers()
+    gc.disable()
+    try:
+        assert failing()() is None
+    finally:
+        gc.enable()
+    workers.close()
+
+
+def test_a_lost_mark_keeps_nobody_waiting():
+    users = Users()
+    kept, lost = users.enter(), users.enter()
+    del lost
+    assert len(users) == 1
+    users.leave(kept)
+    users.wait()

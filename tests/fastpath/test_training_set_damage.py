@@ -14,7 +14,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath import CorruptFile, TrainingSet, TrainingSetWriter
+from fastpath import CorruptFile, StoreError, TrainingSet, TrainingSetWriter
 from fastpath.training_set_file import SCHEMA
 
 KEYS = np.arange(0, 21_000, 7, dtype=np.uint64)
@@ -282,3 +282,13 @@ def test_a_file_cut_short_after_the_first_touch_is_corrupt_to_all_who_read(tmp_p
     for read in (found.keys, found.weights, lambda: found.slice(0, 90_000), lambda: found.partition(0)):
         with pytest.raises(CorruptFile):
             read()
+
+
+def test_arrays_of_a_file_that_was_cut_short_are_an_error_and_never_other_keys(tmp_path: Path) -> None:
+    path = tmp_path / "keys.npy"
+    np.save(path, np.arange(1_000_000, dtype=np.uint64))
+    mapped = np.load(path, mmap_mode="r")
+    samples = TrainingSet.of(mapped)
+    os.truncate(path, 4096)
+    with pytest.raises(StoreError, match="cut short"):
+        samples.take(np.array([11, 999_999, 32], np.int64))

@@ -323,3 +323,17 @@ def test_the_store_may_be_used_by_itself(rows: RowsOnDisk) -> None:
         found = store.read(keys)
         assert isinstance(found, FixedRows)
         np.testing.assert_array_equal(found.view(ROW), rows.records_of(keys))
+
+
+def test_an_abandoned_iteration_ends_no_later_one(tmp_path: Path) -> None:
+    rows = RowsOnDisk.make(tmp_path, [400])
+    loader = StreamLoader(BatchStream(rows.store, rows.keys, 50))
+    abandoned = iter(loader)
+    next(abandoned)
+    later = iter(loader)
+    first = next(later)
+    del abandoned
+    gc.collect()
+    assert first is not None
+    assert sum(1 for _ in later) == 6
+    loader.close()
