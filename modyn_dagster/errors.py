@@ -2,7 +2,8 @@
 
 ModynError
 ├─ ConfigError            (source, field, value, rule)   a spec, an option or a setting is impossible
-│  └─ ImportPathError     (pipeline, field, path)        user code that cannot be imported or called
+│  ├─ ImportPathError     (pipeline, field, path)        user code that cannot be imported or called
+│  └─ MissingExtra        (package, extra)               a spec asks for a library that an extra installs
 ├─ DataError              (file, row, column)            a batch that cannot be ingested; it fails, others go on
 │  ├─ DuplicateFile       (file, batch)
 │  ├─ SchemaMismatch      (file, expected, found)
@@ -25,6 +26,7 @@ ModynError
 ├─ ServiceError
 │  ├─ ServiceFailed       (service, log)                 a program of `modyn-dagster ui` ended or does not answer
 │  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui` per MODYN_HOME
+├─ LawBroken              (law, stream, decision)      a triggering policy on trial breaks a law of policies
 ├─ TrackingError          (address)                      MLflow is not there or refuses; the catalog has everything
 └─ RunError
    ├─ BatchGap            (cursor, first)                a replay selection that leaves batches out
@@ -55,6 +57,15 @@ class ConfigError(ModynError):
 
 class ImportPathError(ConfigError):
     """User code named by an import path cannot be imported or is not callable."""
+
+
+class MissingExtra(ConfigError):
+    """A spec asks for a library that is installed only with an extra of this package."""
+
+    def __init__(self, source: str, field: str, value: object, *, package: str, extra: str) -> None:
+        rule = f"needs {package}, which is not installed; run `pip install 'modyn-dagster[{extra}]'`"
+        super().__init__(source, field, value, rule)
+        self.package, self.extra = package, extra
 
 
 class DataError(ModynError):
@@ -269,6 +280,17 @@ class TrackingError(ModynError):
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"MLflow at {address}: {reason}; nothing is lost, the next sync shows what is missing there")
         self.address, self.reason = address, reason
+
+
+class LawBroken(ModynError):
+    """A triggering policy breaks a law that every policy obeys: its decisions cannot be trusted to be reproducible.
+
+    ``stream`` is the name of the generated stream, ``decision`` the number of the decision on it, from 0.
+    """
+
+    def __init__(self, law: str, stream: str, decision: int, what: str) -> None:
+        super().__init__(f"{law}: not on the stream {stream!r}, decision {decision}: {what}")
+        self.law, self.stream, self.decision = law, stream, decision
 
 
 class RunError(ModynError):

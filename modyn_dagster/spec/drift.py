@@ -38,7 +38,9 @@ class FeaturesSpec(Spec):
     layer: str | None = Field(
         None, description="Name of the module whose output is the embedding; default: what the last layer gets."
     )
-    pca: PositiveInt | None = Field(None, description="Reduce to so many principal components, fitted on the reference window.")
+    pca: PositiveInt | None = Field(
+        None, description="Reduce to so many principal components, fitted on the reference window; for p-values on both."
+    )
     sample_size: PositiveInt | None = Field(None, description="Compare at most so many samples of each window, drawn at random.")
     device: Literal["cpu", "cuda", "auto"] = "cpu"
 
@@ -66,14 +68,14 @@ class MMDMetric(DriftMetric):
     metric: Literal["mmd"]
     bandwidth: PositiveFloat | None = Field(None, description="Sigma of the kernel; default: the median heuristic.")
     random_features: PositiveInt | None = Field(None, description="Approximate by so many random Fourier features.")
-    block: PositiveInt = Field(2048, description="Rows of the kernel matrix held at once; bounds memory.")
+    block: PositiveInt = Field(1024, description="Rows of the kernel matrix held at once; bounds memory.")
 
 
 class EnergyMetric(DriftMetric):
     """Energy distance (Székely & Rizzo 2013)."""
 
     metric: Literal["energy"]
-    block: PositiveInt = 2048
+    block: PositiveInt = 1024
 
 
 class FrechetMetric(DriftMetric):
@@ -95,15 +97,21 @@ class ClassifierMetric(DriftMetric):
     """Classifier two-sample test: accuracy of telling the windows apart (Lopez-Paz & Oquab, ICLR 2017)."""
 
     metric: Literal["classifier"]
-    folds: PositiveInt = 5
+    folds: int = Field(5, ge=2)
 
 
 class BackendMetric(Spec):
-    """A detector of another library, by its name there; ``config`` goes to its constructor."""
+    """A metric of another library; ``config`` goes to it.
+
+    alibi: mmd, lsdd, ks, cvm, fet, chi_square, classifier, learned_kernel. evidently: mmd, model, ratio and distance of whole
+    embeddings, and its tests of single columns by their names there (ks, wasserstein, psi, ...).
+    """
 
     backend: Literal["alibi", "evidently"]
     metric: str
     config: dict[str, Any] = {}
+    reduce: Literal["mean", "max", "p_value"] = Field("mean", description="Of tests of single columns, as for our own.")
+    correction: Literal["bonferroni", "holm", "fdr"] = "bonferroni"
 
 
 OwnMetricSpec = Annotated[

@@ -12,7 +12,7 @@ import modyn_dagster
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "modyn-dagster"
-EXTRAS = {"demo", "test", "lint"}
+EXTRAS = {"demo", "drift-alibi", "drift-evidently", "drift-river", "test", "lint"}
 #: What the native build needs before anything of ours is installed.
 BUILD = {"setuptools", "wheel", "cython"}
 

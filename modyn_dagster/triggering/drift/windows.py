@@ -1,0 +1,114 @@
+"""Two windows of features as metrics see them: finite, of one width, sampled, perhaps reduced by PCA."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.errors import WrongShape
+from modyn_dagster.randomness import rng_for
+from modyn_dagster.triggering.drift.pca import PCA
+
+Features = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+
+#: Fewer samples say nothing: an unbiased estimate needs pairs inside each window.
+LEAST = 2
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Reference and current samples, ``float[n, d]`` and ``float[m, d]``, both of one dtype.
+
+    Attributes:
+        reference: samples the model has seen.
+        current: samples to compare with them.
+        device: where torch computes.
+        seed: of the pipeline run.
+        place: path of every random draw, see ``rng_for``.
+    """
+
+    reference: Features
+    current: Features
+    device: str
+    seed: int
+    place: tuple[int | str, ...]
+
+    @property
+    def n(self) -> int:
+        """Reference samples."""
+        return len(self.reference)
+
+    @property
+    def m(self) -> int:
+        """Current samples."""
+        return len(self.current)
+
+    @property
+    def width(self) -> int:
+        """Features of a sample."""
+        return int(self.reference.shape[1])
+
+    @cached_property
+    def pooled(self) -> Features:
+        """Reference samples, then current ones, ``float[n + m, d]``."""
+        return np.concatenate([self.reference, self.current])
+
+    def rng(self, *path: int | str) -> np.random.Generator:
+        """Random numbers for one purpose."""
+        return rng_for(self.seed, *self.place, *path)
+
+    def sampled(self, size: int | None) -> "Windows":
+        """At most ``size`` samples of each window, drawn without replacement, in their order."""
+        if size is None:
+            return self
+        reference = _draw(self.reference, size, self.rng("sample", "reference"))
+        current = _draw(self.current, size, self.rng("sample", "current"))
+        return Windows(reference, current, self.device, self.seed, self.place)
+
+    def reduced(self, components: int | None, *, symmetric: bool) -> "Windows":
+        """Projected on principal components, fitted on the reference, or on both windows where ``symmetric``.
+
+        Components fit the samples they were fitted on better than others. A permutation test takes the windows as exchangeable
+        and would sound without any drift, so for p-values they must be fitted on both.
+        """
+        if components is None:
+            return self
+        pca = PCA.fit(self.pooled if symmetric else self.reference, components)
+        return Windows(pca.transform(self.reference), pca.transform(self.current), self.device, self.seed, self.place)
+
+    def at(self, *path: int | str) -> "Windows":
+        """The same windows with random draws at another place."""
+        return Windows(self.reference, self.current, self.device, self.seed, (*self.place, *path))
+
+    def flaw(self) -> str | None:
+        """Why nothing can be said about these windows; None where something can."""
+        for name, window in (("reference", self.reference), ("current", self.current)):
+            if len(window) < LEAST:
+                return f"the {name} window has {len(window)} of at least {LEAST} samples"
+            broken = int((~np.isfinite(window)).any(axis=1).sum())
+            if broken:
+                return f"{broken} of {len(window)} samples of the {name} window have a feature that is NaN or infinite"
+        return "samples have no features" if self.width == 0 else None
+
+
+def as_features(window: npt.ArrayLike, name: str) -> Features:
+    """``float[n, d]`` of any numeric array: float32 stays, all else becomes float64; one dimension is one feature.
+
+    Raises ``WrongShape`` for more than two dimensions, and ``TypeError`` for what is not numeric.
+    """
+    array: npt.NDArray[Any] = np.asarray(window)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise WrongShape(["n", "d"], array.shape, what=f"the features of the {name} window")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"the features of the {name} window must be numbers, not {array.dtype}")
+    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+
+
+def _draw(window: Features, size: int, rng: np.random.Generator) -> Features:
+    if len(window) <= size:
+        return window
+    return window[np.sort(rng.choice(len(window), size, replace=False))]
