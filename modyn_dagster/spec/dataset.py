@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Name, Owner, Spec
+from modyn_dagster.spec.base import Duration, Name, Owner, Spec
 
 ColumnType = Literal["int64", "float64", "bool", "string"]
 
@@ -216,6 +216,12 @@ class Split(Spec):
         return self
 
 
+class FreshnessSpec(Spec):
+    """When to say that there are no data: the check ``fresh`` of the samples fails then."""
+
+    maximum: Duration = Field(description="Longest time, by the wall clock, since the newest ingested batch arrived.")
+
+
 class DatasetSpec(Spec):
     """One file of ``datasets/``."""
 
@@ -231,6 +237,7 @@ class DatasetSpec(Spec):
     attributes: list[str] = Field([], description="Columns kept in Postgres for selection; not features by default.")
     split: Split = Split()
     sensor_interval: PositiveInt = Field(30, description="Seconds between two looks for new batches.")
+    freshness: FreshnessSpec | None = Field(None, description="Default: no check of how old the newest batch is.")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

@@ -14,7 +14,9 @@ class ScoreRule(Spec):
     """What rules on scores share."""
 
     direction: Direction | None = Field(
-        None, description="Which way a score must go to fire; default: higher for drift, lower for performance."
+        None,
+        description="Which way a score must go to fire. Default for drift: higher, but lower for p-values; for performance: the "
+        "way the metric gets worse, lower for accuracy.",
     )
 
 
@@ -39,14 +41,18 @@ class QuantileRule(ScoreRule):
 
     @model_validator(mode="after")
     def _rank_exists(self) -> Self:
-        if self.calibrated and self.quantile * (self.window + 1) < 1:
+        # A product like 1 / 49 * 49 falls just short of the whole number that it means.
+        if self.calibrated and self.quantile * (self.window + 1) < 1 - 1e-9:
             least = 1 / (self.window + 1)
             raise ValueError(f"calibrated: quantile {self.quantile} is below 1 / (window + 1) = {least:.4g}: it could never fire")
         return self
 
 
 class RollingMeanRule(ScoreRule):
-    """Fires when a score deviates from the mean of the last ``window`` ones, absolutely or as a share of it."""
+    """Fires when a score lies ``deviation`` or more beyond the mean of the last ``window`` ones before it.
+
+    ``relative``: the deviation is a share of the mean's absolute value. Refused for metrics that can be negative.
+    """
 
     rule: Literal["rolling_mean"]
     window: PositiveInt = 15
@@ -55,7 +61,7 @@ class RollingMeanRule(ScoreRule):
 
 
 class PValueRule(Spec):
-    """Fires at ``p <= alpha``, p by permutation or as the metric defines it."""
+    """Fires at ``p <= alpha``, p by permutation or as the metric defines it: small p-values are drift."""
 
     rule: Literal["p_value"]
     alpha: _Fraction = 0.01

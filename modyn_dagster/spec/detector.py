@@ -1,8 +1,8 @@
 """Stream detectors of ``river``: one block per detector, told apart by ``name``; fields are river's."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Spec
 
@@ -23,6 +23,12 @@ class KswinSpec(Spec):
     alpha: _Fraction = 0.005
     window_size: PositiveInt = 100
     stat_size: PositiveInt = 30
+
+    @model_validator(mode="after")
+    def _parts_do_not_overlap(self) -> Self:
+        if 2 * self.stat_size > self.window_size:
+            raise ValueError(f"stat_size: at most half of window_size, {self.window_size // 2}")
+        return self
 
 
 class PageHinkleySpec(Spec):

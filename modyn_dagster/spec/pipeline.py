@@ -1,18 +1,19 @@
 """A pipeline: when to train, on what, how, and how to judge it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Name, Owner, Spec, TagName, TagValue
 from modyn_dagster.spec.evaluation import EvaluationSpec
+from modyn_dagster.spec.notify import NotifySpec
 from modyn_dagster.spec.selection import SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.trigger import TriggerSpec
 
 #: Fields that change nothing a run does; the spec's hash leaves them out.
-DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display"})
+DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify"})
 #: Fields that change how fast something is done and nothing else; the hash leaves them out too.
 HOW_FIELDS: Final[Mapping[str, Any]] = {"training": {"parser": {"workers": True, "images": {"workers": True}}}}
 
@@ -52,3 +53,11 @@ class PipelineSpec(Spec):
     max_attempts: PositiveInt = 3
     retention: Retention = Retention()
     sensor_interval: PositiveInt = Field(30, description="Seconds between two looks of the triggering sensor.")
+    notify: NotifySpec | None = Field(None, description="Whom to tell of triggers, failed trainings and bad scores of live runs.")
+
+    @model_validator(mode="after")
+    def _watched_metrics_are_measured(self) -> Self:
+        for field, metric in (self.notify.metrics if self.notify is not None else {}).items():
+            if metric not in self.evaluation.metrics:
+                raise ValueError(f"notify.{field}.metric must be one of evaluation.metrics: {', '.join(self.evaluation.metrics)}")
+        return self

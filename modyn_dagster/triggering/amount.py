@@ -15,6 +15,8 @@ class AmountPolicy(TriggeringPolicy):
     def __init__(self, every: int) -> None:
         self.every = every
         self._last = ORIGIN
+        self._score = float(every)
+        self._reason = f"{every} samples"
 
     def __repr__(self) -> str:
         return f"AmountPolicy(every={self.every})"
@@ -26,7 +28,7 @@ class AmountPolicy(TriggeringPolicy):
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
         """Always fires: the point is where the count is full."""
         self._last = point
-        return Decision(True, point, f"{self.every} samples", score=float(self.every), threshold=float(self.every))
+        return Decision(True, point, self._reason, self._score, self._score)
 
     def state_dict(self) -> State:
         """The key counted to."""

@@ -6,7 +6,7 @@ member's member. Wrappers (budget, cooldown) pass the paths of what they wrap on
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.spec.detector import DetectorSpec
@@ -61,13 +61,15 @@ class DetectorNeed:
     """How often a stream detector sounded on the newest model's errors or scores.
 
     The detector starts afresh after ``window.after`` (the last trigger) and reads up to ``window.until``; the answer's value
-    ``detections`` counts the samples after ``since`` at which it sounded.
+    ``detections`` counts the samples after ``since`` at which it sounded. ``stream``: 0/1 errors (absolute errors of a
+    regression), or 1 - confidence.
     """
 
     ordinal: int
     window: KeyRange
     since: int
     detector: DetectorSpec
+    stream: Literal["errors", "scores"] = "errors"
 
 
 Need = DriftNeed | PerformanceNeed | DetectorNeed

@@ -11,9 +11,10 @@ from modyn_dagster.triggering.stream import Stream
 State = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, like ModelTrained: one is made for every sample at worst, and freezing triples what that takes.
+@dataclass(slots=True)
 class Decision:
-    """What was decided at a point, and why.
+    """What was decided at a point, and why. Nobody changes one.
 
     Attributes:
         fire: whether to train.
@@ -32,9 +33,9 @@ class Decision:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ModelTrained:
-    """What a policy is told when the model of a trigger has been committed.
+    """What a policy is told when the model of a trigger has been committed. Nobody changes it.
 
     Attributes:
         key: of the trigger.

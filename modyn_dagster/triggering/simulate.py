@@ -1,72 +1,158 @@
 """Try a policy on plain arrays: no Dagster, no Postgres, no model."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.keys import ORIGIN, ordinal_of, position_of
-from modyn_dagster.triggering.policy import Decision, ModelTrained, TriggeringPolicy
-from modyn_dagster.triggering.stream import Stream, StreamBatch
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.keys import ORIGIN
+from modyn_dagster.triggering.policy import ModelTrained, TriggeringPolicy
+from modyn_dagster.triggering.simulated_scores import Scores, SimulatedScores
+from modyn_dagster.triggering.stream import Stream, StreamBatch, Times
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, like Decision: one is made for every sample at worst, and freezing triples what that takes.
+@dataclass(slots=True)
 class SimulatedDecision:
-    """A decision with ``index``, the last sample trained on, counted from 0 over the whole stream."""
+    """A decision at one of the policy's points.
+
+    Attributes:
+        fire: whether to train.
+        index: the last sample to train on, counted from 0 over the whole stream.
+        reason: for people.
+        score: what was measured, where something was.
+        threshold: what the score was compared with.
+        details: more of the reason, as JSON values.
+    """
 
     fire: bool
     index: int
     reason: str
     score: float | None
     threshold: float | None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def simulate(
-    policy: TriggeringPolicy, timestamps: npt.ArrayLike, *, batches: Sequence[int] | None = None
+    policy: TriggeringPolicy,
+    timestamps: npt.ArrayLike,
+    labels: npt.ArrayLike | None = None,
+    scores: Scores | None = None,
+    batches: Sequence[int] | None = None,
+    training_seconds: float | Callable[[int], float] = 0.0,
 ) -> list[SimulatedDecision]:
-    """Every decision of a policy that fires over a stream.
+    """Every decision of a policy over a stream, at each of its points, fired or not.
+
+    Amount and time policies have their points where they fire. Training takes no sample time and never fails: the policy
+    hears of its model at once.
 
     Args:
         policy: fresh; its state moves on.
-        timestamps: ``datetime64`` or whole seconds, one per sample, in arrival order.
+        timestamps: ``[n]``, ``datetime64`` or whole seconds, in arrival order.
+        labels: ``[n]``; handed to callables among ``scores``.
+        scores: what stands in for measurements. An array ``[k]`` whose entry j is the score at the policy's point j, counted
+            from 0 whether or not it is used there (at the first point there is no model to measure); p-values for the rule
+            ``p_value``, detections for a detector; NaN or None where undefined. Or a callable ``(start, stop, labels)`` that
+            gets the current window as indices ``[start, stop)`` and its labels, or None. Or a dict of either by metric;
+            for an ensemble a dict by member, nested like the ensemble. The accuracy to calibrate on is the metric
+            ``expected_accuracy``. Of performance, a window's length is the number of samples judged.
         batches: lengths of the batches the stream arrives in; default: one batch.
+        training_seconds: of every training, or by its number of samples, those since the trigger before.
+
+    Raises:
+        ConfigError: scores are missing, too few or of a wrong shape; the error says which ones and what to give.
+
+    >>> from modyn_dagster.triggering import build_policy
+    >>> [decision.index for decision in simulate(build_policy({"kind": "amount", "every": 2}), [0, 10, 20, 30])]
+    [1, 3]
     """
     times = _as_times(timestamps)
-    lengths = [len(times)] if batches is None else list(batches)
-    if sum(lengths) != len(times):
-        raise ValueError(f"batches hold {sum(lengths)} samples, timestamps {len(times)}")
-    starts = np.cumsum([0, *lengths])
+    lengths = [len(times)] if batches is None else [int(n) for n in batches]
+    if sum(lengths) != len(times) or min(lengths, default=0) < 0:
+        raise ValueError(f"batches hold {sum(lengths)} samples, timestamps {len(times)}; give lengths that add up")
+    starts = list(accumulate(lengths, initial=0))
+    answers = SimulatedScores(scores, _as_labels(labels, len(times)), lambda key: _index(key, starts))
+    with _collector_at_rest() if scores is None else nullcontext():
+        return _decided(policy, _arriving(times, starts), starts, answers, training_seconds)
+
+
+def _decided(
+    policy: TriggeringPolicy,
+    streams: Iterable[Stream],
+    starts: Sequence[int],
+    answers: SimulatedScores,
+    training_seconds: float | Callable[[int], float],
+) -> list[SimulatedDecision]:
     decisions: list[SimulatedDecision] = []
-    cursor = ORIGIN
-    arrived: list[StreamBatch] = []
-    for ordinal, length in enumerate(lengths):
-        arrived.append(_batch(ordinal, times[starts[ordinal] : starts[ordinal] + length]))
-        stream = Stream(arrived)
+    cursor = last = ORIGIN
+    for stream in streams:
         while (point := policy.next_point(cursor, stream)) is not None:
-            decision = policy.decide(point)
+            needs = policy.needs(point)
+            made = policy.decide(point, answers.answer(needs) if needs else None)
+            key, index = made.key, _index(made.key, starts)
+            decisions.append(SimulatedDecision(made.fire, index, made.reason, made.score, made.threshold, made.details))
             cursor = point
-            if decision.fire:
-                policy.triggered(decision.key)
-                decisions.append(_simulated(decision, starts))
-                policy.model_trained(ModelTrained(decision.key, stream.count(ORIGIN, decision.key), 0.0))
+            if made.fire:
+                policy.triggered(key)
+                n_samples = stream.count(last, key)
+                seconds = training_seconds(n_samples) if callable(training_seconds) else training_seconds
+                policy.model_trained(ModelTrained(key, n_samples, seconds))
+                last = key
     return decisions
 
 
-def _simulated(decision: Decision, starts: npt.NDArray[np.int64]) -> SimulatedDecision:
-    index = int(starts[ordinal_of(decision.key)]) + position_of(decision.key)
-    return SimulatedDecision(decision.fire, index, decision.reason, decision.score, decision.threshold)
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """No search for garbage meanwhile: a million decisions are kept, and it would walk over all of them again and again,
+    which takes longer than deciding.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
-def _batch(ordinal: int, times: npt.NDArray[np.datetime64]) -> StreamBatch:
+def _index(key: int, starts: Sequence[int]) -> int:
+    return -1 if key < 0 else starts[key >> 32] + (key & 0xFFFFFFFF)
+
+
+def _arriving(times: Times, starts: Sequence[int]) -> Iterator[Stream]:
+    """The stream after each batch."""
+    stream = Stream(())
+    for ordinal, start in enumerate(starts[:-1]):
+        stream = stream.extended(_batch(ordinal, times[start : starts[ordinal + 1]]))
+        yield stream
+
+
+def _batch(ordinal: int, times: Times) -> StreamBatch:
     time_max = times.max() if len(times) else np.datetime64(0, "us")
     return StreamBatch(ordinal, len(times), time_max, lambda: (np.arange(len(times)), times))
 
 
-def _as_times(timestamps: npt.ArrayLike) -> npt.NDArray[np.datetime64]:
+def _as_times(timestamps: npt.ArrayLike) -> Times:
     array = np.asarray(timestamps)
+    if array.ndim != 1:
+        raise ConfigError("simulate", "timestamps", f"shape {list(array.shape)}", "must have shape [n]")
     if array.dtype.kind == "M":
+        if np.isnat(array).any():
+            raise ConfigError("simulate", "timestamps", "NaT", "every sample needs a time")
         return array.astype("datetime64[us]")
     if array.dtype.kind in "iu":
         return array.astype("datetime64[s]").astype("datetime64[us]")
     raise TypeError(f"timestamps must be datetime64 or whole seconds, not {array.dtype}")
+
+
+def _as_labels(labels: npt.ArrayLike | None, n: int) -> npt.NDArray[Any] | None:
+    array = None if labels is None else np.asarray(labels)
+    if array is not None and len(array) != n:
+        raise ConfigError("simulate", "labels", f"{len(array)} labels", f"must be one for each of the {n} samples")
+    return array

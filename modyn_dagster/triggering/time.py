@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
-import numpy as np
-
-from modyn_dagster.spec.base import as_time, timedelta_of
+from modyn_dagster.keys import ORIGIN
+from modyn_dagster.spec.base import as_time, seconds_of
+from modyn_dagster.triggering.loaded_batch import microseconds
 from modyn_dagster.triggering.measurement import Measurement
 from modyn_dagster.triggering.policy import Decision, State, TriggeringPolicy
 from modyn_dagster.triggering.stream import Stream
+
+_SECOND: Final = 1_000_000
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_DIGITS: Final = [f"{n:02}" for n in range(60)]
 
 
 class TimePolicy(TriggeringPolicy):
@@ -17,64 +22,84 @@ class TimePolicy(TriggeringPolicy):
 
     The evidence is the first sample at or after a tick; the training set ends at its predecessor, the last sample before the
     tick, which may lie in an earlier batch. Several ticks between two samples are one trigger, and a tick before the first
-    sample is none (Modyn, SIGMOD 2025, §5.1).
+    sample is none, nor is one with nothing new since a trigger made by hand (Modyn, SIGMOD 2025, §5.1).
     """
 
     def __init__(self, every: str, start: datetime | date | None = None) -> None:
         self.every = every
         self.start = start
-        self._step = timedelta_of(every)
-        self._fixed_origin = None if start is None else as_time(start)
+        self._step = seconds_of(every) * _SECOND
+        self._fixed_origin = None if start is None else microseconds(as_time(start))
         self._origin = self._fixed_origin
-        self._tick: np.datetime64 | None = None
-        self._evidence: tuple[int, int | None, np.datetime64] | None = None
+        self._tick: int | None = None
+        self._last = ORIGIN
+        self._evidence: tuple[int, int, int] | None = None
 
     def __repr__(self) -> str:
         return f"TimePolicy(every={self.every!r}, start={self.start!r})"
 
     def next_point(self, cursor: int, stream: Stream) -> int | None:
         """The first sample at or after the next tick."""
-        if self._origin is None:
-            first = stream.nth_after(cursor, 1)
-            if first is None:
-                return None
-            self._origin = stream.time(first)
-        tick = self._tick if self._tick is not None else self._origin + self._step
-        point = stream.first_at_or_after(tick, cursor)
-        if point is not None:
-            self._evidence = (point, stream.before(point), stream.time(point))
+        if self._evidence is not None and self._evidence[0] > cursor:
+            return self._evidence[0]
+        if self._tick is None and not self._begin(stream):
+            return None
+        assert self._tick is not None, "set when it began"  # noqa: S101
+        point = stream.first_at_or_after(self._tick, cursor)
+        if point is None:
+            return None
+        before, moment = stream.before(point), stream.moment(point)
+        assert before is not None and moment is not None, "the first sample lies before the first tick"  # noqa: S101
+        self._evidence = (point, before, moment)
         return point
 
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
-        """Fires unless no sample lies before the tick."""
+        """Fires, for a tick has passed, unless what came before it is trained on already."""
         if self._evidence is None or self._evidence[0] != point or self._origin is None:
             raise ValueError(f"decide({point}) must follow the next_point that named it")
-        _, key, time = self._evidence
-        ticks = (time - self._origin) // self._step
-        passed = self._origin + ticks * self._step
-        self._tick = passed + self._step
-        if key is None:
-            return Decision(False, point, f"no sample before the tick at {_shown(passed)}")
+        _, key, moment = self._evidence
+        passed = moment - (moment - self._origin) % self._step
+        self._tick, self._evidence = passed + self._step, None
+        if key <= self._last:
+            return Decision(False, point, f"nothing new before the tick at {_shown(passed)}")
         return Decision(True, key, f"tick at {_shown(passed)}")
 
+    def triggered(self, key: int) -> None:
+        """Remembered: nothing is trained on twice."""
+        self._last = key
+
     def state_dict(self) -> State:
-        """Origin and next tick, in microseconds since 1970."""
-        return {"origin": _microseconds(self._origin), "tick": _microseconds(self._tick)}
+        """Origin and next tick, in microseconds since 1970, and the key of the last trigger."""
+        return {"origin": self._origin, "tick": self._tick, "last": self._last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up origin and next tick."""
-        self._origin = _time(state.get("origin")) if state.get("origin") is not None else self._fixed_origin
-        self._tick = _time(state.get("tick"))
+        """Take up all three."""
+        origin, tick = state.get("origin"), state.get("tick")
+        self._origin = self._fixed_origin if origin is None else int(origin)
+        self._tick = None if tick is None else int(tick)
+        self._last = int(state.get("last", ORIGIN))
         self._evidence = None
 
+    def _begin(self, stream: Stream) -> bool:
+        """Find the first tick after the first sample, for there is nothing to train on before; False while there is none."""
+        first = stream.nth_after(stream.origin, 1)
+        moment = None if first is None else stream.moment(first)
+        if moment is None:
+            return False
+        if self._origin is None:
+            self._origin = moment
+        self._tick = self._origin + max(1, (moment - self._origin) // self._step + 1) * self._step
+        return True
 
-def _microseconds(time: np.datetime64 | None) -> int | None:
-    return None if time is None else int(time.astype("datetime64[us]").astype(np.int64))
+
+def _shown(moment: int) -> str:
+    """A moment to the second, and to the day at midnight."""
+    days, seconds = divmod(moment // _SECOND, 86_400)
+    if not seconds:
+        return _day(days)
+    return f"{_day(days)} {_DIGITS[seconds // 3600]}:{_DIGITS[seconds // 60 % 60]}:{_DIGITS[seconds % 60]}"
 
 
-def _time(microseconds: int | None) -> np.datetime64 | None:
-    return None if microseconds is None else np.datetime64(microseconds, "us")
-
-
-def _shown(time: np.datetime64) -> str:
-    return str(time.astype("datetime64[s]")).replace("T00:00:00", "").replace("T", " ")
+@lru_cache(maxsize=16)
+def _day(days: int) -> str:
+    return date.fromordinal(_EPOCH + days).isoformat()

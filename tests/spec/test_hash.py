@@ -43,3 +43,21 @@ def test_what_changes_a_model_is_part_of_it() -> None:
         {"parser": {"images": IMAGES | {"resize": "cover"}}},
     ]
     assert len({hash_of(**variant) for variant in variants}) == len(variants)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "expected"),
+    [
+        ({"kind": "amount", "every": 500}, "8f62d448171f040b205a3696ff059150"),
+        ({"kind": "time", "every": "3y", "start": "1930-01-01"}, "c3bb0cda4f0fc608168aeb3011e8bef6"),
+    ],
+)
+def test_a_pipeline_that_uses_no_new_field_keeps_its_hash_and_so_its_live_run(trigger: dict[str, Any], expected: str) -> None:
+    content = {
+        "name": "p",
+        "dataset": "d",
+        "trigger": trigger,
+        "training": {"model": {"name": "logistic_regression"}},
+        "evaluation": {"intervals": {"every": "1d"}},
+    }
+    assert spec_hash(parse_spec(content, PipelineSpec, source="test")) == expected

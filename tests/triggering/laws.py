@@ -40,3 +40,9 @@ def decisions_of(spec: dict[str, Any], timestamps: np.ndarray, *, reload_every: 
             policy = build_policy(spec)
             policy.load_state_dict(state)
     return decisions
+
+
+def one_batch(timestamps: np.ndarray, origin: int = ORIGIN) -> Stream:
+    """All samples in one batch: keys are indices."""
+    times = timestamps.astype("datetime64[us]")
+    return Stream([StreamBatch(0, len(times), times.max(), lambda: (np.arange(len(times)), times))], origin)

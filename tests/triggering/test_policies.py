@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from modyn_dagster.triggering import build_policy, simulate
-from tests.triggering.laws import POLICIES, decisions_of, split_points
+from tests.triggering.laws import POLICIES, decisions_of, one_batch, split_points
+from tests.triggering.measured import point_of
 
 
 def days(*values: int) -> np.ndarray:
@@ -132,3 +133,27 @@ def test_every_decision_lies_after_the_last_trigger_and_at_or_before_its_point(s
         if decision.fire:
             assert last < decision.key
             last = decision.key
+
+
+def test_amount_and_time_decide_only_where_they_fire():
+    spec = {"kind": "time", "every": "1d", "start": date(1960, 1, 1)}
+    assert [one.fire for one in simulate(build_policy(spec), days(0, 0, 1, 3))] == [True, True]
+
+
+def test_a_tick_with_nothing_new_since_a_trigger_by_hand_is_none():
+    policy, stream = build_policy({"kind": "time", "every": "2d"}), one_batch(days(0, 1, 2, 3, 4))
+    point = point_of(policy, -1, stream)
+    policy.triggered(1)
+    decision = policy.decide(point)
+    assert (point, decision.fire, decision.reason) == (2, False, "nothing new before the tick at 1970-01-03")
+    assert policy.decide(point_of(policy, 2, stream)).key == 3
+
+
+def test_ticks_inside_a_day_are_shown_to_the_second():
+    [decision] = simulate(build_policy({"kind": "time", "every": "90m"}), np.array([0, 5400]))
+    assert decision.reason == "tick at 1970-01-01 01:30:00"
+
+
+def test_ticks_before_1970_are_shown_too():
+    [decision] = simulate(build_policy({"kind": "time", "every": "1h"}), np.array([-86_400 * 365, -86_400 * 365 + 3600]))
+    assert decision.reason == "tick at 1969-01-01 01:00:00"

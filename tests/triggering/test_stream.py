@@ -68,6 +68,82 @@ def test_before_is_the_predecessor_inside_the_view(content, origin):
         assert stream.time(key) == time
 
 
+@given(batches, keys, keys, st.integers(1, 40))
+def test_the_last_samples_are_the_end_of_the_list(content, origin, until, n):
+    stream, flat = build(content, origin)
+    window = stream.last(n, until)
+    seen = [key for key, _ in flat if key <= until]
+    assert window.until == until
+    assert [key for key in seen if key > window.after] == seen[-n:]
+    assert window.after in {origin, *seen}
+
+
+@given(batches, keys, keys, st.integers(-1, 31))
+def test_later_than_compares_the_running_time(content, origin, until, seconds):
+    stream, flat = build(content, origin)
+    window = stream.later_than(seconds * 1_000_000, until)
+    time = np.datetime64(seconds, "s")
+    assert [key for key, _ in flat if window.after < key <= window.until] == [k for k, t in flat if k <= until and t > time]
+
+
+@given(batches, keys, keys, keys)
+def test_waiting_time_is_added_up_over_the_samples(content, origin, after, until):
+    stream, flat = build(content, origin)
+    times = [time.astype(int) for key, time in flat if after < key <= until]
+    assert stream.waited(after, until) == sum(times[-1] - time for time in times)
+
+
+@given(batches, keys, keys)
+def test_the_time_reached_at_any_key_is_that_of_the_last_sample_before_it(content, origin, key):
+    stream, _ = build(content, origin)
+    _, everything = build(content)
+    reached = [time for at, time in everything if at <= key]
+    assert stream.time_reached(key) == (reached[-1] if reached else None)
+    assert stream.moment(key) == (reached[-1].astype(int) if reached else None)
+    assert stream.total(key) == len(reached)
+
+
+@given(batches, keys, keys, st.integers(1, 9), st.integers(0, 31))
+def test_answers_do_not_depend_on_what_was_asked_before(content, origin, key, n, seconds):
+    def answers(stream: Stream) -> list:
+        time = np.datetime64(seconds, "s")
+        asked = [stream.nth_after(key, n), stream.first_at_or_after(time, key), stream.before(key), stream.moment(key)]
+        return [*asked, stream.count(key, key + n), stream.last(n, key), stream.later_than(seconds * 1_000_000, key)]
+
+    used, flat = build(content, origin)
+    for earlier, _ in flat:
+        used.nth_after(earlier - 1, 1)
+        assert answers(used) == answers(build(content, origin)[0])
+
+
+@pytest.mark.parametrize("origin", [-1, 0, 2, key_of(1, 1), key_of(1, 3)])
+def test_batches_without_gaps_are_seen_from_the_origin_on_whatever_was_asked_before(origin):
+    content = [[(3, True), (1, True), (4, True)], [(1, True), (5, True), (9, True), (2, True)]]
+    stream, flat = build(content, origin)
+    every = [key for key, _ in build(content)[1]]
+    for warm in every:
+        for key in [ORIGIN, *every]:
+            stream.nth_after(warm, 1)
+            later, earlier = [k for k, _ in flat if k > key], [k for k, _ in flat if k < key]
+            assert [stream.nth_after(key, n) for n in range(1, 9)] == [*later, *[None] * (8 - len(later))]
+            assert stream.before(key) == (earlier[-1] if earlier else None)
+            assert [stream.count(key, until) for until in every] == [sum(key < k <= until for k, _ in flat) for until in every]
+            for seconds in range(11):
+                reached = [k for k, time in flat if k > key and time >= np.datetime64(seconds, "s")]
+                assert stream.first_at_or_after(np.datetime64(seconds, "s"), key) == (reached[0] if reached else None)
+
+
+@given(batches, keys)
+def test_a_stream_extended_batch_by_batch_is_the_stream_of_all(content, origin):
+    whole, flat = build(content, origin)
+    grown = Stream([], origin)
+    for batch in build(content)[0]._batches:
+        grown = grown.extended(batch)
+    assert len(grown) == len(whole)
+    assert [grown.nth_after(origin, n) for n in range(1, len(flat) + 2)] == [*(key for key, _ in flat), None]
+    assert [grown.time(key) for key, _ in flat] == [time for _, time in flat]
+
+
 def test_time_of_a_key_that_is_no_train_sample_is_an_error():
     stream, _ = build([[(3, True), (4, False)]])
     with pytest.raises(UnknownKey):

@@ -1,0 +1,44 @@
+"""What trigger blocks share, and the two that need nothing measured."""
+
+from datetime import date, datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, StringConstraints
+
+from modyn_dagster.spec.base import Duration, Spec
+
+PolicyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$", max_length=100)]
+
+
+class TriggerBase(Spec):
+    """What every trigger block may say."""
+
+    max_triggers: PositiveInt | None = Field(None, description="Fire at most this often in one run.")
+
+
+class AmountTriggerSpec(TriggerBase):
+    """Fire at every ``every``-th sample of the training stream."""
+
+    kind: Literal["amount"]
+    every: PositiveInt
+
+
+class TimeTriggerSpec(TriggerBase):
+    """Fire at ticks of sample time: ``start + n * every``, n >= 1."""
+
+    kind: Literal["time"]
+    every: Duration
+    start: datetime | date | None = Field(None, description="UTC unless it names a zone; default: the first sample's time.")
+
+
+class AtLeast(Spec):
+    """So many must agree."""
+
+    at_least: PositiveInt
+
+
+class SecondsModel(Spec):
+    """Training seconds by samples; makes cost policies decide the same live and in replay."""
+
+    fixed: Annotated[float, Field(ge=0)] = 0.0
+    per_sample: Annotated[float, Field(ge=0)] = 0.0

@@ -1,0 +1,26 @@
+"""How a score becomes a decision: one criterion per rule of a ``decision`` block."""
+
+from modyn_dagster.spec.decision import Direction, PValueRule, QuantileRule, RollingMeanRule, ThresholdRule
+from modyn_dagster.triggering.criteria.quantile import CalibratedQuantile, DynamicQuantile
+from modyn_dagster.triggering.criteria.rolling_mean import RollingMean
+from modyn_dagster.triggering.criteria.threshold import FixedThreshold, PValueThreshold
+from modyn_dagster.triggering.criteria.verdict import Criterion, Verdict, compared
+
+__all__ = ["Criterion", "ScoreRuleSpec", "Verdict", "build_criterion", "compared"]
+
+ScoreRuleSpec = ThresholdRule | QuantileRule | RollingMeanRule | PValueRule
+
+
+def build_criterion(rule: ScoreRuleSpec, default: Direction) -> Criterion:
+    """The criterion of a rule; ``default`` is the direction where the rule names none."""
+    if isinstance(rule, PValueRule):
+        return PValueThreshold(rule.alpha)
+    direction = rule.direction or default
+    match rule:
+        case ThresholdRule():
+            return FixedThreshold(rule.value, direction)
+        case QuantileRule():
+            quantile = CalibratedQuantile if rule.calibrated else DynamicQuantile
+            return quantile(rule.window, rule.quantile, direction)
+        case RollingMeanRule():
+            return RollingMean(rule.window, rule.deviation, direction, relative=rule.relative)

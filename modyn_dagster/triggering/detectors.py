@@ -1,0 +1,80 @@
+"""Stream detectors of ``river``, an optional package: ``pip install modyn-dagster[drift-river]``."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.errors import ConfigError, MissingExtra
+from modyn_dagster.randomness import seed_for
+from modyn_dagster.spec.detector import (
+    AdwinSpec,
+    DdmSpec,
+    DetectorSpec,
+    EddmSpec,
+    HddmSpec,
+    KswinSpec,
+    PageHinkleySpec,
+)
+
+
+def count_detections(spec: DetectorSpec, values: npt.ArrayLike, after: int) -> int:
+    """How often a fresh detector that reads all values sounds at an index of at least ``after``.
+
+    Args:
+        spec: of the detector. After it has sounded it starts afresh, as river's do.
+        values: ``[n]``, in order: 0/1 errors, absolute errors or scores. ddm and eddm read 0/1, hddm values in [0, 1].
+        after: index from which detections count.
+
+    Raises:
+        MissingExtra: river is not installed.
+        ConfigError: the detector cannot read such values.
+    """
+    stream = np.asarray(values, dtype=np.float64)
+    _check(spec, stream)
+    detector = _fresh(spec)
+    found = 0
+    for index, value in enumerate(stream.tolist()):
+        detector.update(value)
+        found += bool(detector.drift_detected) and index >= after
+    return found
+
+
+def _fresh(spec: DetectorSpec) -> Any:
+    """River's detector, without type hints there."""
+    if find_spec("river") is None:
+        raise MissingExtra("trigger", "detector.name", spec.name, package="river", extra="drift-river")
+    from river import drift
+    from river.drift import binary
+
+    match spec:
+        case AdwinSpec():
+            return drift.ADWIN(delta=spec.delta)
+        case KswinSpec():
+            seed = seed_for(0, "kswin")
+            return drift.KSWIN(spec.alpha, spec.window_size, spec.stat_size, seed=seed)
+        case PageHinkleySpec():
+            return drift.PageHinkley(spec.min_instances, spec.delta, spec.threshold)
+        case DdmSpec():
+            return binary.DDM(warm_start=spec.warm_start, drift_threshold=spec.drift_threshold)
+        case EddmSpec():
+            # Alpha only warns; river refuses one below beta.
+            return binary.EDDM(spec.warm_start, alpha=max(0.95, spec.beta), beta=spec.beta)
+        case HddmSpec():
+            make: Callable[..., Any] = binary.HDDM_A if spec.name == "hddm_a" else binary.HDDM_W
+            return make(drift_confidence=spec.drift_confidence)
+
+
+def _check(spec: DetectorSpec, stream: npt.NDArray[np.float64]) -> None:
+    if stream.ndim != 1 or not np.isfinite(stream).all():
+        raise ValueError(f"values must be finite numbers of shape [n], not of shape {list(stream.shape)}")
+    if isinstance(spec, DdmSpec | EddmSpec):
+        readable, rule = ((stream == 0) | (stream == 1)).all(), "reads 0/1 errors of classes only"
+    elif isinstance(spec, HddmSpec):
+        readable, rule = ((stream >= 0) & (stream <= 1)).all(), "reads values in [0, 1] only"
+    else:
+        return
+    if not readable:
+        raise ConfigError("trigger", "detector.name", spec.name, f"{rule}; take adwin, kswin or page_hinkley")
