@@ -87,7 +87,7 @@ class BatchStream:
         """Batches that this consumer gets in an epoch, from its beginning."""
         return len(self._shard.numbers(0, len(self._batching)))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> "_Iteration":
         """The batches from the position on."""
         self.close()
         if self._at_end:

@@ -10,8 +10,11 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 from modyn_dagster import __version__
 from modyn_dagster.assets.comparison import comparison_asset
 from modyn_dagster.assets.evaluation import evaluation_asset
-from modyn_dagster.assets.jobs import evaluate_job, retention, train_job
+from modyn_dagster.assets.freshness import freshness_check
+from modyn_dagster.assets.jobs import evaluate_job, measure_job, retention, train_job
+from modyn_dagster.assets.measurement import measurement_asset
 from modyn_dagster.assets.model import model_asset
+from modyn_dagster.assets.operation_jobs import notify_job, trigger_now_job
 from modyn_dagster.assets.replay import replay_asset
 from modyn_dagster.assets.samples import samples_asset
 from modyn_dagster.assets.specs import DatasetAssets, PipelineAssets
@@ -21,10 +24,13 @@ from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.postgres import PostgresResource
+from modyn_dagster.sensors.freshness import freshness_sensor
 from modyn_dagster.sensors.new_data import new_data_sensor
+from modyn_dagster.sensors.notifying import notifying_sensor
 from modyn_dagster.sensors.triggering import triggering_sensor
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import Project, load_project
+from modyn_dagster.spec.measured import measures
 
 DagsterLibraryRegistry.register("modyn-dagster", __version__, is_dagster_package=False)
 
@@ -79,14 +85,24 @@ def _datasets(project: Project, translator: ModynTranslator) -> list[DatasetAsse
 
 
 def _of_dataset(assets: DatasetAssets) -> dg.Definitions:
-    alone = dg.Definitions(assets=[samples_asset(assets), comparison_asset(assets)], sensors=[new_data_sensor(assets)])
+    freshness = assets.dataset.freshness
+    alone = dg.Definitions(
+        assets=[samples_asset(assets), comparison_asset(assets)],
+        sensors=[new_data_sensor(assets), *([freshness_sensor(assets, freshness.maximum)] if freshness else [])],
+        asset_checks=[freshness_check(assets)] if freshness else [],
+    )
     return dg.Definitions.merge(alone, *map(_of_pipeline, assets.of_pipelines()))
 
 
 def _of_pipeline(assets: PipelineAssets) -> dg.Definitions:
-    jobs = train_job(assets), evaluate_job(assets)
-    return dg.Definitions(
-        assets=[training_set_asset(assets), model_asset(assets), evaluation_asset(assets), replay_asset(assets)],
-        jobs=jobs,
-        sensors=[triggering_sensor(assets, jobs)],
-    )
+    jobs = [train_job(assets), evaluate_job(assets)]
+    made = [training_set_asset(assets), model_asset(assets), evaluation_asset(assets), replay_asset(assets)]
+    if measures(assets.pipeline.trigger):
+        jobs.append(measure_job(assets))
+        made.append(measurement_asset(assets))
+    sensors = [triggering_sensor(assets, list(jobs))]
+    jobs.append(trigger_now_job(assets))
+    if assets.pipeline.notify is not None:
+        jobs.append(notify_job(assets))
+        sensors.append(notifying_sensor(assets, jobs[-1]))
+    return dg.Definitions(assets=made, jobs=jobs, sensors=sensors)

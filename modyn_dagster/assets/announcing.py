@@ -21,7 +21,8 @@ def announce_batches(
     from modyn_dagster.assets.checks import check_evaluations
     from modyn_dagster.assets.metadata_samples import samples_metadata
     from modyn_dagster.catalog.batches import list_batches
-    from modyn_dagster.pipeline.checks import labels_present
+    from modyn_dagster.ingestion.late import late_by_batch
+    from modyn_dagster.pipeline.checks import in_order, labels_present
 
     props = AssetProps("samples", platform.project.datasets[dataset])
     key = (translator or ModynTranslator()).get_asset_spec(props).key
@@ -31,9 +32,11 @@ def announce_batches(
     add_partitions(instance, batches_of(dataset), [batch.partition_key for batch in batches])
     shown = instance.get_materialized_partitions(key)
     fresh = [batch for batch in batches if batch.state == "ingested" and batch.partition_key not in shown]
+    late = late_by_batch(platform.home, batches) if fresh else {}
     for batch in fresh:
-        metadata = samples_metadata(batch)
+        metadata = samples_metadata(batch, late[batch.ordinal])
         instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=batch.partition_key, metadata=metadata))
-        for check in check_evaluations(key, batch.partition_key, [labels_present(props.dataset, batch)]):
+        checks = [labels_present(props.dataset, batch), in_order(batch, late[batch.ordinal])]
+        for check in check_evaluations(key, batch.partition_key, checks):
             instance.report_runless_asset_event(check)
     return len(fresh)

@@ -19,7 +19,10 @@ class _Check:
 
 
 _CHECKS: Final[Mapping[str, Sequence[_Check]]] = {
-    "samples": [_Check("labels_present", True, "Every sample has its label.")],
+    "samples": [
+        _Check("labels_present", True, "Every sample has its label."),
+        _Check("in_order", False, "No sample is older than what earlier batches had reached."),
+    ],
     "training_set": [
         _Check("not_empty", False, "The window held samples to train on; a trigger without any is skipped."),
         _Check("only_train_samples", True, "No calibrating or evaluating sample is in the training set."),

@@ -10,6 +10,12 @@ TRIGGER_TAG: Final = "modyn/trigger"
 ATTEMPT_TAG: Final = "modyn/attempt"
 #: Pipeline whose models a run judges on new data.
 EVALUATION_TAG: Final = "modyn/evaluation"
+#: Pipeline that a run measures for, from which point on and with which model.
+MEASUREMENT_TAG: Final = "modyn/measurement"
+POINT_TAG: Final = "modyn/point"
+MODEL_TAG: Final = "modyn/model"
+#: Pipeline whose hook a run tells what happened.
+NOTIFY_TAG: Final = "modyn/notify"
 #: Dataset and partition key of the batch a run ingests.
 DATASET_TAG: Final = "modyn/dataset"
 BATCH_TAG: Final = "modyn/batch"
@@ -25,9 +31,9 @@ def going_runs(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequenc
     return instance.get_runs(dg.RunsFilter(tags=dict(tags), statuses=_GOING))
 
 
-def run_records(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.RunRecord]:
-    """All runs with these tags, newest first."""
-    return instance.get_run_records(dg.RunsFilter(tags=dict(tags)))
+def run_records(instance: dg.DagsterInstance, tags: Mapping[str, str], limit: int | None = None) -> Sequence[dg.RunRecord]:
+    """All runs with these tags, or the newest ``limit`` of them, newest first."""
+    return instance.get_run_records(dg.RunsFilter(tags=dict(tags)), limit=limit)
 
 
 def has_ended(instance: dg.DagsterInstance, run_id: str) -> bool:

@@ -32,6 +32,16 @@ def evaluate_job(assets: PipelineAssets) -> AssetJob:
     )
 
 
+def measure_job(assets: PipelineAssets) -> AssetJob:
+    """Measure what the triggering policy of a pipeline needs next."""
+    return dg.define_asset_job(
+        f"measure__{assets.name}",
+        dg.AssetSelection.assets(assets.key("measurement")),
+        description=f"Measure what the triggering policy of {assets.name} needs to decide.",
+        executor_def=dg.in_process_executor,
+    )
+
+
 @dg.op(description="Remove the files that no `retention` of a pipeline keeps.")
 def apply_retention(context: dg.OpExecutionContext, modyn: PlatformResource) -> None:
     """Remove training sets and predictions beyond what the pipelines keep; rows stay."""

@@ -10,14 +10,15 @@ from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.keys import key_of
 
 
-def samples_metadata(batch: BatchRow) -> dict[str, Any]:
-    """Counts, time span, labels, keys, files and checksum of an ingested batch."""
+def samples_metadata(batch: BatchRow, n_late: int) -> dict[str, Any]:
+    """Counts, time span, labels, keys, files and checksum of an ingested batch; ``n_late`` samples are out of order."""
     n_samples = int(batch.n_samples or 0)
     metadata: dict[str, Any] = {
         "dagster/row_count": n_samples,
         "samples": n_samples,
         "train_samples": int(batch.n_train or 0),
         "deleted_samples": batch.n_deleted,
+        "late_samples": n_late,
         "first_time": time_text(batch.time_min),
         "last_time": time_text(batch.time_max),
         "ordinal": batch.ordinal,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
+from modyn_dagster.assets.metadata_decisions import decision_metadata
 from modyn_dagster.assets.metadata_samples import time_text
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
@@ -41,6 +42,8 @@ def stage_metadata(result: StageResult, mlflow_url: str | None = None) -> dict[s
         case cells:
             metadata |= _evaluation(result.context, cells)
     metadata |= _seconds(result.context)
+    if isinstance(result.row, TrainingSetRow):
+        metadata |= decision_metadata(result.context.platform, result.context.trigger)
     if mlflow_url is not None:
         metadata["mlflow"] = dg.MetadataValue.url(mlflow_url)
     return metadata

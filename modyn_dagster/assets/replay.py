@@ -13,6 +13,7 @@ from modyn_dagster.assets.tracking import MlflowLinks
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.spec.measured import measures
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.evaluations import EvaluationRow
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 
 
 class ReplayConfig(dg.Config):
-    """What identifies a replay beside its pipeline and spec, and whether to begin a new one."""
+    """What identifies a replay beside its pipeline and spec, whether to begin a new one, and which runs it takes from."""
 
     name: str = Field("", description="Name of the replay; launching the same name again continues it.")
     seed: int | None = Field(None, description="Seed; default: the pipeline's.")
     restart: bool = Field(False, description="Begin a new replay and leave the old one readable.")
+    manual_of: int | None = Field(None, description="Id of the run whose manual triggers are repeated at the same keys.")
+    costs_from: int | None = Field(
+        None, description="Id of the run whose training seconds the policy is told instead of this replay's own."
+    )
 
 
 def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
@@ -51,7 +56,7 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
 
         platform = modyn.platform()
         shown = _Shown(context, assets, MlflowLinks(context, modyn_mlflow, platform))
-        options = config.model_dump(include={"name", "seed", "restart"}) | {"fast_path": modyn_fast_path.settings()}
+        options = config.model_dump(include=set(ReplayConfig.model_fields)) | {"fast_path": modyn_fast_path.settings()}
         yield from shown.events(platform, ReplayRequest(assets.name, context.partition_keys, context.run.run_id, **options))
 
     return replay
@@ -79,7 +84,7 @@ class _Shown:
                     if run is None:
                         run = event.run if isinstance(event, BatchWalked) else event.context.run
                         self._page = self._links.run(run)
-                    yield from self._batch(event) if isinstance(event, BatchWalked) else self._stage(event)
+                    yield from self._batch(platform, event) if isinstance(event, BatchWalked) else self._stage(event)
         except TriggerFailed:
             if run is not None:
                 self._links.run(run)
@@ -87,12 +92,17 @@ class _Shown:
         if run is not None:
             self._links.run(run)
 
-    def _batch(self, event: "BatchWalked") -> Iterator[StageEvent]:
+    def _batch(self, platform: "Platform", event: "BatchWalked") -> Iterator[StageEvent]:
+        from modyn_dagster.assets.metadata_decisions import replayed_metadata
         from modyn_dagster.assets.metadata_runs import walked_metadata
 
         metadata = walked_metadata(event, self._page)
         self._context.log.info(f"batch {event.batch.partition_key}: {metadata['triggers']} triggers")
         yield dg.AssetMaterialization(self._assets.key("replay"), partition=event.batch.partition_key, metadata=metadata)
+        measured = replayed_metadata(platform, event) if measures(self._assets.pipeline.trigger) else None
+        if measured is not None:
+            key = self._assets.key("measurement")
+            yield dg.AssetMaterialization(key, partition=event.batch.partition_key, metadata=measured)
 
     def _stage(self, event: "StageResult") -> Iterator[StageEvent]:
         if not event.fresh and self._is_shown(event):

@@ -47,7 +47,7 @@ class _Ingestion:
 
     def events(self) -> Iterator[SamplesEvent]:
         from modyn_dagster.assets.metadata_samples import samples_metadata
-        from modyn_dagster.pipeline.checks import labels_present, require_passed
+        from modyn_dagster.pipeline.checks import in_order, labels_present, require_passed
 
         done, failures = {}, []
         for partition in self._context.partition_keys:
@@ -57,8 +57,9 @@ class _Ingestion:
                 self._context.log.error(f"batch {partition}: {error}")
                 failures.append(error)
                 continue
-            done[partition] = samples_metadata(batch)
-            checks = [labels_present(self._assets.dataset, batch)]
+            n_late = self._late(batch)
+            done[partition] = samples_metadata(batch, n_late)
+            checks = [labels_present(self._assets.dataset, batch), in_order(batch, n_late)]
             yield from check_evaluations(self._key, partition, checks)
             require_passed(checks)
         if failures:
@@ -69,6 +70,14 @@ class _Ingestion:
         for partition, metadata in done.items():
             self._context.add_asset_metadata(metadata, asset_key=self._key, partition_key=partition)
         yield dg.MaterializeResult(asset_key=self._key)
+
+    def _late(self, batch: "BatchRow") -> int:
+        from modyn_dagster.catalog.batches import time_reached_before
+        from modyn_dagster.ingestion.late import count_late
+
+        with self._platform.transaction() as conn:
+            reached = time_reached_before(conn, batch.dataset_id, batch.ordinal)
+        return count_late(self._platform.home, batch, reached)
 
     def _ingest(self, partition: str) -> "BatchRow":
         from modyn_dagster.catalog.batches import get_batch

@@ -11,7 +11,7 @@ from modyn_dagster.spec.pipeline import PipelineSpec
 
 DatasetAsset = Literal["samples", "comparison"]
 TriggerAsset = Literal["training_set", "model", "evaluation"]
-PipelineAsset = TriggerAsset | Literal["replay"]
+PipelineAsset = TriggerAsset | Literal["replay", "measurement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ _TEXTS: Final[Mapping[str, str]] = {
     "training_set": "Keys and weights of the samples that the selection policy chose, one partition per trigger.",
     "model": "The model trained on the training set, one partition per trigger.",
     "evaluation": "How good the model is, interval by interval, on every evaluation sample so far; one partition per trigger.",
+    "measurement": "What the triggering policy wants to know before it decides: drift between windows, the newest model's "
+    "performance, and the decisions that follow, one partition per batch. The sensor asks for it; replays show theirs here too.",
     "replay": "Experiment mode: select a range of batches and launch a backfill. One run walks them in order, decides, "
     "trains and evaluates as production would have. Launched again, it continues.",
 }
@@ -44,6 +46,7 @@ _KINDS: Final[Mapping[str, Callable[[AssetProps], set[str]]]] = {
     "training_set": lambda _: {"arrow"},
     "model": lambda _: {"pytorch", "mlflow"},
     "evaluation": lambda _: {"pytorch", "mlflow"},
+    "measurement": lambda _: {"pytorch", "postgres"},
     "replay": lambda _: {"pytorch", "mlflow"},
 }
 

@@ -151,6 +151,23 @@ def get_batch(conn: sa.Connection, dataset_id: int, partition_key: str) -> Batch
     return as_row(BatchRow, row)
 
 
+def time_reached_before(conn: sa.Connection, dataset_id: int, ordinal: int) -> datetime | None:
+    """The largest sample time among the ingested batches before an ordinal; None when there is none."""
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested") & (batch.c.ordinal < ordinal)
+    reached: datetime | None = conn.execute(sa.select(sa.func.max(batch.c.time_max)).where(where)).scalar_one()
+    return reached
+
+
+def newest_arrival(conn: sa.Connection, dataset_id: int) -> tuple[str | None, datetime]:
+    """Partition key and time of registration of the ingested batch that came last; (None, when the dataset was made)."""
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested")
+    newest = sa.select(batch.c.partition_key, batch.c.created_at).where(where).order_by(batch.c.ordinal.desc()).limit(1)
+    found = conn.execute(newest).one_or_none()
+    if found is not None:
+        return str(found.partition_key), found.created_at
+    return None, conn.execute(sa.select(dataset.c.created_at).where(dataset.c.id == dataset_id)).scalar_one()
+
+
 def lock_batch(conn: sa.Connection, batch_id: int) -> BatchRow:
     """A batch as it is now, locked until the transaction ends."""
     return as_row(BatchRow, conn.execute(sa.select(batch).where(batch.c.id == batch_id).with_for_update()).one())

@@ -46,6 +46,18 @@ class EvaluationRow:
     n_deleted: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredCell:
+    """A defined value of one metric: which trigger's model, where, and when it was first scored."""
+
+    ordinal: int
+    interval_start: datetime
+    interval_end: datetime
+    metric: str
+    value: float
+    created_at: datetime
+
+
 def record_predictions(conn: sa.Connection, values: Mapping[str, Any]) -> None:
     """Commit a prediction file; predicting the same keys again gives the same bytes, so the first row stays."""
     conn.execute(insert(prediction_file).values(**values).on_conflict_do_nothing())
@@ -83,3 +95,12 @@ def list_evaluations(conn: sa.Connection, run_id: int, trigger_id: int | None = 
     statement = sa.select(evaluation, trigger.c.ordinal).join(trigger).where(where)
     order = (trigger.c.ordinal, evaluation.c.interval_start, evaluation.c.interval_end, evaluation.c.metric)
     return [as_row(EvaluationRow, row) for row in conn.execute(statement.order_by(*order))]
+
+
+def cells_since(conn: sa.Connection, run_id: int, metric: str, since: datetime) -> list[ScoredCell]:
+    """Cells of a run's evaluation matrix first scored since a moment and defined, in order of their intervals."""
+    statement = sa.select(evaluation, trigger.c.ordinal).join(trigger, evaluation.c.trigger_id == trigger.c.id)
+    where = (trigger.c.run_id == run_id) & (evaluation.c.metric == metric) & evaluation.c.value.is_not(None)
+    statement = statement.where(where & (evaluation.c.created_at >= since))
+    rows = conn.execute(statement.order_by(evaluation.c.interval_start, trigger.c.ordinal))
+    return [as_row(ScoredCell, row) for row in rows]

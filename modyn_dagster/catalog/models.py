@@ -15,7 +15,7 @@ from modyn_dagster.errors import UnknownName
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A row of ``model`` with the ordinal, key and run of its trigger."""
+    """A row of ``model`` with the ordinal, key and run of its trigger; ``seconds`` is what its policy was told it took."""
 
     trigger_id: int
     run_id: int
@@ -30,6 +30,7 @@ class ModelRow:
     losses: Sequence[float]
     curve: Sequence[tuple[int, float]]
     created_at: datetime
+    seconds: float | None = None
 
 
 _MODEL = sa.select(model, trigger.c.run_id, trigger.c.ordinal, trigger.c.key).join(trigger, model.c.trigger_id == trigger.c.id)
@@ -50,6 +51,13 @@ def list_models(conn: sa.Connection, run_id: int) -> list[ModelRow]:
     """Models of a run in trigger order."""
     rows = conn.execute(_MODEL.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
     return [as_row(ModelRow, row) for row in rows]
+
+
+def newest_model(conn: sa.Connection, run_id: int, model_hash: str) -> ModelRow | None:
+    """The newest model with this hash: of the run where it has one, else of the run it took its first model from."""
+    newest = (trigger.c.run_id == run_id).desc(), trigger.c.id.desc()
+    row = conn.execute(_MODEL.where(model.c.hash == model_hash).order_by(*newest).limit(1)).one_or_none()
+    return None if row is None else as_row(ModelRow, row)
 
 
 def architecture_of(conn: sa.Connection, model_hash: str) -> Mapping[str, Any]:

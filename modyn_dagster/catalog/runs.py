@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -13,6 +13,9 @@ from modyn_dagster.catalog.tables import pipeline, pipeline_run, pipeline_spec
 from modyn_dagster.errors import StaleRun, UnknownName
 
 Mode = Literal["live", "replay"]
+
+#: States of runs that go on, by themselves or after ``pipeline resume``.
+OPEN: Final = ("active", "waiting", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,14 @@ class RunRow:
     selector_state: Mapping[str, Any]
     previous_model: str | None
     mlflow_run_id: str | None
+    options: Mapping[str, Any]
     created_at: datetime
     finished_at: datetime | None
 
     @property
     def is_open(self) -> bool:
         """Whether it can still decide, or waits for an operator to let it."""
-        return self.state in ("active", "waiting")
+        return self.state in OPEN
 
     @property
     def title(self) -> str:

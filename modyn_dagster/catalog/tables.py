@@ -152,7 +152,8 @@ pipeline_run = sa.Table(
     sa.Column("name", sa.Text, nullable=False, server_default=""),
     sa.Column("seed", sa.BigInteger, nullable=False),
     sa.Column("threads", sa.Integer, nullable=False),
-    # active -> waiting (a trigger failed, on_failure: stop) -> active; active -> finished; active -> ended (superseded).
+    # active -> waiting (a trigger failed, on_failure: stop) -> active; active -> stopping (an operator stopped it, its trigger
+    # is finished first) -> stopped -> active; active -> finished; active -> ended (superseded).
     sa.Column("state", sa.Text, nullable=False, server_default="active"),
     # The run sees the stream after this key; its cursor is the last key it has decided about.
     sa.Column("origin", sa.BigInteger, nullable=False, server_default="-1"),
@@ -165,15 +166,17 @@ pipeline_run = sa.Table(
     sa.Column("selector_state", JSONB, nullable=False, server_default="{}"),
     sa.Column("previous_model", sa.Text),
     sa.Column("mlflow_run_id", sa.Text),
+    # Of a replay: the runs it takes recorded manual triggers and training seconds from.
+    sa.Column("options", JSONB, nullable=False, server_default="{}"),
     _created(),
     sa.Column("finished_at", _TIME),
     sa.CheckConstraint("mode in ('live', 'replay')", name="mode"),
-    sa.CheckConstraint("state in ('active', 'waiting', 'finished', 'ended')", name="state"),
+    sa.CheckConstraint("state in ('active', 'waiting', 'stopping', 'stopped', 'finished', 'ended')", name="state"),
     sa.Index(
         "uq_pipeline_run_live",
         "pipeline_id",
         unique=True,
-        postgresql_where=sa.text("mode = 'live' and state in ('active', 'waiting')"),
+        postgresql_where=sa.text("mode = 'live' and state in ('active', 'waiting', 'stopping', 'stopped')"),
     ),
 )
 
@@ -189,6 +192,8 @@ trigger = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("score", sa.Double),
     sa.Column("threshold", sa.Double),
+    # Made by a person, not by the policy.
+    sa.Column("manual", sa.Boolean, nullable=False, server_default=sa.false()),
     # pending -> training -> trained | skipped | failed; failed -> pending by `pipeline resume`.
     sa.Column("state", sa.Text, nullable=False, server_default="pending"),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="1"),
@@ -234,6 +239,8 @@ model = sa.Table(
     # Mean loss of each epoch, and [step, loss] points of the curve.
     sa.Column("losses", JSONB, nullable=False),
     sa.Column("curve", JSONB, nullable=False),
+    # Seconds the triggering policy was told that selecting and training took.
+    sa.Column("seconds", sa.Double),
     _created(),
     sa.Index("ix_model_hash", "hash"),
 )
@@ -274,6 +281,24 @@ evaluation = sa.Table(
     sa.CheckConstraint("(value is null) <> (undefined is null)", name="value_or_reason"),
 )
 
+decision = sa.Table(
+    "decision",
+    metadata,
+    _id(),
+    sa.Column("run_id", sa.ForeignKey("pipeline_run.id"), nullable=False),
+    # The key whose arrival decided, the last key to train on, and the running sample time at the point.
+    sa.Column("point", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.BigInteger, nullable=False),
+    sa.Column("time", _TIME, nullable=False),
+    sa.Column("fire", sa.Boolean, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("score", sa.Double),
+    sa.Column("threshold", sa.Double),
+    sa.Column("details", JSONB, nullable=False, server_default="{}"),
+    _created(),
+    sa.UniqueConstraint("run_id", "point"),
+)
+
 measurement = sa.Table(
     "measurement",
     metadata,
@@ -281,7 +306,11 @@ measurement = sa.Table(
     sa.Column("run_id", sa.ForeignKey("pipeline_run.id"), nullable=False),
     sa.Column("point", sa.BigInteger, nullable=False),
     sa.Column("model_hash", sa.Text, nullable=False),
+    # Digest of what was asked for: values are an answer to that and to nothing else.
+    sa.Column("asked", sa.Text, nullable=False, server_default=""),
+    # By path of the need: {"": {"mmd": 0.1}}, and what is worth showing beside the values.
     sa.Column("values", JSONB, nullable=False),
+    sa.Column("details", JSONB, nullable=False, server_default="{}"),
     _created(),
     sa.UniqueConstraint("run_id", "point", "model_hash"),
 )
@@ -293,10 +322,29 @@ stage_timing = sa.Table(
     sa.Column("run_id", sa.ForeignKey("pipeline_run.id"), nullable=False),
     sa.Column("trigger_id", sa.ForeignKey("trigger.id")),
     sa.Column("attempt", sa.Integer),
-    # select | train | save | evaluate | track
+    # select | train | save | evaluate | decide | measure
     sa.Column("stage", sa.Text, nullable=False),
     sa.Column("seconds", sa.Double, nullable=False),
     sa.Column("n_samples", sa.BigInteger),
+    # Of deciding and measuring, which belong to batches and not to a trigger.
+    sa.Column("batch_ordinal", sa.Integer),
     _created(),
     sa.Index("ix_stage_timing_run_id_trigger_id", "run_id", "trigger_id"),
+)
+
+# What a pipeline's hook is told: tried a few times, told once.
+notification = sa.Table(
+    "notification",
+    metadata,
+    _id(),
+    sa.Column("run_id", sa.ForeignKey("pipeline_run.id"), nullable=False),
+    # What happened, unique in its run: "trigger 3", "failed 3 attempt 6", "score 2 accuracy 2024-01-03T00:00:00+00:00".
+    sa.Column("event", sa.Text, nullable=False),
+    sa.Column("hook", sa.Text, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    sa.Column("error", sa.Text),
+    # Null while it is to be tried again.
+    sa.Column("told_at", _TIME),
+    _created(),
+    sa.UniqueConstraint("run_id", "event"),
 )

@@ -8,16 +8,20 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.tables import stage_timing
 
-Stage = Literal["select", "train", "save", "evaluate"]
+Stage = Literal["select", "train", "save", "evaluate", "decide", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Wall seconds one stage took, and the samples it worked on."""
+    """Wall seconds one stage took, and how many samples (deciding and measuring: points) it worked on.
+
+    ``batch_ordinal`` is the batch it was about, where it was not about a trigger.
+    """
 
     stage: Stage
     seconds: float
     n_samples: int | None = None
+    batch_ordinal: int | None = None
 
 
 def record_timing(conn: sa.Connection, run_id: int, trigger_id: int | None, attempt: int | None, timing: Timing) -> None:
@@ -30,6 +34,7 @@ def record_timing(conn: sa.Connection, run_id: int, trigger_id: int | None, atte
             stage=timing.stage,
             seconds=timing.seconds,
             n_samples=timing.n_samples,
+            batch_ordinal=timing.batch_ordinal,
         )
     )
 
@@ -41,3 +46,10 @@ def seconds_by_stage(conn: sa.Connection, run_id: int, trigger_id: int | None = 
         where &= stage_timing.c.trigger_id == trigger_id
     statement = sa.select(stage_timing.c.stage, sa.func.sum(stage_timing.c.seconds)).where(where)
     return {stage: float(seconds) for stage, seconds in conn.execute(statement.group_by(stage_timing.c.stage))}
+
+
+def seconds_by_batch(conn: sa.Connection, run_id: int, stage: Stage) -> Mapping[int, float]:
+    """Seconds of deciding or measuring, summed by ordinal of the batch."""
+    where = (stage_timing.c.run_id == run_id) & (stage_timing.c.stage == stage) & stage_timing.c.batch_ordinal.is_not(None)
+    statement = sa.select(stage_timing.c.batch_ordinal, sa.func.sum(stage_timing.c.seconds)).where(where)
+    return {int(ordinal): float(s) for ordinal, s in conn.execute(statement.group_by(stage_timing.c.batch_ordinal))}

@@ -27,6 +27,7 @@ class TriggerRow:
     reason: str
     score: float | None
     threshold: float | None
+    manual: bool
     state: str
     attempt: int
     dagster_run_id: str | None

@@ -62,7 +62,8 @@ def _file_errors(folder: Path, kind: type[Spec]) -> Iterator[ConfigError]:
 
 def _training_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:
     source = f"pipeline {pipeline.name}"
-    for field, path in import_paths(pipeline.training):
+    hooks = [("notify.hook", pipeline.notify.hook)] if pipeline.notify is not None else []
+    for field, path in [*import_paths(pipeline.training), *hooks]:
         yield from _errors_of(partial(import_callable, path, source=source, field=field))
     label = project.datasets[pipeline.dataset].label
     if label is None:

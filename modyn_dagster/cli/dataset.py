@@ -1,20 +1,19 @@
 """``modyn-dagster dataset``: import history, look at batches, deliver failed ones again, delete samples."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from modyn_dagster.cli.dataset_delete import delete
+from modyn_dagster.cli.dataset_table import batch_status, batch_table
 from modyn_dagster.cli.launching import dagster_instance
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from modyn_dagster.catalog.batches import BatchRow
     from modyn_dagster.ingestion.history import ImportProgress, ImportSummary
     from modyn_dagster.pipeline.platform import Platform
@@ -60,18 +59,24 @@ def import_(name: str, by: str) -> None:
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(name: str | None, as_json: bool) -> None:
-    """Batches of dataset NAME, or of all: their states, samples, times, and why one failed."""
+    """Batches of dataset NAME, or of all: their states, samples, times, and why one failed.
+
+    Late samples are older than what earlier batches had reached: they change nothing that was decided.
+    """
+    from modyn_dagster.ingestion.late import late_by_batch
+
     with _platform() as platform:
         names = [_dataset(platform, name)[0].name] if name is not None else sorted(platform.project.datasets)
         batches = {known: _batches(platform, known) for known in names}
+        late = {known: late_by_batch(platform.home, batches[known]) for known in names}
     if as_json:
-        rows = [_status(known, batch) for known in names for batch in batches[known]]
+        rows = [batch_status(known, batch, late[known].get(batch.ordinal)) for known in names for batch in batches[known]]
         click.echo(json.dumps(rows, indent=2))
         return
     from rich.console import Console
 
     for known in names:
-        Console().print(_table(known, batches[known]))
+        Console().print(batch_table(known, batches[known], late[known]))
 
 
 @dataset.command()
@@ -150,48 +155,3 @@ def _report(name: str, summary: "ImportSummary") -> None:
         click.echo(f"batch {key} failed: {error}", err=True)
     if summary.failed:
         raise click.exceptions.Exit(1)
-
-
-def _status(name: str, batch: "BatchRow") -> dict[str, Any]:
-    return {
-        "dataset": name,
-        "batch": batch.partition_key,
-        "ordinal": batch.ordinal,
-        "state": batch.state,
-        "samples": batch.n_samples,
-        "train_samples": batch.n_train,
-        "deleted_samples": batch.n_deleted,
-        "time_min": batch.time_min.isoformat() if batch.time_min else None,
-        "time_max": batch.time_max.isoformat() if batch.time_max else None,
-        "labels": batch.label_counts,
-        "paths": batch.source["paths"],
-        "error": batch.error,
-        "delivered_again": batch.repaired_by is not None,
-    }
-
-
-def _table(name: str, batches: "Sequence[BatchRow]") -> "Table":
-    from rich.markup import escape
-    from rich.table import Table
-
-    counts = {state: sum(batch.state == state for batch in batches) for state in ("ingested", "open", "failed")}
-    samples, deleted = sum(batch.n_samples or 0 for batch in batches), sum(batch.n_deleted for batch in batches)
-    caption = f"{samples} samples{f', {deleted} of them deleted' if deleted else ''}; " + ", ".join(
-        f"{n} {state}" for state, n in counts.items()
-    )
-    table = Table("batch", "state", "samples", "from", "to", "labels", title=name, caption=caption)
-    for batch in batches:
-        shown = _labels(batch) if batch.state != "failed" else str(batch.error)
-        state = "failed, delivered again" if batch.repaired_by is not None else batch.state
-        first, last = (f"{moment:%Y-%m-%d %H:%M}" if moment else "" for moment in (batch.time_min, batch.time_max))
-        table.add_row(escape(batch.partition_key), state, _samples(batch), first, last, escape(shown))
-    return table
-
-
-def _samples(batch: "BatchRow") -> str:
-    return str(batch.n_samples or "") + (f" ({batch.n_deleted} deleted)" if batch.n_deleted else "")
-
-
-def _labels(batch: "BatchRow", most: int = 5) -> str:
-    counts = sorted((batch.label_counts or {}).items(), key=lambda item: -item[1])
-    return ", ".join(f"{label}: {n}" for label, n in counts[:most]) + (", …" if len(counts) > most else "")

@@ -19,11 +19,13 @@ _QUIET: Final[Mapping[str, Any]] = {"console": {"config": {"log_level": "CRITICA
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What identifies a replay beside its pipeline, and whether to begin a new one."""
+    """What identifies a replay beside its pipeline, whether to begin a new one, and which runs it takes from."""
 
     name: str = ""
     seed: int | None = None
     restart: bool = False
+    manual_of: int | None = None
+    costs_from: int | None = None
 
 
 @contextmanager

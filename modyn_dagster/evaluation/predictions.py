@@ -5,9 +5,9 @@ Files are Arrow IPC, streamed in and memory-mapped out. They hold no run, path o
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +17,17 @@ import pyarrow.compute as pc
 from modyn_dagster.errors import ConfigError, CorruptFile, WrongShape
 from modyn_dagster.evaluation.blocks import BLOCK, BatchRange, Block, Positions, fixed_blocks
 from modyn_dagster.evaluation.losses import sample_losses
+from modyn_dagster.evaluation.reading import Read, read_blocks
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.storage import atomic_write, verify_checksum
-
-#: Blocks per read; no result depends on it.
-_READ_BLOCKS: Final = 16
 
 _TRUTH: Final[dict[TaskKind, pa.Field]] = {
     "class": pa.field("label", pa.int64()),
     "target": pa.field("target", pa.float64()),
 }
 
-Read = Callable[[KeyArray], Samples]
 Predict = Callable[[Samples], npt.NDArray[np.float32]]
 
 
@@ -81,8 +78,8 @@ def predict_range(
     Every forward pass sees one whole fixed block, so a sample's outputs have the same bits whatever else is asked for.
     """
     blocks = chain.from_iterable(fixed_blocks(*batch, block=block) for batch in batches)
-    while group := list(islice(blocks, _READ_BLOCKS)):
-        yield Predictions.concat([_forward(predict, each, samples, kind) for each, samples in _read_blocks(read, group)])
+    for group in read_blocks(read, blocks):
+        yield Predictions.concat([_forward(predict, each, samples, kind) for each, samples in group])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +134,6 @@ def read_predictions(path: Path, checksum: str) -> Predictions:
     )
 
 
-def _read_blocks(read: Read, group: Sequence[Block]) -> Iterator[tuple[Block, Samples]]:
-    keys = np.unique(np.concatenate([block.keys for block in group]))
-    samples = read(keys)
-    for block in group:
-        yield block, _take(samples, np.searchsorted(keys, block.keys))
-
-
 def _forward(predict: Predict, block: Block, samples: Samples, kind: TaskKind) -> Predictions:
     outputs = predict(samples)
     if outputs.ndim != 2 or len(outputs) != len(samples):
@@ -153,20 +143,6 @@ def _forward(predict: Predict, block: Block, samples: Samples, kind: TaskKind) -
         raise ConfigError("evaluation", "dataset", kind, "the samples have no such label to judge by")
     losses = sample_losses(outputs, truth, kind)
     return Predictions(kind, samples.keys, samples.times, truth, outputs, losses).take(block.rows)
-
-
-def _take(samples: Samples, rows: npt.NDArray[np.int64]) -> Samples:
-    def of(column: npt.NDArray[Any] | None) -> Any:
-        return None if column is None else column[rows]
-
-    return Samples(
-        keys=samples.keys[rows],
-        times=samples.times[rows],
-        labels=of(samples.labels),
-        targets=of(samples.targets),
-        columns={name: column[rows] for name, column in samples.columns.items()},
-        blobs=None if samples.blobs is None else [samples.blobs[row] for row in rows],
-    )
 
 
 def _schema(kind: TaskKind, n_outputs: int) -> pa.Schema:

@@ -47,6 +47,14 @@ def labels_present(spec: DatasetSpec, batch: BatchRow) -> CheckResult:
     return CheckResult("labels_present", labelled == n_samples, True, text, {"labelled": labelled, "samples": n_samples})
 
 
+def in_order(batch: BatchRow, n_late: int) -> CheckResult:
+    """No sample of a batch is older than what earlier batches had reached; worth a look, but not an error."""
+    text = f"{n_late} of {batch.n_samples} samples are older than what earlier batches had reached"
+    if n_late:
+        text += "; they count from here on and change nothing that was decided"
+    return CheckResult("in_order", n_late == 0, False, text, {"late": n_late, "samples": int(batch.n_samples or 0)})
+
+
 def training_set_not_empty(row: TrainingSetRow) -> CheckResult:
     """A trigger with an empty training set is skipped; worth a look, but not an error."""
     text = f"{row.n_samples} samples of a window of {row.n_pool}"

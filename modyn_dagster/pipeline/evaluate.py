@@ -22,6 +22,7 @@ from modyn_dagster.evaluation.predictions import predict_range, write_prediction
 from modyn_dagster.keys import key_of, ordinal_of
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.paths import predictions_path
+from modyn_dagster.pipeline.predictors import predictor_of
 from modyn_dagster.pipeline.score import score_closed_intervals
 from modyn_dagster.pipeline.view import DatasetView
 
@@ -78,7 +79,7 @@ def _predict_missing(context: TriggerContext, model: ModelRow, progress: Progres
         return
     total = sum(int(batch.n_samples or 0) for stretch in stretches for batch in stretch)
     done = 0
-    with closing(_predictor_of(context, model)) as predictor:
+    with closing(predictor_of(context.platform, context.run, model, context.view)) as predictor:
         for stretch in stretches:
             watch = Stopwatch("evaluate")
             values = _predict_stretch(context, model, predictor, stretch)
@@ -88,22 +89,6 @@ def _predict_missing(context: TriggerContext, model: ModelRow, progress: Progres
             done += sum(int(batch.n_samples or 0) for batch in stretch)
             if progress is not None:
                 progress(done, total)
-
-
-def _predictor_of(context: TriggerContext, model: ModelRow) -> "Predictor":
-    # Imported here: torch comes with it, and the sensor, which asks what is missing, does without.
-    from modyn_dagster.training import build_predictor
-
-    # How many workers parse is not recorded with a model; the run's spec says it.
-    parser = context.spec.training.model_dump(mode="json", include={"parser"})
-    return build_predictor(
-        {**model.architecture, **parser},
-        context.platform.model_store.load(model.hash),
-        device=context.spec.training.device,
-        threads=context.run.threads,
-        source=f"pipeline {context.run.pipeline}",
-        where=context.view.reader.store.where,
-    )
 
 
 def _predict_stretch(

@@ -2,17 +2,18 @@
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics import check_metrics
+from modyn_dagster.pipeline.ready_trigger import check_trigger
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training.check import check_task, check_user_code
 
 
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
-    """Import the user code of a pipeline and hold its loss and metrics against the dataset's label.
+    """Import the user code of a pipeline and hold its loss, metrics and trigger against the dataset.
 
     Raises:
         ImportPathError: user code fails to import or cannot be called.
-        ConfigError: the dataset has no label, or one that loss or metrics are not for.
+        ConfigError: the dataset has no label, or one that loss, metrics or trigger are not for.
     """
     source = f"pipeline {pipeline.name}"
     if dataset.label is None:
@@ -20,3 +21,4 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     check_user_code(pipeline.training, source=source)
     check_task(pipeline.training, dataset.label.kind, source=source)
     check_metrics(pipeline.evaluation.metrics, dataset.label.kind, source=source)
+    check_trigger(pipeline, dataset, dataset.label.kind)

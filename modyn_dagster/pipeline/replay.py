@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.catalog.decisions import DecisionRow, decisions_in_batch
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import TriggerRow, get_trigger, list_triggers, unfinished_trigger
 from modyn_dagster.errors import CatalogError, LostClaim, StaleRun
@@ -15,9 +16,11 @@ from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.attempts import claim_trigger, give_up_attempt, require_running, working_attempt
 from modyn_dagster.pipeline.checks import require_passed
 from modyn_dagster.pipeline.context import TriggerContext, trigger_context
-from modyn_dagster.pipeline.driver import advance
+from modyn_dagster.pipeline.driver import Stop, advance
 from modyn_dagster.pipeline.finish import finish_evaluations, finish_run
 from modyn_dagster.pipeline.lock import run_lock
+from modyn_dagster.pipeline.manual import recorded_manual, repeat_manual
+from modyn_dagster.pipeline.measure import Measurer
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.ready import require_runnable
 from modyn_dagster.pipeline.replay_run import continue_or_create, selected_batches
@@ -30,6 +33,7 @@ from modyn_dagster.pipeline.stages import (
 )
 from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.training import FastPath
+from modyn_dagster.triggering import Stream
 
 #: Called before each batch with its partition key, how many are done, and how many there are.
 Progress = Callable[[str, int, int], None]
@@ -37,7 +41,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """Which pipeline to replay over which batches, and as which replay; ``fast_path`` is how its trainings read."""
+    """Which pipeline to replay over which batches, and as which replay.
+
+    Attributes:
+        fast_path: how its trainings read.
+        manual_of: id of the run whose manual triggers are repeated at the same keys.
+        costs_from: id of the run whose training seconds the policy is told instead of this replay's own.
+    """
 
     pipeline: str
     partition_keys: Sequence[str]
@@ -46,15 +56,19 @@ class ReplayRequest:
     seed: int | None = None
     restart: bool = False
     fast_path: FastPath = FastPath()  # noqa: RUF009 - frozen
+    manual_of: int | None = None
+    costs_from: int | None = None
 
 
 @dataclass(frozen=True)
 class BatchWalked:
-    """A replay has decided everything that a batch makes decidable."""
+    """A replay has decided everything that a batch makes decidable; ``is_last`` is said of the selection's last one."""
 
     run: RunRow
     batch: BatchRow
     triggers: Sequence[TriggerRow]
+    decisions: Sequence[DecisionRow] = ()
+    is_last: bool = False
 
 
 def replay(platform: Platform, request: ReplayRequest, progress: Progress | None = None) -> Iterator[BatchWalked | StageResult]:
@@ -72,15 +86,18 @@ def replay(platform: Platform, request: ReplayRequest, progress: Progress | None
     selection = selected_batches(platform, request.pipeline, request.partition_keys)
     run = continue_or_create(platform, request, selection)
     view = platform.view(spec_of(run).dataset, until=selection[-1].ordinal)
-    with run_lock(platform.engine, run):
-        yield from _Walk(platform, request, view, progress).over(run.id, selection)
+    with run_lock(platform.engine, run), Measurer(platform) as measurer:
+        yield from _Walk(platform, request, view, progress, measurer).over(run.id, selection)
 
 
 class _Walk:
     """One process walking one run."""
 
-    def __init__(self, platform: Platform, request: ReplayRequest, view: DatasetView, progress: Progress | None) -> None:
+    def __init__(
+        self, platform: Platform, request: ReplayRequest, view: DatasetView, progress: Progress | None, measurer: Measurer
+    ) -> None:
         self._platform = platform
+        self._measurer = measurer
         self._request = request
         self._view = view
         self._progress = progress
@@ -91,10 +108,10 @@ class _Walk:
         for index, batch in enumerate(selection):
             if self._progress is not None:
                 self._progress(batch.partition_key, index, len(selection))
-            yield from self._batch(run_id, batch)
+            yield from self._batch(run_id, batch, is_last=batch is selection[-1])
         yield from self._finish(run_id)
 
-    def _batch(self, run_id: int, batch: BatchRow) -> Iterator[BatchWalked | StageResult]:
+    def _batch(self, run_id: int, batch: BatchRow, *, is_last: bool) -> Iterator[BatchWalked | StageResult]:
         for trigger in self._triggers(run_id, batch):
             if trigger.state == "trained":
                 yield from recorded_stages(self._context(run_id, trigger, batch))
@@ -103,7 +120,9 @@ class _Walk:
             yield from self._decide(run_id, batch)
             with self._platform.transaction() as conn:
                 run = move_run(conn, get_run(conn, run_id, lock=True), last_ordinal=batch.ordinal)
-        yield BatchWalked(run, batch, self._triggers(run_id, batch))
+        with self._platform.transaction() as conn:
+            decisions = decisions_in_batch(conn, run_id, batch.ordinal)
+        yield BatchWalked(run, batch, self._triggers(run_id, batch), decisions, is_last)
 
     def _decide(self, run_id: int, batch: BatchRow) -> Iterator[StageResult]:
         with self._platform.transaction() as conn:
@@ -111,11 +130,20 @@ class _Walk:
         if left is not None:
             yield from self._train(run_id, self._taken_over(run_id, left), batch)
         stream = self._renewed().up_to(batch.ordinal).stream(self._run(run_id).origin)
+        for recorded in recorded_manual(self._platform, self._run(run_id), batch.ordinal):
+            yield from self._decide_until(run_id, batch, stream, recorded.key)
+            trigger = repeat_manual(self._platform, self._run(run_id), recorded, stream)
+            if trigger is not None:
+                yield from self._train(run_id, trigger, batch)
+        yield from self._decide_until(run_id, batch, stream, None)
+
+    def _decide_until(self, run_id: int, batch: BatchRow, stream: Stream, until: int | None) -> Iterator[StageResult]:
         while True:
-            step = advance(self._platform, self._run(run_id), stream)
+            run = self._run(run_id)
+            step = advance(self._platform, run, stream, self._measurer.of(run, self._view.up_to(batch.ordinal)), until=until)
             if step.trigger is not None:
                 yield from self._train(run_id, step.trigger, batch)
-            elif step.at_end:
+            elif step.stop is Stop.AT_END:
                 return
 
     def _taken_over(self, run_id: int, trigger: TriggerRow) -> TriggerRow:

@@ -1,7 +1,7 @@
 """Which batches a replay walks, and which run it continues."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.datasets import ensure_dataset
@@ -9,6 +9,7 @@ from modyn_dagster.catalog.runs import RunRow, create_run, ensure_pipeline, ensu
 from modyn_dagster.errors import BatchGap, RunError, UnknownName
 from modyn_dagster.keys import ORIGIN, key_of
 from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.replay_options import options_of, require_same_dataset, require_same_options
 from modyn_dagster.spec.load import spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -43,6 +44,7 @@ def continue_or_create(platform: Platform, request: "ReplayRequest", selection: 
     spec = platform.pipeline(request.pipeline)
     known = _batches(platform, spec)
     seed = spec.seed if request.seed is None else request.seed
+    options = options_of(request)
     with platform.transaction() as conn:
         dataset = ensure_dataset(conn, platform.project.datasets[spec.dataset])
         # The pipeline's row is locked: two replays that start at once find or make the same run.
@@ -50,16 +52,18 @@ def continue_or_create(platform: Platform, request: "ReplayRequest", selection: 
         found = replay_run(conn, spec.name, spec_hash=spec_hash(spec), seed=seed, name=request.name)
         if found is None or request.restart:
             spec_id = ensure_spec(conn, pipeline_id, spec_hash(spec), spec.model_dump(mode="json", by_alias=True))
-            begin = _begin(known, selection[0])
+            require_same_dataset(conn, options, dataset.id)
+            begin = _begin(known, selection[0]) | {"options": options}
             identity = {"name": request.name, "seed": seed, "threads": spec.threads}
             return create_run(conn, pipeline_id=pipeline_id, spec_id=spec_id, mode="replay", **identity, **begin)
+        require_same_options(found, options)
         _require_continuation(found, known, selection)
         if found.state == "finished" and selection[-1].ordinal > found.last_ordinal:
             found = move_run(conn, found, state="active", finished_at=None)
         return found
 
 
-def _begin(known: Sequence[BatchRow], first: BatchRow) -> dict[str, int]:
+def _begin(known: Sequence[BatchRow], first: BatchRow) -> dict[str, Any]:
     before = [batch for batch in known if batch.ordinal < first.ordinal and batch.state == "ingested"]
     origin = key_of(before[-1].ordinal, int(before[-1].n_samples or 0) - 1) if before else ORIGIN
     return {"origin": origin, "cursor": origin, "last_ordinal": first.ordinal - 1}

@@ -3,18 +3,20 @@
 from modyn_dagster.catalog.deletions import hold_deletions
 from modyn_dagster.catalog.models import ModelRow, architecture_of, find_model, insert_model
 from modyn_dagster.catalog.runs import get_run, move_run
-from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
+from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.catalog.training_sets import TrainingSetRow
 from modyn_dagster.catalog.triggers import finish, hold
 from modyn_dagster.errors import DeletedKey, RunError
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
+from modyn_dagster.pipeline.costs import measured_seconds, recorded_seconds
+from modyn_dagster.pipeline.policies import policy_of
 from modyn_dagster.pipeline.select import open_training_set
 from modyn_dagster.pipeline.task import task_of
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.training import FastPath, PreviousModel, TrainedModel, TrainingData, train
 from modyn_dagster.training.progress import ProgressCallback
-from modyn_dagster.triggering import ModelTrained, build_policy
+from modyn_dagster.triggering import ModelTrained
 
 
 def train_model(
@@ -30,6 +32,8 @@ def train_model(
     if training_set.n_samples == 0:
         _skip(context)
         return None
+    # Before training: a replay whose costs are not recorded need not train first to find out.
+    recorded = recorded_seconds(context)
     watch = Stopwatch("train")
     trained = _train(context, training_set, progress, fast_path)
     training = watch.read(training_set.n_samples)
@@ -37,7 +41,7 @@ def train_model(
     model_hash = context.platform.model_store.save(trained.state_dict)
     if context.trigger.state == "trained":
         return _same_model(context, model_hash)
-    return _commit(context, training_set, trained, model_hash, [training, watch.read()])
+    return _commit(context, training_set, trained, model_hash, [training, watch.read()], recorded)
 
 
 def previous_model(context: TriggerContext) -> str | None:
@@ -103,7 +107,12 @@ def _require_present(context: TriggerContext, row: TrainingSetRow) -> None:
 
 
 def _commit(
-    context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str, timings: list[Timing]
+    context: TriggerContext,
+    row: TrainingSetRow,
+    trained: TrainedModel,
+    model_hash: str,
+    timings: list[Timing],
+    recorded: float | None,
 ) -> ModelRow:
     trigger = context.trigger
     values = {
@@ -122,12 +131,12 @@ def _commit(
         run = get_run(conn, context.run.id, lock=True)
         hold(conn, trigger)
         _require_present(context, row)
-        insert_model(conn, trigger.id, values)
         for timing in timings:
             record_timing(conn, run.id, trigger.id, trigger.attempt, timing)
-        seconds = sum(seconds_by_stage(conn, run.id, trigger.id).values())
+        seconds = measured_seconds(conn, run.id, trigger.id) if recorded is None else recorded
+        insert_model(conn, trigger.id, values | {"seconds": seconds})
         finish(conn, trigger, "trained")
-        policy = build_policy(context.spec.trigger)
+        policy = policy_of(context.spec)
         policy.load_state_dict(run.policy_state)
         policy.model_trained(ModelTrained(trigger.key, row.n_samples, seconds))
         move_run(conn, run, policy_state=policy.state_dict(), previous_model=model_hash)

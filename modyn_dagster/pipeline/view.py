@@ -110,7 +110,11 @@ class DatasetView:
 
     def train_keys(self, window: KeyRange, backend: str) -> Iterator[KeyArray]:
         """Train keys of a window in key order, chunk by chunk, deleted ones left out; both backends give the same ones."""
-        return self._keys_from_postgres(window) if backend == "postgres" else self._keys_from_indexes(window)
+        return self._keys_from_postgres(window) if backend == "postgres" else self._keys_from_indexes(window, TRAIN)
+
+    def keys_on(self, side: int, window: KeyRange) -> KeyArray:
+        """Keys of a window on one side of the split in key order, deleted ones left out, ``uint64[n]``."""
+        return np.concatenate([np.empty(0, np.uint64), *self._keys_from_indexes(window, side)])
 
     def time_span(self, window: KeyRange) -> tuple[np.datetime64, np.datetime64] | None:
         """Smallest and largest time among the train samples of a window, deleted ones included; None when it has none."""
@@ -164,9 +168,11 @@ class DatasetView:
         time_max = np.datetime64(0, "us") if batch.train_time_max is None else as_datetime64(batch.train_time_max)
         return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, load)
 
-    def _keys_from_indexes(self, window: KeyRange) -> Iterator[KeyArray]:
+    def _keys_from_indexes(self, window: KeyRange, side: int) -> Iterator[KeyArray]:
         for batch in self.batches:
-            positions = self._inside(batch, window, TRAIN)
+            positions = self._inside(batch, window, side)
+            if len(positions) == 0:
+                continue
             present = ~np.isin(positions, self.deleted.positions(batch.ordinal))
             keys = keys_of(batch.ordinal, positions[present])
             for start in range(0, len(keys), _CHUNK):

@@ -152,7 +152,7 @@ def _name_some(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _stages(comparison: Comparison) -> list[str]:
-    order = ("select", "train", "save", "evaluate")
+    order = ("decide", "measure", "select", "train", "save", "evaluate")
     found = {stage for run in comparison.runs for stage in run.summary.seconds}
     return [*(stage for stage in order if stage in found), *sorted(found.difference(order))]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
@@ -16,6 +17,7 @@ from modyn_dagster.reporting.scores import Interval
 from modyn_dagster.reporting.summary import RunSummary
 from modyn_dagster.reporting.tracked_points import (
     Series,
+    decision_series,
     interval_series,
     interval_tags,
     loss_series,
@@ -30,7 +32,14 @@ _MOST_IN_PARAM: Final = 6000
 _MOST_IN_TAG: Final = 8000
 #: MLflow takes more, but not where a name could be read as a path.
 _REFUSED_IN_KEY: Final = re.compile(r"[^\w\- ]", re.ASCII)
-_RUN_STATUS: Final = {"active": "RUNNING", "waiting": "RUNNING", "finished": "FINISHED", "ended": "FINISHED"}
+_RUN_STATUS: Final = {
+    "active": "RUNNING",
+    "waiting": "RUNNING",
+    "stopping": "RUNNING",
+    "stopped": "RUNNING",
+    "finished": "FINISHED",
+    "ended": "FINISHED",
+}
 _TRIGGER_STATUS: Final = {
     "pending": "SCHEDULED",
     "training": "RUNNING",
@@ -81,8 +90,14 @@ class TriggerRecord:
     seconds: Mapping[str, float]
 
 
-def run_content(run: RunRow, summary: RunSummary, intervals: Sequence[Interval], dagster: DagsterRun) -> Content:
-    """Of a pipeline run: its spec as parameters, cost and score as numbers."""
+def run_content(
+    run: RunRow,
+    summary: RunSummary,
+    intervals: Sequence[Interval],
+    dagster: DagsterRun,
+    decisions: Sequence[DecisionRow] = (),
+) -> Content:
+    """Of a pipeline run: its spec as parameters, cost and score as numbers, and what ``decisions`` were taken from."""
     spec = {name: value for name, value in run.spec.items() if name not in DISPLAY_FIELDS}
     settings = {"seed": run.seed, "threads": run.threads, "run": {"mode": run.mode, "name": run.name}}
     note = _note([run.title, str(run.spec.get("description") or "")], dagster.url)
@@ -103,6 +118,7 @@ def run_content(run: RunRow, summary: RunSummary, intervals: Sequence[Interval],
         tags={**_tags(tags), **interval_tags(intervals), **(note if dagster.url else {})},
         params=flatten({**spec, **settings}),
         defaults=note,
+        series=decision_series(decisions),
         numbers=_summary_numbers(summary),
     )
 

@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.reporting.scores import Interval
 
 #: Names of metrics that are series begin with one of these.
-SERIES_PREFIXES: Final = ("training/", "evaluation/")
+SERIES_PREFIXES: Final = ("training/", "evaluation/", "decision/")
+#: Decisions of a run that are shown, the first ones; the catalog has all of them.
+MOST_DECISIONS: Final = 10_000
 #: Of a loss curve. Sending its points is most of what tracking costs; the catalog has all of them.
 MOST_LOSSES: Final = 250
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,6 +57,20 @@ def interval_series(cells: Sequence[EvaluationRow], intervals: Sequence[Interval
             step = step_of[cell.interval_start, cell.interval_end]
             point = Point(step, milliseconds(cell.interval_start) - zero, cell.value)
             series.setdefault(f"evaluation/{cell.metric}", []).append(point)
+    return series
+
+
+def decision_series(decisions: Sequence[DecisionRow]) -> dict[str, list[Point]]:
+    """Scores and thresholds that decisions of a run were taken from; the step is the decision's number among them, from 0.
+
+    Timestamps are sample times, from 1970 on or, where the first decision lies before it, from there.
+    """
+    zero = milliseconds(min([_EPOCH, *(row.time for row in decisions[:1])]))
+    series: dict[str, list[Point]] = {}
+    for step, row in enumerate(decisions[:MOST_DECISIONS]):
+        for name, value in (("score", row.score), ("threshold", row.threshold)):
+            if value is not None and math.isfinite(value):
+                series.setdefault(f"decision/{name}", []).append(Point(step, milliseconds(row.time) - zero, value))
     return series
 
 

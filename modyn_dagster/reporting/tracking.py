@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from modyn_dagster.catalog import runs, triggers
+from modyn_dagster.catalog.decisions import DecisionRow, scored_decisions
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.evaluations import list_evaluations
 from modyn_dagster.catalog.intervals import list_intervals
@@ -27,6 +28,9 @@ from modyn_dagster.reporting.summary import RunSummary, summarise_run
 from modyn_dagster.reporting.tracked_content import Content, DagsterRun, TriggerRecord, run_content, trigger_content
 from modyn_dagster.reporting.tracked_points import digest_of, interval_table
 from modyn_dagster.reporting.tracked_runs import TrackedRuns
+from modyn_dagster.spec.load import parse_spec
+from modyn_dagster.spec.measured import measures
+from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -152,7 +156,14 @@ def _read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunR
         run = runs.get_run(conn, run_id)
         summary = summarise_run(conn, run)
         intervals = list_intervals(conn, run_id)
-    return run, run_content(run, summary, intervals, dagster), summary, intervals
+        decisions = _measured_decisions(conn, run)
+    return run, run_content(run, summary, intervals, dagster, decisions), summary, intervals
+
+
+def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:
+    """Decisions that were taken from something measured; an amount of samples is no score worth a curve."""
+    trigger = parse_spec(run.spec, PipelineSpec, source=run.title).trigger
+    return scored_decisions(conn, run.id) if measures(trigger) else []
 
 
 def _read_trigger(engine: sa.Engine, run_id: int, trigger_id: int) -> TriggerRecord:

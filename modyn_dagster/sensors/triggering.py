@@ -12,15 +12,16 @@ from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.sensors.database import or_what_is_down
 from modyn_dagster.sensors.evaluating import Mark, evaluation_request
+from modyn_dagster.sensors.measuring import measurement_request, partitions_to_add
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.triggers import TriggerRow
-    from modyn_dagster.pipeline.live import Attempt, AttemptStatus
+    from modyn_dagster.pipeline.live import Attempt, AttemptStatus, Unknown
     from modyn_dagster.pipeline.platform import Platform
 
 
 def triggering_sensor(assets: PipelineAssets, jobs: Sequence[AssetJob]) -> dg.SensorDefinition:
-    """Production of one pipeline; ``jobs`` train a trigger and judge models. Off until somebody switches it on."""
+    """Production of one pipeline; ``jobs`` are what it may ask for. Off until somebody switches it on."""
 
     @dg.sensor(
         name=f"triggering__{assets.name}",
@@ -43,12 +44,31 @@ def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: Pip
     mark = Mark.parse(context.cursor)
     if found.train is not None:
         return _train(assets, found.train, found.message, mark, status)
+    if found.measure is not None:
+        return _measure(context, platform, assets, found.measure, found.message, mark)
     requests, message = [], found.message
     if found.evaluate:
         request, mark, judged = evaluation_request(context.instance, platform, assets, found.run, mark)
         requests, message = [request] if request is not None else [], f"{message}; {judged}"
     context.log.info(message)
     return dg.SensorResult(run_requests=requests, skip_reason=None if requests else message, cursor=mark.text())
+
+
+def _measure(
+    context: dg.SensorEvaluationContext,
+    platform: "Platform",
+    assets: PipelineAssets,
+    unknown: "Unknown",
+    decided: str,
+    mark: Mark,
+) -> dg.SensorResult:
+    request, text = measurement_request(context.instance, assets, unknown)
+    message = f"{decided}; {text}"
+    context.log.info(message)
+    if request is None:
+        return dg.SensorResult(skip_reason=message, cursor=mark.text())
+    partitions = partitions_to_add(context.instance, platform, assets.dataset.name)
+    return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=partitions, cursor=mark.text())
 
 
 def _train(assets: PipelineAssets, trigger: "TriggerRow", message: str, mark: Mark, status: "AttemptStatus") -> dg.SensorResult:

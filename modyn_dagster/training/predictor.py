@@ -1,6 +1,7 @@
 """A trained model at work: samples in, raw outputs out."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from modyn_dagster.training.memory import aligned
 from modyn_dagster.training.network import Network, build_network
 from modyn_dagster.training.parsing.parsing import Parsing, Where
 from modyn_dagster.training.reproducible import fixed_algorithms, reproducible
+from modyn_dagster.training.taps import COLUMNS, OUTPUTS, flattened, listening, on_cpu
 from modyn_dagster.training.user_code import user_code
 
 
@@ -47,14 +49,36 @@ class Predictor:
         """``float32[n, n_outputs]``: logits, or the regression value. ``WrongShape`` if the model returns another shape."""
         if len(samples) == 0:
             return np.empty((0, self.n_outputs), dtype=np.float32)
-        what = f"{self._features.parsing.source}: training.model: the model"
+        with self._at_work():
+            return on_cpu(self._outputs(self._inputs(samples), len(samples)))
+
+    def tapped(self, samples: Samples, taps: Collection[str]) -> dict[str, npt.NDArray[np.float32]]:
+        """One pass over at least one sample, and what its taps show, ``float32[n, values]`` each.
+
+        Taps are ``OUTPUTS``, ``COLUMNS``, ``EMBEDDING`` and names of modules. ``ConfigError`` for a module that the model does
+        not have, or that took no part.
+        """
+        source = self._features.parsing.source
+        with self._at_work(), listening(self._network.body, taps, source=source) as heard:
+            inputs = self._inputs(samples)
+            found = {COLUMNS: flattened(self._network.prepare(inputs).values())} if COLUMNS in taps else {}
+            if set(taps) - {COLUMNS}:
+                found[OUTPUTS] = on_cpu(self._outputs(inputs, len(samples)))
+        return {tap: found[tap] if tap in found else heard(tap, len(samples)) for tap in taps}
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
         with fixed_algorithms(self._run.threads, deterministic=self._run.deterministic), torch.inference_mode():
-            arrays = self._features(samples)
-            inputs = {name: torch.from_numpy(aligned(array)).to(self._run.device) for name, array in arrays.items()}
-            with user_code(what):
-                outputs = check_outputs(self._network(inputs), (len(samples), self.n_outputs), what=what)
-            array: npt.NDArray[np.float32] = outputs.to("cpu", torch.float32).numpy()
-            return array
+            yield
+
+    def _inputs(self, samples: Samples) -> dict[str, Tensor]:
+        arrays = self._features(samples)
+        return {name: torch.from_numpy(aligned(array)).to(self._run.device) for name, array in arrays.items()}
+
+    def _outputs(self, inputs: dict[str, Tensor], n_samples: int) -> Tensor:
+        what = f"{self._features.parsing.source}: training.model: the model"
+        with user_code(what):
+            return check_outputs(self._network(inputs), (n_samples, self.n_outputs), what=what)
 
     def close(self) -> None:
         """End the parser's threads and processes."""

@@ -83,6 +83,14 @@ def test_a_dataset_without_labels_cannot_be_trained_on(project: Path) -> None:
     assert "pipeline hourly: dataset: has no label" in result.stderr
 
 
+def test_a_hook_is_imported_too(project: Path) -> None:
+    user_code(project, "hooks_without_it", "")
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "notify": {"hook": "hooks_without_it:hook"}})
+    result = check()
+    assert result.exit_code == 1
+    assert "pipeline hourly: notify.hook: cannot be imported" in result.stderr
+
+
 def test_a_loss_for_another_kind_of_label_is_reported(project: Path) -> None:
     write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": {**PIPELINE["training"], "loss": "mse"}})  # type: ignore[dict-item]
     result = check()

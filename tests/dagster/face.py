@@ -18,7 +18,7 @@ from modyn_dagster.catalog.datasets import get_dataset
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.resources.platform import platform_of
 from modyn_dagster.settings import Settings
-from tests.projects.tiny import drop
+from tests.projects.tiny import DATASET, drop
 
 Key = Sequence[str]
 
@@ -110,6 +110,12 @@ class Face:
 
     def partitions(self, name: str) -> Sequence[str]:
         return self.instance.get_dynamic_partitions(name)
+
+
+def ingest_day(face: Face, key: str) -> None:
+    """Two looks of the sensor, and the run it asks for one batch; the batch may be a bad one."""
+    asked = face.tick(f"new_data__{DATASET}", face.tick(f"new_data__{DATASET}").cursor).requests
+    face.launch(next(request for request in asked if request.partition_key == key))
 
 
 _AGES = count(3_600, -1)

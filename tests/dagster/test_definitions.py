@@ -86,6 +86,7 @@ def test_checks_are_on_their_assets_and_block_where_they_must(example: dg.Defini
     }
     assert found == {
         ("baseball/samples", "labels_present"): True,
+        ("baseball/samples", "in_order"): False,
         ("trained_once/training_set", "not_empty"): False,
         ("trained_once/training_set", "only_train_samples"): True,
         ("trained_once/model", "loss_finite"): True,

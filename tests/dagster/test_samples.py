@@ -32,7 +32,20 @@ def test_a_batch_is_materialized_with_what_a_person_looks_at(face: Face, days: l
     assert len(metadata["checksum"]) == 32
     assert "| label | samples | share |" in metadata["labels"]
     assert metadata["label_histogram"].startswith("![Labels](data:image/png;base64,")
-    assert evaluations(result) == {("labels_present", "day_01"): True}
+    assert evaluations(result) == {("labels_present", "day_01"): True, ("in_order", "day_01"): True}
+
+
+def test_late_samples_are_counted_and_a_check_warns_of_them(face: Face, days: list[str]) -> None:
+    deliver(face.settings.project, "late_day_01", batch_text(1, hours_late=-1))
+    find(face)
+    assert face.materialize(SAMPLES, batches=("day_00", "day_02")).success
+    result = face.materialize(SAMPLES, partition="late_day_01")
+    assert result.success, "late samples stop nothing"
+    shown = {key: metadata["late_samples"] for key, metadata in face.materializations(*SAMPLES).items()}
+    assert shown == {"day_00": 0, "day_01": 0, "day_02": 0, "late_day_01": ROWS}
+    [check] = [found for found in result.get_asset_check_evaluations() if found.check_name == "in_order"]
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "40 of 40 samples are older than what earlier batches had reached" in str(check.description)
 
 
 def test_a_range_is_one_run_with_the_metadata_of_every_batch(replayed_face: Face) -> None:

@@ -96,6 +96,7 @@ def test_status_shows_what_a_batch_holds_and_why_one_failed(project: Project) ->
         "samples": 1,
         "train_samples": 1,
         "deleted_samples": 0,
+        "late_samples": 0,
         "time_min": "2020-01-01T00:00:00+00:00",
         "time_max": "2020-01-01T00:00:00+00:00",
         "labels": {"cat": 1},

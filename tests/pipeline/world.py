@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from modyn_dagster.catalog import runs
+from modyn_dagster.catalog.decisions import list_decisions
 from modyn_dagster.catalog.evaluations import list_evaluations
 from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.training_sets import find_training_set
@@ -14,6 +15,7 @@ from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.attempts import claim_trigger
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.live import Attempt, Tick, tick
+from modyn_dagster.pipeline.measuring_run import BatchMeasured, measure_ahead
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.replay import ReplayRequest, replay
 from modyn_dagster.pipeline.stages import StageResult, evaluation_stage, model_stage, training_set_stage
@@ -39,9 +41,10 @@ class World:
     def close(self) -> None:
         self.platform.close()
 
-    def deliver(self, days: Sequence[int], *, hours_late: float = 0) -> None:
+    def deliver(self, days: Sequence[int], *, hours_late: float = 0, **content: Any) -> None:
         for day in days:
-            drop(self.folder, f"day_{day:02d}" + ("_late" if hours_late else ""), batch_text(day, hours_late=hours_late))
+            text = batch_text(day, hours_late=hours_late, **content)
+            drop(self.folder, f"day_{day:02d}" + ("_late" if hours_late else ""), text)
         spec = self.platform.project.datasets[DATASET]
         import_history(self.platform.engine, self.platform.home, spec, self.platform.project.root_of(DATASET))
 
@@ -61,10 +64,17 @@ class World:
         training_set_stage(context)
         return model_stage(context)
 
+    def measure(self, pipeline: str) -> list[BatchMeasured]:
+        """What a run of ``measurement`` does."""
+        return list(measure_ahead(self.platform, pipeline))
+
     def live_until_idle(self, pipeline: str) -> Tick:
-        """Tick and train as the sensor and its runs would, until nothing is left to train; then judge."""
-        while (now := self.tick(pipeline)).train is not None:
-            self.train(pipeline, now.train)
+        """Tick, train and measure as the sensor and its runs would, until nothing is left to do; then judge."""
+        while (now := self.tick(pipeline)).train is not None or now.measure is not None:
+            if now.train is not None:
+                self.train(pipeline, now.train)
+            else:
+                self.measure(pipeline)
         for trigger in self.triggers(now.run.id, "trained"):
             context = context_of(self.platform, pipeline, trigger.partition_key)
             evaluation_stage(replace(context, view=self.platform.view(DATASET)), finished=False)
@@ -77,6 +87,21 @@ class World:
     def run(self, pipeline: str, mode: str) -> runs.RunRow:
         with self.platform.transaction() as conn:
             return [run for run in runs.list_runs(conn, pipeline) if run.mode == mode][-1]
+
+    def reread(self, run_id: int) -> runs.RunRow:
+        with self.platform.transaction() as conn:
+            return runs.get_run(conn, run_id)
+
+    def run_named(self, pipeline: str, name: str) -> runs.RunRow:
+        """The newest replay of this name."""
+        with self.platform.transaction() as conn:
+            return [run for run in runs.list_runs(conn, pipeline) if (run.mode, run.name) == ("replay", name)][-1]
+
+    def decisions(self, run: runs.RunRow) -> list[tuple[Any, ...]]:
+        """Every decision of a run, whatever the run's number."""
+        with self.platform.transaction() as conn:
+            rows = list_decisions(conn, run.id)
+        return [(row.point, row.key, row.time, row.fire, row.reason, row.score, row.threshold, row.details) for row in rows]
 
     def outcome(self, run: runs.RunRow) -> dict[str, Any]:
         """What two runs must have in common to be the same: decisions, bytes, hashes and scores."""

@@ -35,6 +35,13 @@ def timed(name: str = "by_time", every: str = "3d", **fields: Any) -> Content:
     return content | {"selection": {"window": {"last_triggers": 2}, "limit": 100}} | fields
 
 
+def triggered(name: str, trigger: Content, **fields: Any) -> Content:
+    """A pipeline with any trigger block; its model has a hidden layer, and so embeddings."""
+    content = _pipeline(name, trigger)
+    content["training"] |= {"model": {"name": "mlp", "hidden": [4]}}
+    return content | fields
+
+
 def custom(name: str, factory: str, *, field: str = "model", config: Mapping[str, Any] | None = None, **fields: Any) -> Content:
     """An amount pipeline with a model, loss or optimizer from user code."""
     content = amount(name, **fields)
@@ -42,11 +49,13 @@ def custom(name: str, factory: str, *, field: str = "model", config: Mapping[str
     return content
 
 
-def write_project(folder: Path, pipelines: Sequence[Content], *, split: Mapping[str, float] | None = None) -> Path:
+def write_project(
+    folder: Path, pipelines: Sequence[Content], *, split: Mapping[str, float] | None = None, freshness: str | None = None
+) -> Path:
     """A project folder with one dataset, these pipelines, importable user code, and the repository's Dagster settings."""
     for name in ("datasets", "pipelines", "data"):
         (folder / name).mkdir(parents=True)
-    _write_yaml(folder / "datasets" / f"{DATASET}.yaml", _dataset(split))
+    _write_yaml(folder / "datasets" / f"{DATASET}.yaml", _dataset(split, freshness))
     for content in pipelines:
         write_pipeline(folder, content)
     for name in ("dagster.yaml", "workspace.yaml"):
@@ -60,10 +69,10 @@ def write_pipeline(folder: Path, content: Content) -> None:
     _write_yaml(folder / "pipelines" / f"{content['name']}.yaml", content)
 
 
-def batch_text(day: int, *, hours_late: float = 0, rows: int = ROWS) -> str:
-    """The CSV file of a day; all its times lie ``hours_late`` earlier."""
+def batch_text(day: int, *, hours_late: float = 0, rows: int = ROWS, shift: float = 0) -> str:
+    """The CSV file of a day; all its times lie ``hours_late`` earlier, and its points lie ``shift`` away."""
     rng = np.random.default_rng([day, rows])
-    points = rng.normal(size=(rows, 2))
+    points = rng.normal(size=(rows, 2)) + shift
     angle = 0.3 * day
     labels = (points @ (np.cos(angle), np.sin(angle)) + 0.3 * rng.normal(size=rows) > 0).astype(int)
     begin = _BEGIN + timedelta(days=day, hours=-hours_late)
@@ -84,7 +93,7 @@ def _write_yaml(path: Path, content: Content) -> None:
     path.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
-def _dataset(split: Mapping[str, float] | None) -> Content:
+def _dataset(split: Mapping[str, float] | None, freshness: str | None) -> Content:
     content: Content = {
         "name": DATASET,
         "root": "../data",
@@ -94,7 +103,7 @@ def _dataset(split: Mapping[str, float] | None) -> Content:
         "label": {"kind": "class", "n_classes": 2, "from": {"source": "column", "column": "label"}},
         "sensor_interval": 1,
     }
-    return content | ({"split": dict(split)} if split else {})
+    return content | ({"split": dict(split)} if split else {}) | ({"freshness": {"maximum": freshness}} if freshness else {})
 
 
 def _pipeline(name: str, trigger: Content) -> Content:

@@ -1,0 +1,40 @@
+"""The asset ``<pipeline>/measurement``: what the triggering policy needs to know, measured ahead of the sensor."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from modyn_dagster.assets.partitions import batches_of
+from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.resources.platform import PlatformResource
+
+
+def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Measure from the live run's cursor on, until a decision fires or the data end; also beyond the run's own partition.
+
+    Run again it measures only what is missing. Replays measure for themselves and show it here too.
+    """
+    model = dg.AssetDep(assets.key("model"), partition_mapping=dg.AllPartitionMapping())
+    spec = assets.spec("measurement").merge_attributes(deps=[assets.samples_key(), model])
+
+    @dg.multi_asset(
+        name=assets.op("measurement"),
+        specs=[spec.replace_attributes(partitions_def=batches_of(assets.dataset.name), skippable=True)],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=f"live__{assets.name}",
+    )
+    def measurement(context: dg.AssetExecutionContext, modyn: PlatformResource) -> Iterator[dg.AssetMaterialization]:
+        from modyn_dagster.assets.metadata_decisions import Shown, measured_metadata
+        from modyn_dagster.errors import StaleRun
+        from modyn_dagster.pipeline.measuring_run import measure_ahead
+
+        platform, shown = modyn.platform(), Shown()
+        try:
+            for event in measure_ahead(platform, assets.name):
+                metadata = measured_metadata(platform, event, shown)
+                context.log.info(f"batch {event.batch.partition_key}: {len(event.decisions)} decision points are measured")
+                yield dg.AssetMaterialization(assets.key("measurement"), partition=event.batch.partition_key, metadata=metadata)
+        except StaleRun as error:
+            context.log.info(f"{error}: a newer model measures from here on")
+
+    return measurement

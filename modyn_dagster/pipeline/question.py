@@ -1,0 +1,60 @@
+"""A question to the newest model of a run: where it is asked, and what of the model has to be seen for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.ingestion.split import TRAIN
+from modyn_dagster.keys import KeyRange
+from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.pipeline.window_values import ModelAtWork, WindowValues
+from modyn_dagster.spec.drift import FeaturesSpec
+from modyn_dagster.training.tap_names import COLUMNS, EMBEDDING, OUTPUTS
+from modyn_dagster.triggering import DriftNeed
+from modyn_dagster.triggering.measurement import Need
+
+_TAPS: Final[Mapping[str, str]] = {"columns": COLUMNS, "embeddings": EMBEDDING, "outputs": OUTPUTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What all needs of one point share; ``taps`` are those of all of them, so that one pass serves every need."""
+
+    run: RunRow
+    point: int
+    view: DatasetView
+    model: ModelRow
+    work: ModelAtWork
+    taps: frozenset[str]
+
+    def samples(self, window: KeyRange, side: int = TRAIN) -> WindowValues:
+        """What the model makes of the samples of a window on one side of the split, deleted ones left out."""
+        return self.work.values(self.view, self.view.keys_on(side, window), self.taps)
+
+    def unseen(self, window: KeyRange) -> KeyRange:
+        """The part of a window that the model has not trained on."""
+        return KeyRange(max(window.after, self.model.key), window.until)
+
+    @property
+    def is_class(self) -> bool:
+        """Whether the model tells classes apart, rather than a number."""
+        return bool(self.model.architecture["task"] == "class")
+
+
+def tap_of(features: FeaturesSpec) -> str:
+    """Where in the model the features of a drift metric are seen."""
+    if features.of == "embeddings" and features.layer is not None:
+        return features.layer
+    return _TAPS[features.of]
+
+
+def taps_of(need: Need) -> frozenset[str]:
+    """What has to be seen of the model for a need."""
+    return frozenset({tap_of(need.features) if isinstance(need, DriftNeed) else OUTPUTS})
+
+
+def shown(window: KeyRange, n_samples: int) -> dict[str, Any]:
+    """A window, for people."""
+    return {"after": window.after, "until": window.until, "samples": n_samples}

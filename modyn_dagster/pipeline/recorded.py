@@ -1,0 +1,65 @@
+"""Measurements as rows: written where something was measured, looked up where nothing may be."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import BaseModel
+
+from modyn_dagster.catalog.measurements import MeasurementRow, measurements_after
+from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.pipeline.deciding import Unmeasured
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
+
+
+class RecordedMeasurements:
+    """What was measured for a run with its newest model, by point. A tick decides from it and measures nothing itself."""
+
+    def __init__(self, platform: Platform, run: RunRow) -> None:
+        self._platform = platform
+        self._run = run
+        self._rows: Mapping[int, MeasurementRow] | None = None
+
+    def __call__(self, point: int, needs: MeasurementSpec) -> Measurement:
+        """The answer to exactly these needs; ``Unmeasured`` when there is none, or only one to other needs."""
+        row = self._found().get(point)
+        if row is None or row.asked != digest_of(needs):
+            raise Unmeasured(point)
+        return {path: Measured(values, row.details.get(path, {})) for path, values in row.values.items()}
+
+    def _found(self) -> Mapping[int, MeasurementRow]:
+        # Once: most policies never ask, and those that do go through many points.
+        if self._rows is None:
+            model = self._run.previous_model
+            with self._platform.transaction() as conn:
+                rows = [] if model is None else measurements_after(conn, self._run.id, model, self._run.cursor)
+            self._rows = {row.point: row for row in rows}
+        return self._rows
+
+
+def measurement_row(run: RunRow, point: int, needs: MeasurementSpec, measurement: Measurement) -> MeasurementRow:
+    """The row of what was measured at a point with the run's newest model."""
+    return MeasurementRow(
+        run_id=run.id,
+        point=point,
+        model_hash=str(run.previous_model),
+        asked=digest_of(needs),
+        values={path: dict(found.values) for path, found in measurement.items()},
+        details={path: dict(found.details) for path, found in measurement.items()},
+    )
+
+
+def digest_of(needs: MeasurementSpec) -> str:
+    """Short name of what was asked for: another one whenever a window, a metric or a setting is another."""
+    content = {path: {"kind": type(need).__name__, **asdict(need)} for path, need in needs.items()}
+    text = json.dumps(content, sort_keys=True, default=_plain)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    raise TypeError(f"a need holds a {type(value).__name__}, which has no JSON form")

@@ -1,0 +1,92 @@
+"""What a triggering policy decided from: scores against thresholds over sample time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from modyn_dagster.catalog.decisions import DecisionRow
+from modyn_dagster.reporting.figures import COLOURS, note, prepare_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_PANELS: Final = 6
+_PANEL_INCHES: Final = 2.6
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedScore:
+    """A score at a decision; ``threshold`` is None where a dynamic one has not seen enough."""
+
+    time: datetime
+    score: float
+    threshold: float | None
+    fire: bool
+
+
+def decided_scores(decisions: Sequence[DecisionRow]) -> dict[str, list[DecidedScore]]:
+    """Scores by what they are of: the decision itself, and each member or metric where a decision has several.
+
+    The decision itself is named ``score``, members and metrics by their paths, for example ``by_drift/mmd``.
+    """
+    found: dict[str, list[DecidedScore]] = {}
+    for row in decisions:
+        for name, content in _parts("", {"score": row.score, "threshold": row.threshold, "details": row.details}):
+            if content.get("score") is not None:
+                threshold = content.get("threshold")
+                score = DecidedScore(row.time, float(content["score"]), threshold, bool(content.get("fire", row.fire)))
+                found.setdefault(name or "score", []).append(score)
+    return found
+
+
+def scores_and_thresholds(decisions: Sequence[DecisionRow], *, title: str) -> Figure:
+    """A panel for every score: the score, its threshold, and where a trigger fired."""
+    from matplotlib.figure import Figure
+
+    series = dict(list(decided_scores(decisions).items())[:_MOST_PANELS])
+    n_panels = max(1, len(series))
+    figure = Figure(figsize=(12.8, 1.2 + _PANEL_INCHES * n_panels), layout="constrained")
+    panels = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
+    fired = [_plain(row.time) for row in decisions if row.fire]
+    for axes, (name, scores) in zip(panels, series.items(), strict=False):
+        _plot(axes, title if axes is panels[0] else "", name, scores, fired)
+    if not series:
+        prepare_axes(panels[0], title, "sample time (UTC)", "score")
+        note(panels[0], "no decision was taken from a score yet")
+    panels[-1].set_xlabel("sample time (UTC)", fontsize=12)
+    return figure
+
+
+def _parts(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """A decision and what it was taken from, each with its path."""
+    yield path, content
+    details = content.get("details") or {}
+    for kind in ("members", "metrics"):
+        for name, part in (details.get(kind) or {}).items():
+            if isinstance(part, Mapping):
+                yield from _parts(f"{path}/{name}" if path else name, part)
+
+
+def _plot(axes: Axes, title: str, name: str, scores: Sequence[DecidedScore], fired: Sequence[datetime]) -> None:
+    prepare_axes(axes, title, "", name)
+    times = [_plain(score.time) for score in scores]
+    axes.plot(times, [score.score for score in scores], color=COLOURS[0], marker="o", markersize=3, label="score")  # type: ignore[arg-type]
+    # NaN breaks the line where there is no threshold.
+    thresholds = [np.nan if score.threshold is None else score.threshold for score in scores]
+    axes.plot(times, thresholds, color=COLOURS[1], linestyle="--", label="threshold")  # type: ignore[arg-type]
+    for index, moment in enumerate(fired):
+        label = "a trigger" if index == 0 else None
+        axes.axvline(moment, color="#999999", linewidth=0.9, linestyle=":", label=label, zorder=0)  # type: ignore[arg-type]
+    if title:
+        axes.legend(fontsize=10, loc="best")
+
+
+def _plain(moment: datetime) -> datetime:
+    """In UTC without a zone, as matplotlib's axes have it."""
+    return moment.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,45 @@
+"""The migration that brought decisions, on a database that holds a pipeline run already."""
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+from modyn_dagster.catalog.decisions import list_decisions
+from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.measurements import measurements_after
+from modyn_dagster.catalog.migrate import upgrade
+from modyn_dagster.catalog.revisions import MIGRATIONS
+from modyn_dagster.catalog.timings import seconds_by_batch, seconds_by_stage
+
+_BEFORE = """
+insert into dataset (name, spec) values ('d', '{}');
+insert into pipeline (name, dataset_id) values ('p', 1);
+insert into pipeline_spec (pipeline_id, hash, spec) values (1, 'h', '{}');
+insert into pipeline_run (pipeline_id, spec_id, mode, seed, threads) values (1, 1, 'live', 0, 1);
+insert into trigger (run_id, ordinal, key, point, reason) values (1, 0, 9, 9, '10 samples');
+insert into measurement (run_id, point, model_hash, "values") values (1, 9, 'm', '{"": {"x": 1}}');
+insert into stage_timing (run_id, trigger_id, attempt, stage, seconds) values (1, 1, 1, 'train', 2.5);
+"""
+
+
+def at_the_second_revision(engine: sa.Engine) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with transaction(engine) as connection:
+        connection.execute(sa.text("drop schema public cascade"))
+        connection.execute(sa.text("create schema public"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+
+
+def test_a_run_of_before_goes_on_with_no_decision_recorded_and_answers_to_nothing(engine: sa.Engine) -> None:
+    at_the_second_revision(engine)
+    with transaction(engine) as connection:
+        connection.exec_driver_sql(_BEFORE)
+    upgrade(engine)
+    with transaction(engine) as connection:
+        assert list_decisions(connection, 1) == []
+        [row] = measurements_after(connection, 1, "m", -1)
+        assert (row.asked, row.values, row.details) == ("", {"": {"x": 1}}, {})
+        assert seconds_by_stage(connection, 1) == {"train": 2.5}
+        assert seconds_by_batch(connection, 1, "decide") == {}

@@ -1,0 +1,137 @@
+"""``modyn-dagster pipeline trigger``, ``stop``, ``resume``, ``reset``, ``status`` and ``show`` on a live pipeline."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modyn_dagster.cli import main
+from modyn_dagster.pipeline.attempts import claim_trigger, give_up_attempt
+from modyn_dagster.settings import Settings
+from tests.pipeline.world import World, make_world
+from tests.projects.tiny import amount, timed
+
+GOES_ON = "The sensor triggering__by_amount goes on with it, if it is on; see `modyn-dagster pipeline status by_amount`.\n"
+
+
+@pytest.fixture
+def world(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A live run that has trained once, at sample 60 of 80."""
+    made = make_world(settings, tmp_path / "project", [amount(every=60, max_attempts=1), timed("unused")])
+    for name, value in made.settings.environment().items():
+        monkeypatch.setenv(name, value)
+    made.deliver([0, 1])
+    made.live_until_idle("by_amount")
+    yield made
+    made.close()
+
+
+def run(*arguments: str, answer: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["pipeline", *arguments], input=answer, catch_exceptions=False)
+
+
+def state(world: World) -> str:
+    return world.run("by_amount", "live").state
+
+
+def test_a_trigger_by_hand_says_what_it_did_and_what_comes_next(world: World) -> None:
+    done = run("trigger", "by_amount", "--note", "ann: a campaign")
+    assert done.stdout == (
+        "trigger 000001-000001 at key 4294967335: manual: ann: a campaign\n"
+        "The sensor triggering__by_amount asks for its training, if it is on; see `modyn-dagster pipeline status by_amount`.\n"
+    )
+    again = run("trigger", "by_amount")
+    assert again.exit_code == 1
+    assert "error: live run 1 of by_amount has an unfinished trigger, 000001-000001 (pending: manual: ann" in again.stderr
+    now = world.tick("by_amount").train
+    assert now is not None
+    world.train("by_amount", now)
+    nothing = run("trigger", "by_amount")
+    assert nothing.stderr == "error: live run 1 of by_amount has nothing new to train on since its last trigger\n"
+
+
+def test_stop_and_resume_say_what_they_did_and_what_comes_next(world: World) -> None:
+    stopped = run("stop", "by_amount")
+    assert stopped.stdout == (
+        "live run 1 of by_amount is stopped\n"
+        "`modyn-dagster pipeline resume by_amount` lets it go on, with everything that has arrived until then.\n"
+    )
+    assert state(world) == "stopped"
+    refused = run("trigger", "by_amount")
+    assert "is stopped: stopped; `modyn-dagster pipeline resume by_amount` lets it go on" in refused.stderr
+    assert run("resume", "by_amount").stdout == "live run 1 of by_amount: goes on deciding\n" + GOES_ON
+    assert state(world) == "active"
+    assert run("resume", "by_amount").exit_code == 1
+
+
+def test_stop_with_an_unfinished_trigger_finishes_it_or_gives_it_up(world: World) -> None:
+    run("trigger", "by_amount")
+    assert "stops as soon as trigger 000001-000001 (pending) is finished" in run("stop", "by_amount").stdout
+    assert state(world) == "stopping"
+    [*_, left] = world.triggers(1)
+    claim_trigger(world.platform, left, "somewhere")
+    given_up = run("stop", "by_amount", "--now").stdout
+    assert "is stopped; once resumed it trains trigger 000001-000001, attempt 2" in given_up
+    assert "cancel its run in Dagster" in given_up
+    assert run("resume", "by_amount").stdout.startswith("live run 1 of by_amount: trigger 000001-000001 will be trained again\n")
+
+
+def test_resume_still_lets_a_failed_trigger_be_tried_again(world: World) -> None:
+    run("trigger", "by_amount")
+    [*_, left] = world.triggers(1)
+    give_up_attempt(world.platform, world.run("by_amount", "live"), left, "boom")
+    assert "is waiting: there is nothing to stop" in run("stop", "by_amount").stderr
+    assert "trigger 000001-000001 will be trained again" in run("resume", "by_amount").stdout
+
+
+def test_reset_asks_first_and_begins_anew(world: World) -> None:
+    refused = run("reset", "by_amount", answer="n\n")
+    assert refused.exit_code == 1
+    assert refused.stdout.startswith(
+        "live run 1 of by_amount (active, batch ordinal 1) ends, a new one begins before the first batch.\n"
+        "Train everything from there again? [y/N]"
+    )
+    assert state(world) == "active"
+    done = run("reset", "by_amount", "--from", "day_01", "--yes")
+    assert done.stdout.splitlines()[-2:] == [
+        "live run 1 of by_amount is ended; live run 2 of by_amount begins before day_01",
+        GOES_ON.strip(),
+    ]
+    assert (world.run("by_amount", "live").id, world.run("by_amount", "live").last_ordinal) == (2, 0)
+    assert run("reset", "by_amount", "--from", "day_77", "--yes").stderr == "error: no batch 'day_77'; known: day_00, day_01\n"
+
+
+def test_reset_does_not_lose_a_training_unless_told_to(world: World) -> None:
+    run("trigger", "by_amount")
+    assert "let it end, or give it up (--now)" in run("reset", "by_amount", "--yes").stderr
+    assert "trigger 000001-000001 is given up" in run("reset", "by_amount", "--yes", "--now").stdout
+
+
+@pytest.mark.parametrize("command", ["stop", "reset", "finish"])
+def test_a_pipeline_that_never_ran_live_has_nothing_to_operate_on(world: World, command: str) -> None:
+    result = run(command, "unused")
+    expected = "error: unused has no live run yet; switch on the sensor triggering__unused, which begins one\n"
+    assert (result.exit_code, result.stderr) == (1, expected)
+
+
+def test_status_and_show_tell_the_newest_decisions(world: World) -> None:
+    run("trigger", "by_amount", "--note", "ann")
+    [row] = json.loads(run("status", "by_amount", "--json").stdout)
+    newest = row["newest_decision"]
+    assert (newest["fire"], newest["reason"], newest["score"], newest["threshold"]) == (True, "60 samples", 60.0, 60.0)
+    assert (row["open_trigger"], row["open_trigger_state"]) == ("000001-000001", "pending")
+    assert run("status").exit_code == 0
+    shown = run("show", "by_amount").stdout
+    for text in ("live run 1 of by_amount, active", "train", "60 samples", "000001-000000", "manual: ann", "2 of 2 triggers"):
+        assert text in shown, shown
+    content = json.loads(run("show", "by_amount", "--json", "--decisions", "1").stdout)
+    assert [decision["point"] for decision in content["decisions"]] == [newest["point"]]
+    made = [(each["reason"], each["manual"]) for each in content["made_triggers"]]
+    assert made == [("60 samples", False), ("manual: ann", True)]
+
+
+def test_show_names_the_runs_there_are(world: World) -> None:
+    assert run("show", "by_amount", "--run", "9").stderr == "error: no run of by_amount with id 9; known: 1\n"
+    assert "error: unused has not run yet" in run("show", "unused").stderr
