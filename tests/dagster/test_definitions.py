@@ -37,7 +37,7 @@ def test_the_example_loads_with_all_assets_sensors_and_jobs(example: dg.Definiti
     sensors = {sensor.name: sensor for sensor in example.sensors or []}
     assert set(sensors) == {"new_data__baseball", *(f"triggering__{p}" for p in PIPELINES)}
     jobs = {job.name for job in example.jobs or []}
-    assert jobs == {"retention", *(f"{kind}__{p}" for kind in ("train", "evaluate") for p in PIPELINES)}
+    assert jobs == {"retention", *(f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now") for p in PIPELINES)}
 
 
 def test_sensors_are_off_until_switched_on_and_look_as_often_as_their_specs_say(example: dg.Definitions) -> None:
