@@ -205,14 +205,9 @@ class _Iteration(Iterator[Any]):
         if self._n_taken == len(self._numbers):
             self._stream._ended(self)
             raise StopIteration
-        try:
-            item = next(self._source)
-            self._n_taken += 1
-            self._stream._took(self._numbers[self._n_taken - 1], last=self._n_taken == len(self._numbers))
-        except BaseException:
-            # Interrupted anywhere in here, a batch may be gone that was not handed out.
-            self._source.close()
-            raise
+        item = next(self._source)
+        self._n_taken += 1
+        self._stream._took(self._numbers[self._n_taken - 1], last=self._n_taken == len(self._numbers))
         return item
 
     def close(self) -> None:
