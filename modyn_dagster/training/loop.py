@@ -21,7 +21,7 @@ from modyn_dagster.training.optimizers import build_optimizer
 from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.progress import ProgressCallback, TrainingProgress
 from modyn_dagster.training.reading import Reading, places_of
-from modyn_dagster.training.reproducible import reproducible
+from modyn_dagster.training.reproducible import reproducible, restored_generators
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey, survey
 from modyn_dagster.training.user_code import user_code
@@ -50,8 +50,9 @@ def train(
     ``TrainingError`` for what happens on the way.
     """
     check_task(spec, task.kind, source=source)
-    # Outside: its first use imports much, which must neither draw from the seeded generators nor count as training.
-    fabric = fabric_for(spec, source=source)
+    # Its first use imports much, which draws from generators and must not count as training.
+    with restored_generators():
+        fabric = fabric_for(spec, source=source)
     parsing = Parsing(spec.parser, source, places_of(data.reader))
     with closing(parsing), reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.enable_grad():
         watch = Stopwatch()

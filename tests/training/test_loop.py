@@ -174,35 +174,6 @@ def test_the_result_does_not_depend_on_where_the_batches_come_from(separable: Ta
     assert (cached.losses, cached.curve) == (streamed.losses, streamed.curve)
 
 
-def test_the_process_is_left_as_it_was(separable: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(2)
-    random.seed(5)
-    np.random.seed(5)
-    torch.manual_seed(5)
-    expected = random.getrandbits(60), np.random.random(), torch.rand(1).item()
-    random.seed(5)
-    np.random.seed(5)
-    torch.manual_seed(5)
-    trained(separable, spec_of(model={"name": "mlp", "dropout": 0.5}), threads=1)
-    assert (random.getrandbits(60), np.random.random(), torch.rand(1).item()) == expected
-    assert torch.get_num_threads() == 2
-    assert not torch.are_deterministic_algorithms_enabled()
-
-
-def test_training_uses_the_threads_it_is_given(separable: Table) -> None:
-    seen: list[int] = []
-    trained(separable, spec_of(), threads=2, progress=lambda _: seen.append(torch.get_num_threads()))
-    assert set(seen) == {2}
-
-
-def test_it_runs_deterministic_unless_told_otherwise(separable: Table) -> None:
-    seen: list[bool] = []
-    for deterministic in (True, False):
-        spec = spec_of(deterministic=deterministic, batch_size=300)
-        trained(separable, spec, progress=lambda _: seen.append(torch.are_deterministic_algorithms_enabled()))
-    assert seen == [True, False]
-
-
 def test_progress_names_every_step(separable: Table) -> None:
     seen: list[TrainingProgress] = []
     found = trained(separable, spec_of(epochs=2, batch_size=100), progress=seen.append)
