@@ -62,7 +62,12 @@ def _fixed(threads: int, deterministic: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def restored_generators() -> Iterator[None]:
-    """Whatever is drawn within, the generators of the process go on where they were."""
+    """Whatever is drawn within, the generators of the process go on where they were. Others wait, as above."""
+    with _TURN:
+        yield from _restored()
+
+
+def _restored() -> Iterator[None]:
     python, numpy = random.getstate(), np.random.get_state()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     try:
