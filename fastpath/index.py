@@ -19,6 +19,7 @@ from fastpath._files import MappedFile
 from fastpath._take import copy_out
 from fastpath.errors import CorruptFile
 from fastpath.extents import Extents, Int64Array
+from fastpath.skeleton import Skeleton
 from fastpath.verified import Expected, Version, open_verified
 
 __all__ = ["BatchIndex", "Extents", "IndexedFile", "Int64Array", "TimeArray", "write_index_to"]
@@ -107,12 +108,13 @@ class BatchIndex:
         """
         content, version = open_verified(Expected(path, None, checksum))
         try:
-            with pa.BufferReader(pa.py_buffer(content)) as source:
+            skeleton = Skeleton(content, is_stream=True)
+            with pa.PythonFile(skeleton, mode="r") as source:
                 samples, runs = (_read_stream(source, types) for types in (_SAMPLES, _RUNS))
-                rest = private_copy(path, np.frombuffer(memoryview(content), dtype=np.uint8)[source.tell() :])
-                columns = {name: _values(samples, name) for name in _SAMPLES}
-                extents = Extents(**{name: _values(runs, name) for name in _RUNS})
-                extents = _private(path, extents) if len(extents.file) == 1 else extents
+                rest = private_copy(path, np.frombuffer(memoryview(content), dtype=np.uint8)[skeleton.tell() :])
+            columns = {name: _values(samples, name, skeleton) for name in _SAMPLES}
+            extents = Extents(**{name: _values(runs, name, skeleton) for name in _RUNS})
+            extents = _private(path, extents) if len(extents.file) == 1 else extents
             with pa.BufferReader(pa.py_buffer(rest)) as source:
                 files = _read_stream(source, _FILES)
             sizes = _values(files, "size")
@@ -158,7 +160,7 @@ def _private(path: Path, extents: Extents) -> Extents:
     return Extents(**copies)
 
 
-def _read_stream(source: pa.BufferReader, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+def _read_stream(source: pa.NativeFile, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
     reader = pa.ipc.open_stream(source)
     if reader.schema.metadata != {b"modyn_index": _VERSION}:
         raise ValueError(f"expected an index of version {_VERSION.decode()}, found metadata {reader.schema.metadata}")
@@ -176,13 +178,15 @@ def _read_stream(source: pa.BufferReader, types: Mapping[str, pa.DataType]) -> p
     return batch
 
 
-def _values(batch: pa.RecordBatch, name: str) -> Any:
-    """A column as it lies in the file; None where the stream has none of this name."""
+def _values(batch: pa.RecordBatch, name: str, skeleton: Skeleton | None = None) -> Any:
+    """A column as it lies in the file, or in the file of this skeleton; None where the stream has none of this name."""
     if name not in batch.schema.names:
         return None
     column = batch.column(name)
     column = column.view(pa.int64()) if name == "time" else column
     values = column.to_numpy(zero_copy_only=True)
+    if skeleton is not None and len(values):
+        values = skeleton.place(values)
     if column.null_count or not values.flags.aligned:
         raise ValueError(f"column {name} has {column.null_count} nulls or is not aligned")
     return values

@@ -205,9 +205,14 @@ class _Iteration(Iterator[Any]):
         if self._n_taken == len(self._numbers):
             self._stream._ended(self)
             raise StopIteration
-        item = next(self._source)
-        self._n_taken += 1
-        self._stream._took(self._numbers[self._n_taken - 1], last=self._n_taken == len(self._numbers))
+        try:
+            item = next(self._source)
+            self._n_taken += 1
+            self._stream._took(self._numbers[self._n_taken - 1], last=self._n_taken == len(self._numbers))
+        except KeyboardInterrupt:
+            # It may have come between any two of these. The stream goes on from its position, this iteration does not.
+            self._source.close()
+            raise
         return item
 
     def close(self) -> None:

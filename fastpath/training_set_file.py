@@ -20,6 +20,7 @@ import xxhash
 
 from fastpath._take import copy_out
 from fastpath.errors import CorruptFile
+from fastpath.skeleton import Skeleton
 
 SCHEMA: Final = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("weight", pa.float32(), nullable=False)])
 DIGEST_FIELD: Final = b"xxh3"
@@ -59,7 +60,7 @@ class TrainingSetFile:
         self.path = path
         self._map()
         try:
-            self._reader = pa.ipc.open_file(pa.py_buffer(self._mapped))
+            self._read_footer()
             table = self._table()
         except _UNREADABLE as error:
             raise self.corrupt("a training set", str(error)) from error
@@ -77,6 +78,9 @@ class TrainingSetFile:
         """Partition i, compared with its digest. Raises ``CorruptFile``."""
         self.check_unchanged()
         try:
+            if self._process != os.getpid():
+                # The reader of the parent may be locked, by a thread that is not here.
+                self._read_footer()
             batch = self._reader.get_batch(i)
             batch.validate()
         except _UNREADABLE as error:
@@ -114,7 +118,11 @@ class TrainingSetFile:
         except (OSError, ValueError) as error:
             raise self.corrupt("a training set", getattr(error, "strerror", None) or str(error)) from error
         self._size = len(self._mapped)
-        self._base = np.frombuffer(self._mapped, dtype=np.uint8).__array_interface__["data"][0]
+
+    def _read_footer(self) -> None:
+        self._skeleton = Skeleton(self._mapped, is_stream=False)
+        self._reader = pa.ipc.open_file(pa.PythonFile(self._skeleton, mode="r"))
+        self._process = os.getpid()
 
     def _table(self) -> bytes:
         if not self._reader.schema.equals(SCHEMA):
@@ -132,14 +140,18 @@ class TrainingSetFile:
     def _values(self, i: int, column: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         # What stands in the file may be anything: nothing is believed of a batch but what was looked at.
         n = len(column)
-        validity, data = column.buffers()
         if n == 0:
             return np.empty(0, dtype=dtype)
-        start = data.address - self._base if data is not None else -1
-        inside = validity is None and column.offset == 0 and 0 <= start <= self._size - n * dtype.itemsize
-        if not inside or data.size < n * dtype.itemsize or data.address % dtype.itemsize:
-            raise self.corrupt(f"{n} plain values in each column of partition {i}", "nulls, or bytes that are elsewhere")
-        return np.frombuffer(self._mapped, dtype=dtype, count=n, offset=start)
+        validity, data = column.buffers()
+        try:
+            if validity is not None or column.offset or data is None or data.size < n * dtype.itemsize:
+                raise ValueError("nulls, or values that are not there")
+            values = self._skeleton.place(np.frombuffer(data, dtype=dtype, count=n))
+            if not values.flags.aligned:
+                raise ValueError("values that are not aligned")
+        except ValueError as error:
+            raise self.corrupt(f"{n} plain values in each column of partition {i}", str(error)) from error
+        return values
 
     def _digest(self, i: int, *columns: npt.NDArray[Any]) -> bytes:
         hashed = xxhash.xxh3_128()

@@ -204,7 +204,7 @@ def test_compressed_values_are_refused(tmp_path):
         writer.write_batch(pa.record_batch([pa.array(KEYS[:1_000]), pa.array(WEIGHTS[:1_000])], schema=SCHEMA))
         nothing = pa.record_batch([pa.array([], pa.uint64()), pa.array([], pa.float32())], schema=SCHEMA)
         writer.write_batch(nothing, custom_metadata={"partitions": (1_000).to_bytes(8, "little").hex() + "00" * 16})
-    with pytest.raises(CorruptFile, match="1000 plain values"):
+    with pytest.raises(CorruptFile, match="partition 0"):
         TrainingSet.open(path).keys()
 
 
