@@ -3,17 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpath._columns import OPERATIONS
 from fastpath.moves import TARGETS, Move, conversion, copies, fields_of, merged, parts
+from fastpath.ring import ALIGNMENT, aligned
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-
-_ALIGNMENT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ class Columns:
         for name, (shape, dtype) in self._outputs.items():
             stop = start + n * self._row_bytes[name]
             found.append((name, start, stop, (n, *shape), dtype))
-            start += _aligned(stop - start)
+            start += aligned(stop - start)
         return _Layout(n, tuple(found), start)
 
     def _output(self, name: str, group: Group | str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -151,8 +150,8 @@ class Columns:
 
 def aligned_bytes(n: int) -> npt.NDArray[np.uint8]:
     """Uninitialised memory that begins at a cache line: large results are then written past the caches."""
-    memory = np.empty(n + _ALIGNMENT, dtype=np.uint8)
-    start = -memory.__array_interface__["data"][0] % _ALIGNMENT
+    memory = np.empty(n + ALIGNMENT, dtype=np.uint8)
+    start = -memory.__array_interface__["data"][0] % ALIGNMENT
     return memory[start : start + n]
 
 
@@ -161,7 +160,3 @@ def _group(group: "Group | tuple[Sequence[str], npt.DTypeLike] | str") -> Group 
         return group
     fields, dtype = group
     return Group(tuple(fields), np.dtype(dtype))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import fastpath.attempts
 import fastpath.files
 import fastpath.verified
 from fastpath import CorruptFile, SampleStore
+from fastpath.files import FileTable
 from fastpath.verified import Expected, open_verified
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, digest, one_file_of_rows, rows
 
@@ -109,6 +111,25 @@ def test_a_forked_process_reads_on_whatever_threads_did(tmp_path: Path) -> None:
                 found = values(store, np.concatenate((many, np.array([1 << 32 | 5], np.uint64))))
                 os._exit(0 if found[-1] == 6 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_what_is_retired_goes_when_all_requests_of_that_time_are_over() -> None:
+    class Held:
+        pass
+
+    table = FileTable()
+    held, unused = Held(), Held()
+    gone, gone_at_once = weakref.ref(held), weakref.ref(unused)
+    table.retire(unused)
+    del unused
+    assert gone_at_once() is None
+    earlier, later = table.begin(), table.begin()
+    table.retire(held)
+    del held
+    table.end(later)
+    assert gone() is not None
+    table.end(earlier)
+    assert gone() is None
 
 
 def test_an_empty_file_can_hold_samples_of_no_bytes(tmp_path: Path) -> None:
