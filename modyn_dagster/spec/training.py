@@ -1,38 +1,16 @@
 """How to train: model, loss, optimizer and loop. Built-ins by ``name``, user code by ``factory`` (an import path)."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, StringConstraints, model_validator
 
-from modyn_dagster.spec.base import ImportPath, Spec
-from modyn_dagster.spec.parsing import ImageParserSpec, Parser
+from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.model_inputs import inputs_problem
+from modyn_dagster.spec.models import CustomSpec, ModelSpec
+from modyn_dagster.spec.parsing import ImageParserSpec, Parser, TextParserSpec
 
 #: What is learnt, as the dataset's label says it.
 TaskKind = Literal["class", "target"]
-
-
-class LogisticRegressionSpec(Spec):
-    """A linear layer on standardised numeric columns."""
-
-    name: Literal["logistic_regression"]
-
-
-class MLPSpec(Spec):
-    """Fully connected layers with ReLU on standardised numeric columns."""
-
-    name: Literal["mlp"]
-    hidden: list[PositiveInt] = [64, 64]
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-
-class CustomSpec(Spec):
-    """User code: ``factory`` is called with what the place it stands in hands over, plus ``config`` as keywords.
-
-    A model gets ``n_features`` and ``n_outputs``, an optimizer the parameters, a loss nothing (docs/training.md).
-    """
-
-    factory: ImportPath
-    config: dict[str, Any] = {}
 
 
 class OptimizerSpec(Spec):
@@ -69,7 +47,6 @@ class GroupSpec(Spec):
         return self
 
 
-ModelSpec = Annotated[LogisticRegressionSpec | MLPSpec, Field(discriminator="name")] | CustomSpec
 Groups = Annotated[dict[InputName, GroupSpec], Field(min_length=1)]
 LossName = Literal["cross_entropy", "mse", "l1"]
 
@@ -109,12 +86,15 @@ class TrainingSpec(Spec):
     def _settings_fit(self) -> Self:
         if isinstance(self.features, list) and len(set(self.features)) != len(self.features):
             raise ValueError("features must not repeat")
-        if isinstance(self.features, dict) and not isinstance(self.model, CustomSpec):
-            raise ValueError(
-                f"features in groups need a model of your own (`factory`); {self.model.name} takes one row of numbers"
-            )
-        if isinstance(self.parser, ImageParserSpec) and self.features != "numeric":
-            raise ValueError("images are one array and have no columns: leave `features` out")
+        if isinstance(self.parser, ImageParserSpec | TextParserSpec) and self.features != "numeric":
+            raise ValueError("images and texts are one array and have no columns: leave `features` out")
         if self.precision == "16-mixed" and self.device == "cpu":
             raise ValueError("precision 16-mixed needs device cuda; a CPU has bf16-mixed")
+        return self
+
+    @model_validator(mode="after")
+    def _features_fit_the_model(self) -> Self:
+        groups = {name: group.dtype for name, group in self.features.items()} if isinstance(self.features, dict) else None
+        if problem := inputs_problem(self.model, groups, self.parser):
+            raise ValueError(problem)
         return self

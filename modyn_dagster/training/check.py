@@ -1,12 +1,14 @@
 """Whether a training can work at all, found out before any run starts and without importing torch."""
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Final
 
-from modyn_dagster.errors import ConfigError
+from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.imports import import_callable
+from modyn_dagster.spec.models import CustomSpec, DistilBertSpec
 from modyn_dagster.spec.parsing import ParserSpec
-from modyn_dagster.spec.training import CustomSpec, LossName, TaskKind, TrainingSpec
+from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
 
 _LOSSES_OF: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
 
@@ -28,7 +30,12 @@ def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
 
 
 def check_user_code(spec: TrainingSpec, *, source: str) -> None:
-    """Import all user code of a training; ``ImportPathError`` names ``source`` (the pipeline) and the field."""
+    """Import all user code of a training; ``ImportPathError`` names ``source`` (the pipeline) and the field.
+
+    ``MissingExtra`` for a model in the box that needs a library which is not installed.
+    """
+    if isinstance(spec.model, DistilBertSpec) and find_spec("transformers") is None:
+        raise MissingExtra(source, "training.model.name", spec.model.name, package="transformers", extra="text")
     for field, path in import_paths(spec):
         import_callable(path, source=source, field=field)
 

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.spec.training import CustomSpec, GroupSpec, TrainingSpec
+from modyn_dagster.spec.models import takes_rows
+from modyn_dagster.spec.training import GroupSpec, TrainingSpec
 from modyn_dagster.training.parsing.function import Columns
 
 #: Kinds of dtype a model can use: bool, signed, unsigned, float.
 _NUMERIC: Final = frozenset("biuf")
+#: Dtypes of groups beside floats.
+_EXACT: Final = frozenset({"int32", "int64", "uint8", "bool"})
 #: The name of a model's only input, and of the array by which a parser decides itself what the model sees.
 ARRAY: Final = "features"
 
@@ -61,11 +64,19 @@ class Layout:
             return cls(tuple(groups), named=True)
         if spec.parser is not None and ARRAY in columns and spec.features == "numeric":
             require_numeric(columns, ARRAY, source)
-            # The models in the box take rows of numbers, whatever the array's shape.
-            tabular = not isinstance(spec.model, CustomSpec)
+            # Some models in the box take rows of numbers, whatever the array's shape.
+            tabular = takes_rows(spec.model)
             return cls((Input(ARRAY, (), columns[ARRAY].shape[1:], tabular, "float64" if tabular else None),))
         names = _numeric_columns(columns, exclude, source) if spec.features == "numeric" else spec.features
         return cls((_row(ARRAY, names, columns, "float64", source, tabular=True),))
+
+    @property
+    def groups(self) -> dict[str, Any] | None:
+        """``training.features`` of named inputs, as a spec says it."""
+        if not self.named:
+            return None
+        exact = {each.name: each.dtype if each.dtype in _EXACT else "float32" for each in self.inputs}
+        return {each.name: {"columns": [name for name, _ in each.columns], "dtype": exact[each.name]} for each in self.inputs}
 
     def to_json(self) -> dict[str, Any]:
         """For the recorded architecture."""

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from modyn_dagster.errors import ConfigError, WrongShape
-from modyn_dagster.spec.training import CustomSpec, LossName, TaskKind, TrainingSpec
+from modyn_dagster.spec.models import CustomSpec
+from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
 from modyn_dagster.training.check import default_loss
 from modyn_dagster.training.network import call_factory
 

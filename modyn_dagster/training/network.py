@@ -1,16 +1,17 @@
 """The whole model: standardisation, then a body from the box or from user code."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from modyn_dagster.errors import ConfigError
+from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.imports import import_callable
-from modyn_dagster.spec.training import CustomSpec, LogisticRegressionSpec, MLPSpec, ModelSpec, TrainingSpec
+from modyn_dagster.spec.models import CustomSpec, ModelSpec
+from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.layout import Input, Layout
 from modyn_dagster.training.memory import Allocate
+from modyn_dagster.training.models import build_boxed
 from modyn_dagster.training.prepare import Preparation
 from modyn_dagster.training.standardize import Standardize
 
@@ -92,29 +93,15 @@ def call_factory(spec: CustomSpec, *args: object, field: str, source: str, **giv
         raise ConfigError(source, f"{field}.config", spec.config, rule) from error
 
 
-def _logistic_regression(_: LogisticRegressionSpec, n_features: int, n_outputs: int) -> nn.Module:
-    return nn.Linear(n_features, n_outputs)
-
-
-def _mlp(spec: MLPSpec, n_features: int, n_outputs: int) -> nn.Module:
-    layers: list[nn.Module] = []
-    width = n_features
-    for hidden in spec.hidden:
-        layers += [nn.Linear(width, hidden), nn.ReLU()]
-        layers += [nn.Dropout(spec.dropout)] if spec.dropout else []
-        width = hidden
-    return nn.Sequential(*layers, nn.Linear(width, n_outputs))
-
-
-MODELS: Final[Mapping[str, Callable[[Any, int, int], nn.Module]]] = {
-    "logistic_regression": _logistic_regression,
-    "mlp": _mlp,
-}
-
-
 def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
     if not isinstance(spec, CustomSpec):
-        return MODELS[spec.name](spec, layout.inputs[0].n_features, n_outputs)
+        try:
+            return build_boxed(spec, layout, n_outputs)
+        except ValueError as error:
+            raise ConfigError(source, "training.model", spec.name, str(error)) from error
+        except ModuleNotFoundError as error:
+            package = error.name or "a library"
+            raise MissingExtra(source, "training.model.name", spec.name, package=package, extra="text") from error
     body = call_factory(spec, field="training.model", source=source, n_features=layout.n_features, n_outputs=n_outputs)
     if not isinstance(body, nn.Module):
         rule = f"must return a torch.nn.Module, not {type(body).__name__}"

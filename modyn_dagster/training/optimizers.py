@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.spec.training import CustomSpec, OptimizerSpec
+from modyn_dagster.spec.models import CustomSpec
+from modyn_dagster.spec.training import OptimizerSpec
 from modyn_dagster.training.network import call_factory
 
 OPTIMIZERS: Final[Mapping[str, Callable[..., torch.optim.Optimizer]]] = {

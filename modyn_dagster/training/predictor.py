@@ -101,7 +101,7 @@ def build_predictor(
     """
     n_outputs, layout = int(architecture["n_outputs"]), Layout.from_json(architecture["features"])
     recorded = {name: value for name, value in architecture.items() if name not in {"n_outputs", "features", "task"}}
-    spec = TrainingSpec.model_validate(recorded)
+    spec = TrainingSpec.model_validate(recorded | ({"features": layout.groups} if layout.groups else {}))
     # Fresh weights are drawn and thrown away; that must not move the generators of the process.
     with reproducible(0, threads=threads, deterministic=spec.deterministic):
         network = build_network(spec, layout, n_outputs, source=source)

@@ -79,15 +79,15 @@ class Reading:
             yield Loaded(keys, weights, self.features(samples), truth_of(samples, self.kind, source=self.source))
 
     def _stream(self, reader: SampleReader, walk: Walk, then: Callable[[Loaded], T]) -> BatchStream:
-        dtype, parsed = reader.store.dtype, self.features.parsing.parser is not None
-        columns = self.features.of_rows(dtype) if dtype is not None and not parsed else None
+        dtype, parsing = reader.store.dtype, self.features.parsing
+        columns = self.features.of_rows(dtype) if dtype is not None and parsing.parser is None else None
 
         def transform(batch: Gathered) -> T:
             if batch.columns is not None:
                 return then(self._labelled(batch, dict(batch.columns)))
             # Samples of one length come as rows, whatever they are.
             raw = cast(FixedRows | Blobs, batch.rows if batch.rows is not None else batch.blobs)
-            if parsed:
+            if not parsing.of_columns:
                 return then(self._labelled(batch, self.features.of_blobs(batch.keys, raw)))
             samples = reader.decode(batch.keys, raw)
             truth = truth_of(samples, self.kind, source=self.source)
@@ -105,7 +105,7 @@ class Reading:
             threads=self.data.fast_path.threads,
             block_size=walk.block_size,
             columns=columns,
-            labels=columns is not None or parsed,
+            labels=columns is not None or not parsing.of_columns,
             transform=transform,
         )
 

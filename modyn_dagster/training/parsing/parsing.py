@@ -10,11 +10,12 @@ from modyn_dagster.errors import BadSample, ConfigError, TrainingError, WrongSha
 from modyn_dagster.imports import import_callable
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.parsing import ImageParserSpec, Parser, ParserSpec
+from modyn_dagster.spec.parsing import ImageParserSpec, Parser, ParserSpec, TextParserSpec
 from modyn_dagster.training.parsing.function import Blobs, Columns, Function, NotArrays, ParseFailed, require_joinable
 from modyn_dagster.training.parsing.images import Images
 from modyn_dagster.training.parsing.pieces import Pieces
 from modyn_dagster.training.parsing.processes import Processes
+from modyn_dagster.training.parsing.text import Texts
 
 
 class Place(Protocol):
@@ -50,11 +51,15 @@ class Parsing:
         self.parser, self.source, self._where = parser, source, where
         self.name = _name_of(parser)
         self._parse = _parse_of(parser, source)
+        #: Whether it is made of the samples' columns, not of their bytes.
+        self.of_columns = self._parse is None or (isinstance(parser, TextParserSpec) and parser.text.columns is not None)
 
     def __call__(self, samples: Samples) -> Columns:
         """Arrays of length n by name. ``ConfigError`` where the dataset has no bytes to parse."""
         if self._parse is None:
             return samples.columns
+        if self.of_columns and isinstance(self._parse, Texts):
+            return self._of_texts(self._parse, samples.columns)
         if samples.blobs is None:
             raise ConfigError(self.source, "training.parser", self.name, "these samples come as columns, not as bytes")
         return self.of_blobs(samples.keys, samples.blobs)
@@ -78,6 +83,13 @@ class Parsing:
         except ParseFailed as error:
             raise self._failure(keys, error) from error
         return {name: self._checked(name, array, len(keys)) for name, array in parsed.items()}
+
+    def _of_texts(self, texts: Texts, columns: Columns) -> Columns:
+        try:
+            return texts.of_columns(columns)
+        except KeyError as error:
+            rule = f"is not a column; known: {', '.join(columns) or 'none'}"
+            raise ConfigError(self.source, "training.parser.text.columns", error.args[0], rule) from error
 
     def close(self) -> None:
         """End threads and processes."""
@@ -148,6 +160,8 @@ def _parse_of(parser: Parser | None, source: str) -> _Parse | None:
         return None
     if isinstance(parser, ImageParserSpec):
         return Images(parser.images)
+    if isinstance(parser, TextParserSpec):
+        return Texts(parser.text)
     spec = ParserSpec(function=parser) if isinstance(parser, str) else parser
     return _Functions(spec, import_callable(spec.function, source=source, field=field_of(parser)))
 
@@ -160,4 +174,6 @@ def field_of(parser: Parser) -> str:
 def _name_of(parser: Parser | None) -> str | None:
     if isinstance(parser, ImageParserSpec):
         return "images"
+    if isinstance(parser, TextParserSpec):
+        return "text"
     return parser.function if isinstance(parser, ParserSpec) else parser

@@ -1,0 +1,32 @@
+"""Networks in the box: plain modules with fresh weights from torch's global generator, by the name in the spec."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from torch import nn
+
+from modyn_dagster.spec.models import BoxedModelSpec
+from modyn_dagster.training.layout import Layout
+from modyn_dagster.training.models.dense import logistic_regression, mlp
+from modyn_dagster.training.models.dlrm import dlrm
+from modyn_dagster.training.models.images import cnn, resnet
+from modyn_dagster.training.models.text import distilbert, hashed_text
+
+__all__ = ["build_boxed"]
+
+_MODELS: Final[Mapping[str, Callable[[Any, Layout, int], nn.Module]]] = {
+    "logistic_regression": logistic_regression,
+    "mlp": mlp,
+    "cnn": cnn,
+    "resnet18": resnet,
+    "resnet50": resnet,
+    "resnet152": resnet,
+    "dlrm": dlrm,
+    "hashed_text": hashed_text,
+    "distilbert": distilbert,
+}
+
+
+def build_boxed(spec: BoxedModelSpec, layout: Layout, n_outputs: int) -> nn.Module:
+    """The body that a spec names, for inputs of this layout; ``ValueError`` says why inputs of this shape are none for it."""
+    return _MODELS[spec.name](spec, layout, n_outputs)

@@ -1,0 +1,71 @@
+"""Classifiers of texts as the parser ``text`` encodes them: numbers of n-grams from 1 on, then zeros."""
+
+from torch import Tensor, nn
+
+from modyn_dagster.spec.models import DistilBertSpec, HashedTextSpec
+from modyn_dagster.training.layout import Layout
+from modyn_dagster.training.models.dense import dense
+
+
+class HashedText(nn.Module):
+    """Outputs of ``int64[n, length]``: the mean embedding of a text's n-grams, then fully connected layers."""
+
+    def __init__(self, spec: HashedTextSpec, n_outputs: int) -> None:
+        super().__init__()
+        self.embedding = nn.EmbeddingBag(spec.buckets + 1, spec.embedding, mode="mean", padding_idx=0)
+        self.head = dense(spec.embedding, spec.hidden, n_outputs, dropout=spec.dropout)
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """A text without n-grams has the embedding 0."""
+        outputs: Tensor = self.head(self.embedding(numbers))
+        return outputs
+
+
+class DistilBert(nn.Module):
+    """Outputs of ``int64[n, length]``: the encoder's first position, a hidden layer, outputs."""
+
+    def __init__(self, spec: DistilBertSpec, n_outputs: int) -> None:
+        super().__init__()
+        from transformers import DistilBertConfig, DistilBertModel
+
+        config = DistilBertConfig(  # type: ignore[no-untyped-call]
+            vocab_size=spec.buckets + 2,
+            max_position_embeddings=spec.length + 1,
+            n_layers=spec.layers,
+            n_heads=spec.heads,
+            dim=spec.width,
+            hidden_dim=spec.hidden,
+            dropout=spec.dropout,
+            attention_dropout=spec.dropout,
+            pad_token_id=0,
+        )
+        self.first = spec.buckets + 1
+        self.encoder = DistilBertModel(config)
+        self.head = dense(spec.width, [spec.width], n_outputs, dropout=spec.dropout)
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """A sign of its own comes first, so that no text is empty."""
+        marked = nn.functional.pad(numbers, (1, 0), value=self.first)
+        found = self.encoder(input_ids=marked, attention_mask=(marked != 0).long()).last_hidden_state
+        outputs: Tensor = self.head(found[:, 0])
+        return outputs
+
+
+def hashed_text(spec: HashedTextSpec, layout: Layout, n_outputs: int) -> nn.Module:
+    """For any length of the parser."""
+    _require_texts(layout)
+    return HashedText(spec, n_outputs)
+
+
+def distilbert(spec: DistilBertSpec, layout: Layout, n_outputs: int) -> nn.Module:
+    """``ValueError`` when the parser makes longer texts than it has places for."""
+    if (length := _require_texts(layout)) > spec.length:
+        raise ValueError(f"texts have {length} words, the model takes {spec.length}; raise its `length`")
+    return DistilBert(spec, n_outputs)
+
+
+def _require_texts(layout: Layout) -> int:
+    shape = layout.inputs[0].shape
+    if len(shape) != 1:
+        raise ValueError(f"a sample must be a row of numbers of n-grams, not {list(shape)}; use the parser `text`")
+    return int(shape[0])
