@@ -66,7 +66,7 @@ CASES: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "cnn": (rows_of_pixels, {"model": {"name": "cnn", "shape": [1, 8, 8], "channels": [4, 8, 8], "hidden": 8}}),
     "resnet18": (
         rows_of_pixels,
-        {"model": {"name": "resnet18", "shape": [1, 8, 8], "stem": "small"}, "batch_size": 20},
+        {"model": {"name": "resnet18", "shape": [1, 8, 8], "stem": "small"}, "batch_size": 20, "epochs": 8},
     ),
     "dlrm": (clicks, {"model": {"name": "dlrm", "rows": 100}, "features": GROUPS, "epochs": 30}),
     "hashed_text": (titles, {"model": {"name": "hashed_text", "buckets": 1000}, "parser": TEXT, "epochs": 15}),
