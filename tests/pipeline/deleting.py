@@ -1,0 +1,46 @@
+"""Samples that go while pipelines run: deleting them, and looking at what is left."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.triggers import TriggerRow, get_trigger
+from modyn_dagster.ingestion.deletion import delete_samples
+from modyn_dagster.ingestion.purge import purge_samples
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.pipeline.attempts import claim_trigger
+from modyn_dagster.pipeline.context import TriggerContext, context_of
+from modyn_dagster.pipeline.select import open_training_set
+from tests.pipeline.world import World
+from tests.projects.tiny import DATASET
+
+SPLIT = {"train": 0.7, "evaluate": 0.3}
+
+
+def delete(world: World, keys) -> None:
+    platform = world.platform
+    delete_samples(platform.engine, platform.home, platform.view(DATASET).row, np.asarray(keys, dtype=np.uint64))
+
+
+def purge(world: World, keys) -> None:
+    delete(world, keys)
+    platform, view = world.platform, world.platform.view(DATASET)
+    purge_samples(platform.engine, platform.home, view.spec, view.row, np.asarray(keys, dtype=np.uint64))
+
+
+def keys_of(world: World, trigger: TriggerRow) -> KeyArray:
+    with world.platform.transaction() as conn:
+        row = find_training_set(conn, trigger.id)
+    assert row is not None
+    return open_training_set(context_of(world.platform, "by_amount", trigger.partition_key), row).keys()
+
+
+def claimed(world: World, trigger: TriggerRow, pipeline: str = "by_amount") -> TriggerContext:
+    context = context_of(world.platform, pipeline, trigger.partition_key)
+    return replace(context, trigger=claim_trigger(world.platform, context.trigger, f"run {context.trigger.attempt}"))
+
+
+def reread(world: World, trigger: TriggerRow) -> TriggerRow:
+    with world.platform.transaction() as conn:
+        return get_trigger(conn, trigger.id)
