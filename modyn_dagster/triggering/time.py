@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from modyn_dagster.keys import ORIGIN
@@ -14,7 +14,6 @@ from modyn_dagster.triggering.stream import Stream
 
 _SECOND: Final = 1_000_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_DIGITS: Final = [f"{n:02}" for n in range(60)]
 
 
 class TimePolicy(TriggeringPolicy):
@@ -97,7 +96,13 @@ def _shown(moment: int) -> str:
     days, seconds = divmod(moment // _SECOND, 86_400)
     if not seconds:
         return _day(days)
-    return f"{_day(days)} {_DIGITS[seconds // 3600]}:{_DIGITS[seconds // 60 % 60]}:{_DIGITS[seconds % 60]}"
+    return f"{_day(days)} {_clock(seconds)}"
+
+
+# As many as a day has seconds.
+@cache
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 @lru_cache(maxsize=16)
