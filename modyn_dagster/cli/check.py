@@ -15,6 +15,7 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.load import Project, load_project, load_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training.check import check_task, import_paths
+from modyn_dagster.triggering.check import user_code_errors
 
 
 @click.command()
@@ -52,7 +53,7 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
         return
     project = load_project(folder)
     for pipeline in project.pipelines.values():
-        yield from _training_errors(project, pipeline)
+        yield from _pipeline_errors(project, pipeline)
 
 
 def _file_errors(folder: Path, kind: type[Spec]) -> Iterator[ConfigError]:
@@ -60,11 +61,12 @@ def _file_errors(folder: Path, kind: type[Spec]) -> Iterator[ConfigError]:
         yield from _errors_of(partial(load_spec, path, kind))
 
 
-def _training_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:
+def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:
     source = f"pipeline {pipeline.name}"
     hooks = [("notify.hook", pipeline.notify.hook)] if pipeline.notify is not None else []
     for field, path in [*import_paths(pipeline.training), *hooks]:
         yield from _errors_of(partial(import_callable, path, source=source, field=field))
+    yield from user_code_errors(pipeline.trigger, source=source)
     label = project.datasets[pipeline.dataset].label
     if label is None:
         yield ConfigError(source, "dataset", pipeline.dataset, "has no label; training needs one")
