@@ -21,7 +21,7 @@ from modyn_dagster.triggering.check import user_code_errors
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {source, field, rule, message}.")
 def check(as_json: bool) -> None:
-    """Validate every spec of the project and import the user code they name.
+    """Validate every spec of the project, import the user code they name, and build their policies and vote rules.
 
     Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches neither Postgres nor data.
     """

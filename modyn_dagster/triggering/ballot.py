@@ -50,8 +50,7 @@ class Ballot:
 
     def clear(self) -> None:
         """No votes."""
-        self.voted.clear()
-        self._keys.clear()
+        self.voted, self._keys = {}, {}
         self.key = ORIGIN
         self._shown = self._nobody
 

@@ -66,7 +66,8 @@ def simulate(
             for an ensemble a dict by member, nested like the ensemble. The accuracy to calibrate on is the metric
             ``expected_accuracy``. Of performance, a window's length is the number of samples judged.
         batches: lengths of the batches the stream arrives in; default: one batch.
-        training_seconds: of every training, or by its number of samples, those since the trigger before.
+        training_seconds: of every training, or by its number of samples, those since the trigger before. With 0 a cost policy
+            without a model of the seconds finds training free and fires at every point.
 
     Raises:
         ConfigError: scores are missing, too few or of a wrong shape; the error says which ones and what to give.

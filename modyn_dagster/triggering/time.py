@@ -44,13 +44,8 @@ class TimePolicy(TriggeringPolicy):
         if self._tick is None and not self._begin(stream):
             return None
         assert self._tick is not None, "set when it began"  # noqa: S101
-        point = stream.first_at_or_after(self._tick, cursor)
-        if point is None:
-            return None
-        before, moment = stream.before(point), stream.moment(point)
-        assert before is not None and moment is not None, "the first sample lies before the first tick"  # noqa: S101
-        self._evidence = (point, before, moment)
-        return point
+        self._evidence = evidence = stream.passing(self._tick, cursor)
+        return None if evidence is None else evidence[0]
 
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
         """Fires, for a tick has passed, unless what came before it is trained on already."""
