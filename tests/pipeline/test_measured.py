@@ -133,9 +133,12 @@ def test_a_detector_reads_every_sample_once_per_model_and_says_what_a_fresh_one_
     assert first is not None
     world.train("by_detector", first)
     run, view, read, hear = world.run("by_detector", "live"), world.platform.view(DATASET), [], Listener.hear
-    monkeypatch.setattr(
-        Listener, "hear", lambda listener, values, after: read.append(len(values)) or hear(listener, values, after)
-    )
+
+    def heard(listener: Listener, values: np.ndarray, after: int) -> int:
+        read.append(len(values))
+        return hear(listener, values, after)
+
+    monkeypatch.setattr(Listener, "hear", heard)
     needs = [
         DetectorNeed(n, KeyRange(first.key, until), since, _DETECTOR.validate_python(detector), stream)
         for n, (since, until) in enumerate(
