@@ -1,11 +1,13 @@
-"""How fast policies decide that measure nothing: amount, time, and an ensemble of both.
+"""How fast policies decide that measure nothing: amount, time, and an ensemble of both; and what policies take of a replay.
 
 ``python benchmarks/deciding.py [--quick] [--json FILE] [--samples N]``
 
 deciding.<policy>        seconds to decide about a million samples with a decision point at every 100th
 deciding.<policy>.each   the same with one at every sample
+deciding.overhead.<policy>   milliseconds per batch of a thousand samples in a replay, what is measured left out
 
-``--quick`` takes a tenth of the samples; goals shrink in proportion. ``benchmarks/drift.py --only deciding`` measures the same.
+``--quick`` takes a tenth of the samples; goals shrink in proportion. ``benchmarks/drift.py --only deciding`` measures
+all but the overhead.
 """
 
 import argparse
@@ -17,6 +19,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.figures.deciding import SAMPLES, deciding_figures
+from benchmarks.figures.overhead import overhead_figures
 from benchmarks.measure import Machine
 from benchmarks.report import busyness, print_table, write_json
 
@@ -30,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     machine = Machine()
     samples = options.samples or (SAMPLES // 10 if options.quick else SAMPLES)
-    found = [*deciding_figures(machine, samples), *busyness(machine)]
+    found = [*deciding_figures(machine, samples), *overhead_figures(machine), *busyness(machine)]
     print_table(found, "deciding")
     if options.json is not None:
         write_json(options.json, found)

@@ -14,7 +14,8 @@ from benchmarks.policy_streams import LabelledStream, write_batches
 from benchmarks.policy_table import Blocks
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.replay import ReplayRequest, replay
+from modyn_dagster.pipeline.replay import replay
+from modyn_dagster.pipeline.replay_request import ReplayRequest
 from modyn_dagster.reporting.comparison import compare_runs
 from modyn_dagster.reporting.summary import RunSummary, choose_run, summarise_run
 from modyn_dagster.settings import Settings

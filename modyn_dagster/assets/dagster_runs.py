@@ -31,9 +31,13 @@ def going_runs(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequenc
     return instance.get_runs(dg.RunsFilter(tags=dict(tags), statuses=_GOING))
 
 
-def run_records(instance: dg.DagsterInstance, tags: Mapping[str, str], limit: int | None = None) -> Sequence[dg.RunRecord]:
-    """All runs with these tags, or the newest ``limit`` of them, newest first."""
-    return instance.get_run_records(dg.RunsFilter(tags=dict(tags)), limit=limit)
+def ended_runs(instance: dg.DagsterInstance, tags: Mapping[str, str], limit: int | None = None) -> Sequence[dg.RunRecord] | None:
+    """Runs with these tags, or the newest ``limit`` of them, newest first; None while one of them is not over.
+
+    One query: between two of them another daemon may launch a run, which would look like one that has ended.
+    """
+    records = instance.get_run_records(dg.RunsFilter(tags=dict(tags)), limit=limit)
+    return records if all(record.dagster_run.status in _ENDED for record in records) else None
 
 
 def has_ended(instance: dg.DagsterInstance, run_id: str) -> bool:

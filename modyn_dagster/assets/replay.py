@@ -18,7 +18,8 @@ from modyn_dagster.spec.measured import measures
 if TYPE_CHECKING:
     from modyn_dagster.catalog.evaluations import EvaluationRow
     from modyn_dagster.pipeline.platform import Platform
-    from modyn_dagster.pipeline.replay import BatchWalked, ReplayRequest
+    from modyn_dagster.pipeline.replay import BatchWalked
+    from modyn_dagster.pipeline.replay_request import ReplayRequest
     from modyn_dagster.pipeline.stages import StageResult
 
 
@@ -52,7 +53,7 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         modyn_mlflow: MlflowResource,
         modyn_fast_path: FastPathResource,
     ) -> Iterator[StageEvent]:
-        from modyn_dagster.pipeline.replay import ReplayRequest
+        from modyn_dagster.pipeline.replay_request import ReplayRequest
 
         platform = modyn.platform()
         shown = _Shown(context, assets, MlflowLinks(context, modyn_mlflow, platform))

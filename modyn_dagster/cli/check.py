@@ -15,12 +15,13 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.load import Project, load_project, load_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training.check import check_task, import_paths
+from modyn_dagster.triggering.check import user_code_errors
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {source, field, rule, message}.")
 def check(as_json: bool) -> None:
-    """Validate every spec of the project and import the user code they name.
+    """Validate every spec of the project, import the user code they name, and build their policies and vote rules.
 
     Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches neither Postgres nor data.
     """
@@ -52,7 +53,7 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
         return
     project = load_project(folder)
     for pipeline in project.pipelines.values():
-        yield from _training_errors(project, pipeline)
+        yield from _pipeline_errors(project, pipeline)
 
 
 def _file_errors(folder: Path, kind: type[Spec]) -> Iterator[ConfigError]:
@@ -60,11 +61,12 @@ def _file_errors(folder: Path, kind: type[Spec]) -> Iterator[ConfigError]:
         yield from _errors_of(partial(load_spec, path, kind))
 
 
-def _training_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:
+def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:
     source = f"pipeline {pipeline.name}"
     hooks = [("notify.hook", pipeline.notify.hook)] if pipeline.notify is not None else []
     for field, path in [*import_paths(pipeline.training), *hooks]:
         yield from _errors_of(partial(import_callable, path, source=source, field=field))
+    yield from user_code_errors(pipeline.trigger, source=source)
     label = project.datasets[pipeline.dataset].label
     if label is None:
         yield ConfigError(source, "dataset", pipeline.dataset, "has no label; training needs one")

@@ -30,9 +30,10 @@ def trigger(name: str, note: str) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("--now", "at_once", is_flag=True, help="Give up the attempt of an unfinished trigger instead of finishing it.")
+@click.option("--now", "at_once", is_flag=True, help="Give up an unfinished trigger's attempt, cancel what trains or measures.")
 def stop(name: str, at_once: bool) -> None:
     """Have the live run of pipeline NAME decide nothing until it is resumed. Batches go on being ingested."""
+    from modyn_dagster.cli.cancelling import cancel_work
     from modyn_dagster.pipeline.operate import stop_run
 
     platform = open_platform()
@@ -42,9 +43,10 @@ def stop(name: str, at_once: bool) -> None:
         click.echo(f"{run.title} stops as soon as trigger {left.partition_key} ({left.state}) is finished")
     elif left is not None:
         click.echo(f"{run.title} is stopped; once resumed it trains trigger {left.partition_key}, attempt {left.attempt}")
-        click.echo("A training that is under way can no longer commit; cancel its run in Dagster to free the machine.")
     else:
         click.echo(f"{run.title} is stopped")
+    if at_once:
+        cancel_work(name, left, stopped.holder)
     click.echo(f"`modyn-dagster pipeline resume {name}` lets it go on, with everything that has arrived until then.")
 
 
@@ -74,13 +76,14 @@ def resume(name: str, run_id: int | None) -> None:
 @click.command()
 @click.argument("name")
 @click.option("--from", "before", help="First batch (partition key) of the new run; default: the first one ingested.")
-@click.option("--now", "at_once", is_flag=True, help="Give up an unfinished trigger instead of refusing.")
+@click.option("--now", "at_once", is_flag=True, help="Give up an unfinished trigger instead of refusing, and cancel its run.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(name: str, before: str | None, at_once: bool, yes: bool) -> None:
     """End the live run of pipeline NAME and begin a new one before a batch, with nothing carried over.
 
     The new run decides about that batch and all later ones again, and trains again. The old run stays readable.
     """
+    from modyn_dagster.cli.cancelling import cancel_work
     from modyn_dagster.pipeline.operate import reset_run
 
     platform = open_platform()
@@ -91,7 +94,9 @@ def reset(name: str, before: str | None, at_once: bool, yes: bool) -> None:
         click.confirm("Train everything from there again?", abort=True)
     done = reset_run(platform, name, before, at_once=at_once)
     if done.given_up is not None:
-        click.echo(f"trigger {done.given_up.partition_key} is given up; cancel its run in Dagster to free the machine")
+        click.echo(f"trigger {done.given_up.partition_key} is given up")
+    if at_once:
+        cancel_work(name, done.given_up, done.given_up.dagster_run_id if done.given_up is not None else None)
     click.echo(f"{done.old.title} is {done.old.state}; {done.new.title} begins before {done.first or 'the first batch'}")
     click.echo(_next(done.new))
 

@@ -12,7 +12,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import CorruptFile, DeletedKey, RunError
 from modyn_dagster.pipeline.block_cache import BlockCache
 from modyn_dagster.pipeline.deciding import Measure
-from modyn_dagster.pipeline.measure_detector import measure_detector
+from modyn_dagster.pipeline.measure_detector import Listeners, measure_detector
 from modyn_dagster.pipeline.measure_drift import measure_drift
 from modyn_dagster.pipeline.measure_performance import measure_performance
 from modyn_dagster.pipeline.plain import plain_measurement
@@ -47,6 +47,7 @@ class Measurer:
         self._cache = BlockCache()
         self._predictor: Predictor | None = None
         self._model: ModelRow | None = None
+        self._listeners: Listeners = {}
         self.work: ModelAtWork | None = None
 
     def __enter__(self) -> Self:
@@ -68,7 +69,7 @@ class Measurer:
     def _measure(self, run: RunRow, view: DatasetView, point: int, needs: MeasurementSpec) -> Measurement:
         model, work = self._newest(run, view)
         taps = frozenset().union(*(taps_of(need) for need in needs.values()))
-        question = Question(run, point, view, model, work, taps)
+        question = Question(run, point, view, model, work, taps, self._listeners)
         return plain_measurement({path: _answer(question, need) for path, need in needs.items()})
 
     def _newest(self, run: RunRow, view: DatasetView) -> tuple[ModelRow, ModelAtWork]:
@@ -77,6 +78,7 @@ class Measurer:
             self._model = _newest_model(self._platform, run)
             self._predictor = predictor_of(self._platform, run, self._model, view)
             self.work = ModelAtWork(self._predictor, self._model.hash, self._cache)
+            self._listeners = {}
         return self._model, self.work
 
 

@@ -20,10 +20,14 @@ RESUMABLE = ("waiting", "stopping", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A run as it stands now, and the trigger that it still finishes, or whose attempt was given up."""
+    """A run as it stands now, and the trigger that it still finishes, or whose attempt was given up.
+
+    ``holder`` is the Dagster run that had claimed the attempt given up.
+    """
 
     run: RunRow
     trigger: TriggerRow | None
+    holder: str | None = None
 
 
 def stop_run(platform: Platform, run: RunRow, *, at_once: bool = False) -> Stopped:
@@ -41,10 +45,12 @@ def stop_run(platform: Platform, run: RunRow, *, at_once: bool = False) -> Stopp
         left = unfinished_trigger(conn, now.id)
         if now.state == "stopped":
             return Stopped(now, left)
+        holder = None
         if left is not None and at_once:
+            holder = left.dagster_run_id
             left = raise_attempt(conn, left, "given up: an operator stopped the run")
         state = "stopping" if left is not None and not at_once else "stopped"
-        return Stopped(now if now.state == state else move_run(conn, now, state=state), left)
+        return Stopped(now if now.state == state else move_run(conn, now, state=state), left, holder)
 
 
 def let_go_on(platform: Platform, run: RunRow) -> Stopped:

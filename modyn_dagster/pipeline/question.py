@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
@@ -15,12 +15,18 @@ from modyn_dagster.training.tap_names import COLUMNS, EMBEDDING, OUTPUTS
 from modyn_dagster.triggering import DriftNeed
 from modyn_dagster.triggering.measurement import Need
 
+if TYPE_CHECKING:
+    from modyn_dagster.pipeline.measure_detector import Listeners
+
 _TAPS: Final[Mapping[str, str]] = {"columns": COLUMNS, "embeddings": EMBEDDING, "outputs": OUTPUTS}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What all needs of one point share; ``taps`` are those of all of them, so that one pass serves every need."""
+    """What all needs of one point share.
+
+    ``taps`` are those of all of them, so that one pass serves every need; ``listeners`` stay as long as the model does.
+    """
 
     run: RunRow
     point: int
@@ -28,6 +34,7 @@ class Question:
     model: ModelRow
     work: ModelAtWork
     taps: frozenset[str]
+    listeners: "Listeners"
 
     def samples(self, window: KeyRange, side: int = TRAIN) -> WindowValues:
         """What the model makes of the samples of a window on one side of the split, deleted ones left out."""

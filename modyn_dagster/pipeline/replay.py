@@ -23,6 +23,7 @@ from modyn_dagster.pipeline.manual import recorded_manual, repeat_manual
 from modyn_dagster.pipeline.measure import Measurer
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.ready import require_runnable
+from modyn_dagster.pipeline.replay_request import ReplayRequest
 from modyn_dagster.pipeline.replay_run import continue_or_create, selected_batches
 from modyn_dagster.pipeline.stages import (
     StageResult,
@@ -32,32 +33,10 @@ from modyn_dagster.pipeline.stages import (
     training_set_stage,
 )
 from modyn_dagster.pipeline.view import DatasetView
-from modyn_dagster.training import FastPath
 from modyn_dagster.triggering import Stream
 
 #: Called before each batch with its partition key, how many are done, and how many there are.
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
-    """Which pipeline to replay over which batches, and as which replay.
-
-    Attributes:
-        fast_path: how its trainings read.
-        manual_of: id of the run whose manual triggers are repeated at the same keys.
-        costs_from: id of the run whose training seconds the policy is told instead of this replay's own.
-    """
-
-    pipeline: str
-    partition_keys: Sequence[str]
-    dagster_run_id: str
-    name: str = ""
-    seed: int | None = None
-    restart: bool = False
-    fast_path: FastPath = FastPath()  # noqa: RUF009 - frozen
-    manual_of: int | None = None
-    costs_from: int | None = None
 
 
 @dataclass(frozen=True)

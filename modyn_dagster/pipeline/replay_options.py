@@ -1,20 +1,17 @@
 """What a replay takes from other runs: recorded manual triggers and training seconds. Fixed when the replay begins."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.errors import RunError
-
-if TYPE_CHECKING:
-    from modyn_dagster.pipeline.replay import ReplayRequest
+from modyn_dagster.pipeline.replay_request import ReplayRequest
 
 Options = Mapping[str, int]
 
 
-def options_of(request: "ReplayRequest") -> Options:
+def options_of(request: ReplayRequest) -> Options:
     """Ids of the runs a request names, by field; those it does not name are left out."""
     named = {"manual_of": request.manual_of, "costs_from": request.costs_from}
     return {field: run_id for field, run_id in named.items() if run_id is not None}

@@ -1,7 +1,7 @@
 """Which batches a replay walks, and which run it continues."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.datasets import ensure_dataset
@@ -10,11 +10,9 @@ from modyn_dagster.errors import BatchGap, RunError, UnknownName
 from modyn_dagster.keys import ORIGIN, key_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.replay_options import options_of, require_same_dataset, require_same_options
+from modyn_dagster.pipeline.replay_request import ReplayRequest
 from modyn_dagster.spec.load import spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
-
-if TYPE_CHECKING:
-    from modyn_dagster.pipeline.replay import ReplayRequest
 
 
 def selected_batches(platform: Platform, pipeline: str, partition_keys: Sequence[str]) -> list[BatchRow]:
@@ -39,7 +37,7 @@ def selected_batches(platform: Platform, pipeline: str, partition_keys: Sequence
     return ingested
 
 
-def continue_or_create(platform: Platform, request: "ReplayRequest", selection: Sequence[BatchRow]) -> RunRow:
+def continue_or_create(platform: Platform, request: ReplayRequest, selection: Sequence[BatchRow]) -> RunRow:
     """The run of a replay: the newest with its identity, or a new one that begins before the first selected batch."""
     spec = platform.pipeline(request.pipeline)
     known = _batches(platform, spec)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import BATCH_TAG, DATASET_TAG, going_runs, run_records
+from modyn_dagster.assets.dagster_runs import BATCH_TAG, DATASET_TAG, ended_runs, going_runs
 from modyn_dagster.spec.dataset import DatasetSpec
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def ingestion_requests(instance: dg.DagsterInstance, dataset: DatasetSpec, batch
 
 def _request(instance: dg.DagsterInstance, dataset: DatasetSpec, partition: str) -> dg.RunRequest | None:
     tags = {DATASET_TAG: dataset.name, BATCH_TAG: partition}
-    ended = run_records(instance, tags)
+    ended = ended_runs(instance, tags)
+    if ended is None:
+        return None
     if ended:
         pause = min(_LONGEST_PAUSE, dataset.sensor_interval * 2.0 ** (len(ended) - 1))
         if time.time() - (ended[0].end_time or 0) < pause:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, going_runs, run_records
+from modyn_dagster.assets.dagster_runs import MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, ended_runs, going_runs
 from modyn_dagster.assets.partitions import batches_of, unknown_partitions
 from modyn_dagster.assets.specs import PipelineAssets
 
@@ -25,11 +25,11 @@ def measurement_request(
     without end, each time after twice the pause, up to an hour. Whatever it did measure is kept, and the next point it
     stopped at is a first attempt again.
     """
-    if going_runs(instance, {MEASUREMENT_TAG: assets.name}):
-        return None, "a measurement is under way"
     point = f"{unknown.run_id}:{unknown.point}"
     tags = {MEASUREMENT_TAG: assets.name, POINT_TAG: point, MODEL_TAG: unknown.model_hash}
-    ended = run_records(instance, tags)
+    ended = ended_runs(instance, tags)
+    if ended is None or going_runs(instance, {MEASUREMENT_TAG: assets.name}):
+        return None, "a measurement is under way"
     if ended:
         pause = min(_LONGEST_PAUSE, assets.pipeline.sensor_interval * 2.0 ** (len(ended) - 1))
         left = (ended[0].end_time or 0) + pause - time.time()

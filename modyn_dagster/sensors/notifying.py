@@ -5,7 +5,7 @@ from typing import Final
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import NOTIFY_TAG, going_runs, run_records
+from modyn_dagster.assets.dagster_runs import NOTIFY_TAG, ended_runs
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.sensors.database import or_what_is_down
@@ -37,7 +37,9 @@ def _tick(context: dg.SensorEvaluationContext, modyn: PlatformResource, assets: 
     if since is None:
         now = datetime.now(UTC).isoformat()
         return dg.SensorResult(skip_reason=f"what happens from now on is told ({now})", cursor=now)
-    if going_runs(context.instance, {NOTIFY_TAG: assets.name}):
+    # Only the newest counts: each was asked for after the one before it had ended.
+    last = ended_runs(context.instance, {NOTIFY_TAG: assets.name}, limit=1)
+    if last is None:
         return dg.SensorResult(skip_reason="the hook is being told", cursor=since)
     from modyn_dagster.pipeline.notify import untold
 
@@ -45,7 +47,6 @@ def _tick(context: dg.SensorEvaluationContext, modyn: PlatformResource, assets: 
     if not due:
         return dg.SensorResult(skip_reason=_NOTHING, cursor=since)
     # Named after the run before it: asked for once while that was the last one, whatever became of it.
-    last = run_records(context.instance, {NOTIFY_TAG: assets.name}, limit=1)
     request = dg.RunRequest(
         run_key=f"{assets.name}:notify:{last[0].dagster_run.run_id if last else 'first'}",
         run_config={"ops": {f"{assets.name}__notify": {"config": {"since": since}}}},

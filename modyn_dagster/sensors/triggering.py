@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, PARTITION_TAG, TRIGGER_TAG, going_runs, run_records
+from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, PARTITION_TAG, TRIGGER_TAG, ended_runs, going_runs
 from modyn_dagster.assets.jobs import AssetJob
 from modyn_dagster.assets.partitions import triggers_of
 from modyn_dagster.assets.specs import PipelineAssets
@@ -91,10 +91,10 @@ def _attempt_status(instance: dg.DagsterInstance) -> "AttemptStatus":
     from modyn_dagster.pipeline.live import Attempt
 
     def status(partition_key: str, attempt: int) -> "Attempt":
+        asked = ended_runs(instance, {TRIGGER_TAG: partition_key, ATTEMPT_TAG: str(attempt)})
         # Also a run that a person launched for the same trigger: it holds the claim.
-        if going_runs(instance, {PARTITION_TAG: partition_key}):
+        if asked is None or going_runs(instance, {PARTITION_TAG: partition_key}):
             return Attempt.GOING
-        asked = run_records(instance, {TRIGGER_TAG: partition_key, ATTEMPT_TAG: str(attempt)})
         return Attempt.ENDED if asked else Attempt.NONE
 
     return status

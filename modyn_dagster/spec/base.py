@@ -89,6 +89,7 @@ def _prefixes(module: str) -> list[str]:
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$", min_length=1, max_length=100)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
 Duration = Annotated[str, AfterValidator(_check_duration), Field(examples=["30s", "10y"])]
 ImportPath = Annotated[str, AfterValidator(_check_import_path), Field(examples=["package.module:function"])]
 Owner = Annotated[str, AfterValidator(_check_owner), Field(examples=["team:data", "name@example.org"])]

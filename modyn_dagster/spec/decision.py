@@ -4,10 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.base import Fraction, Spec
 
 Direction = Literal["higher", "lower"]
-_Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class ScoreRule(Spec):
@@ -36,7 +35,7 @@ class QuantileRule(ScoreRule):
 
     rule: Literal["quantile"]
     window: PositiveInt = 15
-    quantile: _Fraction = 0.05
+    quantile: Fraction = 0.05
     calibrated: bool = False
 
     @model_validator(mode="after")
@@ -64,7 +63,7 @@ class PValueRule(Spec):
     """Fires at ``p <= alpha``, p by permutation or as the metric defines it: small p-values are drift."""
 
     rule: Literal["p_value"]
-    alpha: _Fraction = 0.01
+    alpha: Fraction = 0.01
 
 
 class MisclassificationsRule(Spec):

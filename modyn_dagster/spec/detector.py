@@ -4,23 +4,21 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Spec
-
-_Fraction = Annotated[float, Field(gt=0, lt=1)]
+from modyn_dagster.spec.base import Fraction, Spec
 
 
 class AdwinSpec(Spec):
     """Adaptive windowing (Bifet & Gavaldà, SDM 2007)."""
 
     name: Literal["adwin"]
-    delta: _Fraction = 0.002
+    delta: Fraction = 0.002
 
 
 class KswinSpec(Spec):
     """Kolmogorov-Smirnov on a sliding window (Raab et al., Neurocomputing 2020)."""
 
     name: Literal["kswin"]
-    alpha: _Fraction = 0.005
+    alpha: Fraction = 0.005
     window_size: PositiveInt = 100
     stat_size: PositiveInt = 30
 
@@ -53,14 +51,14 @@ class EddmSpec(Spec):
 
     name: Literal["eddm"]
     warm_start: PositiveInt = 30
-    beta: _Fraction = 0.9
+    beta: Fraction = 0.9
 
 
 class HddmSpec(Spec):
     """Hoeffding bounds on moving averages, plain (``hddm_a``) or weighted (``hddm_w``) (Frías-Blanco et al., TKDE 2015)."""
 
     name: Literal["hddm_a", "hddm_w"]
-    drift_confidence: _Fraction = 0.001
+    drift_confidence: Fraction = 0.001
 
 
 DetectorSpec = Annotated[AdwinSpec | KswinSpec | PageHinkleySpec | DdmSpec | EddmSpec | HddmSpec, Field(discriminator="name")]

@@ -43,7 +43,7 @@ class DetectorPolicy(BatchedPolicy):
         return Decision(found >= 1, place.point, reason, float(found), 1.0)
 
     def own_state(self) -> State:
-        """Nothing: the detector is fed anew."""
+        """Nothing: whoever measures keeps the detector, or feeds it anew."""
         return {}
 
     def load_own_state(self, state: Mapping[str, Any]) -> None:

@@ -20,26 +20,43 @@ from modyn_dagster.spec.detector import (
 )
 
 
-def count_detections(spec: DetectorSpec, values: npt.ArrayLike, after: int) -> int:
-    """How often a fresh detector that reads all values sounds at an index of at least ``after``.
+class Listener:
+    """A detector that reads a stream piece by piece; however it is cut, it sounds at the same places.
 
-    Args:
+    Attributes:
         spec: of the detector. After it has sounded it starts afresh, as river's do.
-        values: ``[n]``, in order: 0/1 errors, absolute errors or scores. ddm and eddm read 0/1, hddm values in [0, 1].
-        after: index from which detections count.
+        heard: values read so far.
+        total: their sum, added up one by one, so that it does not depend on the pieces.
 
     Raises:
         MissingExtra: river is not installed.
-        ConfigError: the detector cannot read such values.
     """
-    stream = np.asarray(values, dtype=np.float64)
-    _check(spec, stream)
-    detector = _fresh(spec)
-    found = 0
-    for index, value in enumerate(stream.tolist()):
-        detector.update(value)
-        found += bool(detector.drift_detected) and index >= after
-    return found
+
+    def __init__(self, spec: DetectorSpec) -> None:
+        self.spec = spec
+        self.heard = 0
+        self.total = 0.0
+        self._detector = _fresh(spec)
+
+    def hear(self, values: npt.ArrayLike, after: int = 0) -> int:
+        """How often it sounds at an index of at least ``after``, counted from the first of these values.
+
+        Args:
+            values: ``[n]``, in order: 0/1 errors, absolute errors or scores. ddm and eddm read 0/1, hddm values in [0, 1].
+            after: index from which detections count.
+
+        Raises:
+            ConfigError: the detector cannot read such values.
+        """
+        stream = np.asarray(values, dtype=np.float64)
+        _check(self.spec, stream)
+        found = 0
+        for index, value in enumerate(stream.tolist()):
+            self._detector.update(value)
+            found += bool(self._detector.drift_detected) and index >= after
+            self.total += value
+        self.heard += len(stream)
+        return found
 
 
 def _fresh(spec: DetectorSpec) -> Any:

@@ -30,8 +30,9 @@ class EnsemblePolicy(TriggeringPolicy):
         self._measuring = [member for member in self._members if member.measures]
         # Policies that do not care are not told, and keep the point they named: this is most of the time that an ensemble of
         # amount policies takes.
-        self._hear_triggers = [member for member in self._members if member.hears("triggered")]
-        self._hear_models = [member for member in self._members if member.hears("model_trained")]
+        self._hear_triggers = [member for member in self._members if member.policy.hears("triggered")]
+        self._hear_models = [member for member in self._members if member.policy.hears("model_trained")]
+        self._needed = rule.needed
         self._threshold = None if rule.needed is None else float(rule.needed)
         self._stream: Stream | None = None
         self._last = ORIGIN
@@ -55,27 +56,30 @@ class EnsemblePolicy(TriggeringPolicy):
 
     def needs(self, point: int) -> MeasurementSpec:
         """What the members at the point need, below their names."""
+        if not self._measuring:
+            return {}
         return {path: need for member in self._measuring if member.point == point for path, need in member.needs(point).items()}
 
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
         """The members at the point decide; if that brings a vote, the votes are counted."""
-        ballot, last = self._ballot, self._last
+        ballot = self._ballot
         asked = came = False
-        shown: dict[str, dict[str, Any]] = {}
+        shown: dict[str, dict[str, Any]] | None = None
         for member in self._members:
-            if member.point == point:
-                asked = True
-                decision = member.decide(point, measurement)
-                if decision.fire and decision.key > last:
-                    came = True
-                    ballot.take(member.name, decision.key, decision.reason)
-                if decision.details:
-                    shown[member.name] = _shown(decision)
+            if member.point != point:
+                continue
+            asked = True
+            decision = member.decide(point, measurement)
+            if decision.fire and decision.key > self._last:
+                came = True
+                ballot.take(member.name, decision.key, decision.reason)
+            if decision.details:
+                shown = {**(shown or {}), member.name: _shown(decision)}
         if not asked:
             raise ValueError(f"decide({point}) must follow the next_point that named it")
-        count, needed, now = len(ballot.voted), self.rule.needed, ballot.shown
+        count, needed, now = len(ballot.voted), self._needed, ballot.show()
         fire = came and (count >= needed if needed is not None else self.rule.asks_user(now.votes))
-        details = {**now.details, "members": shown} if shown else now.details
+        details = now.details if shown is None else {**now.details, "members": shown}
         return Decision(fire, ballot.key if fire else point, now.reason, float(count), self._threshold, details)
 
     def triggered(self, key: int) -> None:
@@ -89,6 +93,11 @@ class EnsemblePolicy(TriggeringPolicy):
         """Every member is told."""
         for member in self._hear_models:
             member.model_trained(trained)
+
+    def hears(self, message: str) -> bool:
+        """Of models it need not be told when no member cares."""
+        own = getattr(type(self), message) is not EnsemblePolicy.model_trained
+        return own or bool(self._hear_models)
 
     def state_dict(self) -> State:
         """Key of the last trigger, votes since then in their order, and each member's state."""

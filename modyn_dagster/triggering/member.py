@@ -19,7 +19,7 @@ class Member:
         measures: whether it may need something measured.
     """
 
-    __slots__ = ("_cursor", "_hears_models", "_hears_triggers", "measures", "name", "point", "policy", "waiting")
+    __slots__ = ("_cursor", "_decide", "_next_point", "measures", "name", "point", "policy", "waiting")
 
     def __init__(self, name: str, policy: TriggeringPolicy) -> None:
         self.name = name
@@ -28,16 +28,13 @@ class Member:
         self.waiting = False
         self.measures = type(policy).needs is not TriggeringPolicy.needs
         self._cursor: int | None = None
-
-    def hears(self, message: str) -> bool:
-        """Whether it cares for ``triggered`` or ``model_trained``."""
-        return getattr(type(self.policy), message) is not getattr(TriggeringPolicy, message)
+        self._next_point, self._decide = policy.next_point, policy.decide
 
     def ask(self, cursor: int, stream: Stream) -> int | None:
         """Its next point after its own last one; ``cursor`` is where it begins."""
         if self._cursor is None:
             self._cursor = cursor
-        self.point = point = self.policy.next_point(self._cursor, stream)
+        self.point = point = self._next_point(self._cursor, stream)
         self.waiting = point is None
         return point
 
@@ -48,7 +45,7 @@ class Member:
     def decide(self, point: int, measurement: Measurement | None) -> Decision:
         """Its decision at its point, from what was measured below its name."""
         self._cursor, self.point = point, None
-        return self.policy.decide(point, self._own(measurement) if measurement else None)
+        return self._decide(point, self._own(measurement) if measurement else None)
 
     def triggered(self, key: int) -> None:
         """It is told of a trigger; its next point may be another one now."""

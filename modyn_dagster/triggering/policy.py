@@ -75,6 +75,10 @@ class TriggeringPolicy(ABC):
     def model_trained(self, trained: ModelTrained) -> None:  # noqa: B027 - most policies do not care
         """The model of the last trigger is there; skipped and failed triggers are not told."""
 
+    def hears(self, message: str) -> bool:
+        """Whether it does anything when it is told ``triggered`` or ``model_trained``; otherwise nobody need tell it."""
+        return getattr(type(self), message) is not getattr(TriggeringPolicy, message)
+
     @abstractmethod
     def state_dict(self) -> State:
         """Everything a later process needs to go on, as JSON values."""

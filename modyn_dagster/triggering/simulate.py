@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from modyn_dagster.keys import ORIGIN
 from modyn_dagster.triggering.policy import ModelTrained, TriggeringPolicy
 from modyn_dagster.triggering.simulated_scores import Scores, SimulatedScores
 from modyn_dagster.triggering.stream import Stream, StreamBatch, Times
+
+#: The part of a key that is a position in its batch.
+_POSITION: Final = 0xFFFFFFFF
 
 
 # Not frozen, like Decision: one is made for every sample at worst, and freezing triples what that takes.
@@ -63,7 +66,8 @@ def simulate(
             for an ensemble a dict by member, nested like the ensemble. The accuracy to calibrate on is the metric
             ``expected_accuracy``. Of performance, a window's length is the number of samples judged.
         batches: lengths of the batches the stream arrives in; default: one batch.
-        training_seconds: of every training, or by its number of samples, those since the trigger before.
+        training_seconds: of every training, or by its number of samples, those since the trigger before. With 0 a cost policy
+            without a model of the seconds finds training free and fires at every point.
 
     Raises:
         ConfigError: scores are missing, too few or of a wrong shape; the error says which ones and what to give.
@@ -91,18 +95,25 @@ def _decided(
 ) -> list[SimulatedDecision]:
     decisions: list[SimulatedDecision] = []
     cursor = last = ORIGIN
+    # At worst all of this happens for every sample, so names are looked up once.
+    keep, next_point, needs_of, decide = decisions.append, policy.next_point, policy.needs, policy.decide
+    hears_triggers, trains = policy.hears("triggered"), policy.hears("model_trained") or callable(training_seconds)
     for stream in streams:
-        while (point := policy.next_point(cursor, stream)) is not None:
-            needs = policy.needs(point)
-            made = policy.decide(point, answers.answer(needs) if needs else None)
-            key, index = made.key, _index(made.key, starts)
-            decisions.append(SimulatedDecision(made.fire, index, made.reason, made.score, made.threshold, made.details))
+        while (point := next_point(cursor, stream)) is not None:
+            needs = needs_of(point)
+            made = decide(point, answers.answer(needs) if needs else None)
+            key = made.key
+            # Keys of the first batch are indices.
+            index = key if key <= _POSITION else _index(key, starts)
+            keep(SimulatedDecision(made.fire, index, made.reason, made.score, made.threshold, made.details))
             cursor = point
             if made.fire:
-                policy.triggered(key)
-                n_samples = stream.count(last, key)
-                seconds = training_seconds(n_samples) if callable(training_seconds) else training_seconds
-                policy.model_trained(ModelTrained(key, n_samples, seconds))
+                if hears_triggers:
+                    policy.triggered(key)
+                if trains:
+                    n_samples = stream.count(last, key)
+                    seconds = training_seconds(n_samples) if callable(training_seconds) else training_seconds
+                    policy.model_trained(ModelTrained(key, n_samples, seconds))
                 last = key
     return decisions
 
@@ -122,7 +133,7 @@ def _collector_at_rest() -> Iterator[None]:
 
 
 def _index(key: int, starts: Sequence[int]) -> int:
-    return -1 if key < 0 else starts[key >> 32] + (key & 0xFFFFFFFF)
+    return -1 if key < 0 else starts[key >> 32] + (key & _POSITION)
 
 
 def _arriving(times: Times, starts: Sequence[int]) -> Iterator[Stream]:

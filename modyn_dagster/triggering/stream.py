@@ -97,6 +97,20 @@ class Stream:
         rank = max(self._ends[reached] + self._inside(reached).count_before(moment), self._rank(after), self._start) + 1
         return self._key(rank) if rank <= self._ends[-1] else None
 
+    def passing(self, moment: int, after: int) -> tuple[int, int, int] | None:
+        """The first sample after a key at which the running time has reached ``moment``, in microseconds since 1970: its key, the
+        key before it (``origin`` where there is none), and the running time there; three questions in one.
+        """
+        if self._low < after < self._high:
+            reached = self._times[after + 1 - self._first]
+            if reached >= moment:
+                return after + 1, after, reached
+        key = self.first_at_or_after(moment, after)
+        if key is None:
+            return None
+        before = self.before(key)
+        return key, self.origin if before is None else before, self._time(self._rank(key))
+
     def before(self, key: int) -> int | None:
         """Key of the sample just before a key; None when there is none after the origin."""
         if self._low + 1 < key <= self._high:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from modyn_dagster.keys import ORIGIN
@@ -14,7 +14,6 @@ from modyn_dagster.triggering.stream import Stream
 
 _SECOND: Final = 1_000_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_DIGITS: Final = [f"{n:02}" for n in range(60)]
 
 
 class TimePolicy(TriggeringPolicy):
@@ -45,13 +44,8 @@ class TimePolicy(TriggeringPolicy):
         if self._tick is None and not self._begin(stream):
             return None
         assert self._tick is not None, "set when it began"  # noqa: S101
-        point = stream.first_at_or_after(self._tick, cursor)
-        if point is None:
-            return None
-        before, moment = stream.before(point), stream.moment(point)
-        assert before is not None and moment is not None, "the first sample lies before the first tick"  # noqa: S101
-        self._evidence = (point, before, moment)
-        return point
+        self._evidence = evidence = stream.passing(self._tick, cursor)
+        return None if evidence is None else evidence[0]
 
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
         """Fires, for a tick has passed, unless what came before it is trained on already."""
@@ -97,7 +91,13 @@ def _shown(moment: int) -> str:
     days, seconds = divmod(moment // _SECOND, 86_400)
     if not seconds:
         return _day(days)
-    return f"{_day(days)} {_DIGITS[seconds // 3600]}:{_DIGITS[seconds // 60 % 60]}:{_DIGITS[seconds % 60]}"
+    return f"{_day(days)} {_clock(seconds)}"
+
+
+# As many as a day has seconds.
+@cache
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 @lru_cache(maxsize=16)

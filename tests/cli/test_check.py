@@ -118,6 +118,46 @@ def test_user_code_that_fails_to_import_lacks_the_name_or_cannot_be_called_is_re
     assert "int, which cannot be called" in optimizer
 
 
+POLICIES = """
+from modyn_dagster.triggering import build_policy
+
+def sixty(every: int):
+    return build_policy({"kind": "amount", "every": every})
+
+def nothing():
+    return None
+
+def both(votes):
+    return all(votes.values())
+"""
+
+
+def test_policies_and_rules_of_the_users_are_checked_at_any_depth(project: Path) -> None:
+    user_code(project, "own_policies", POLICIES)
+
+    def custom(factory: str, **config: object) -> dict[str, Any]:
+        return {"kind": "custom", "factory": f"own_policies:{factory}", "config": config}
+
+    sound = {"kind": "ensemble", "policies": {"a": custom("sixty", every=60)}, "rule": {"factory": "own_policies:both"}}
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "trigger": sound})
+    assert check().exit_code == 0
+    members = {"typo": custom("sixyt"), "refused": custom("sixty", evry=60), "none": custom("nothing"), "inner": sound}
+    wrong = {"kind": "ensemble", "policies": members, "rule": {"factory": "own_policies:most"}}
+    trigger = {"kind": "cooldown", "samples": 5, "policy": {"kind": "budget", "per": "1d", "triggers": 3, "policy": wrong}}
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "trigger": trigger})
+    result = check("--json")
+    assert result.exit_code == 1
+    inside = "trigger.policy.policy"
+    found = [(error["source"], error["field"], error["rule"]) for error in json.loads(result.stdout)]
+    assert [(source, field) for source, field, _ in found] == [
+        ("pipeline hourly", f"{inside}.rule.factory"),
+        ("pipeline hourly", f"{inside}.policies.none.factory"),
+        ("pipeline hourly", f"{inside}.policies.refused.config"),
+        ("pipeline hourly", f"{inside}.policies.typo.factory"),
+    ]
+    assert "unexpected keyword argument 'evry'" in found[2][2]
+
+
 def test_a_module_that_does_not_exist_is_reported(project: Path) -> None:
     write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": {"model": {"factory": "no_such_module:f"}}})
     result = check()

@@ -4,15 +4,24 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
+# Dagster has no public way to put a run into its queue without a webserver.
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+
+from modyn_dagster.catalog.urls import child_environment
 from modyn_dagster.cli import main
 from modyn_dagster.pipeline.attempts import claim_trigger, give_up_attempt
 from modyn_dagster.settings import Settings
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import amount, timed
 
+INSTANCE = """
+telemetry: {enabled: false}
+run_coordinator: {module: dagster._core.run_coordinator, class: QueuedRunCoordinator}
+"""
 GOES_ON = "The sensor triggering__by_amount goes on with it, if it is on; see `modyn-dagster pipeline status by_amount`.\n"
 
 
@@ -20,7 +29,11 @@ GOES_ON = "The sensor triggering__by_amount goes on with it, if it is on; see `m
 def world(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A live run that has trained once, at sample 60 of 80."""
     made = make_world(settings, tmp_path / "project", [amount(every=60, max_attempts=1), timed("unused")])
-    for name, value in made.settings.environment().items():
+    dagster_home = tmp_path / "dagster"
+    dagster_home.mkdir()
+    (dagster_home / "dagster.yaml").write_text(INSTANCE)
+    environment = child_environment(made.settings) | {"DAGSTER_HOME": str(dagster_home)}
+    for name, value in (made.settings.environment() | environment).items():
         monkeypatch.setenv(name, value)
     made.deliver([0, 1])
     made.live_until_idle("by_amount")
@@ -74,8 +87,43 @@ def test_stop_with_an_unfinished_trigger_finishes_it_or_gives_it_up(world: World
     claim_trigger(world.platform, left, "somewhere")
     given_up = run("stop", "by_amount", "--now").stdout
     assert "is stopped; once resumed it trains trigger 000001-000001, attempt 2" in given_up
-    assert "cancel its run in Dagster" in given_up
+    assert "Dagster run somewhere can no longer commit; terminate it in Dagster to free the machine." in given_up
     assert run("resume", "by_amount").stdout.startswith("live run 1 of by_amount: trigger 000001-000001 will be trained again\n")
+
+
+def queued(instance: dg.DagsterInstance, tags: dict[str, str]) -> str:
+    @dg.job
+    def nothing() -> None: ...
+
+    place = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("location"), "repository")
+    status = dg.DagsterRunStatus.QUEUED
+    return instance.create_run_for_job(
+        nothing, tags=tags, status=status, remote_job_origin=place.get_job_origin("nothing")
+    ).run_id
+
+
+@pytest.mark.parametrize("command", [("stop", "--now"), ("reset", "--now", "--yes")])
+def test_what_is_given_up_at_once_is_cancelled_in_dagster(world: World, command: tuple[str, ...]) -> None:
+    run("trigger", "by_amount")
+    with dg.DagsterInstance.get() as instance:
+        training = queued(instance, {"modyn/trigger": "000001-000001", "modyn/attempt": "1"})
+        measuring = queued(instance, {"modyn/measurement": "by_amount"})
+        others = [queued(instance, tags) for tags in ({"modyn/trigger": "000002-000001"}, {"modyn/measurement": "unused"})]
+        done = run(command[0], "by_amount", *command[1:]).stdout
+        assert f"Dagster run {training}, which trained 000001-000001, is cancelled\n" in done
+        assert f"Dagster run {measuring}, which measured, is cancelled\n" in done
+        statuses = [str(instance.get_run_by_id(each).status.value) for each in (training, measuring, *others)]  # type: ignore[union-attr]
+    assert statuses == ["CANCELED", "CANCELED", "QUEUED", "QUEUED"]
+
+
+def test_a_run_is_stopped_whether_or_not_dagster_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(world.folder / "missing"))
+    run("trigger", "by_amount")
+    claim_trigger(world.platform, world.triggers(1)[-1], "elsewhere")
+    stopped = run("stop", "by_amount", "--now")
+    assert "Dagster cannot be asked to cancel anything (ConfigError: " in stopped.stderr
+    assert "Dagster run elsewhere can no longer commit; terminate it in Dagster" in stopped.stdout
+    assert state(world) == "stopped"
 
 
 def test_resume_still_lets_a_failed_trigger_be_tried_again(world: World) -> None:

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import dagster as dg
+import pytest
 
 from modyn_dagster.catalog.runs import RunRow, live_run
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
@@ -214,3 +216,31 @@ print(request.job_name, *sorted({{"torch", "mlflow", "matplotlib"}} & set(sys.mo
     command = [sys.executable, "-c", program]
     result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert result.stdout == "evaluate__by_amount\n", result.stderr
+
+
+@pytest.mark.parametrize("sensor", [NEW_DATA, TRIGGERING])
+def test_what_another_daemon_asks_for_in_the_middle_of_a_tick_has_not_ended(
+    face: Face, days: list[str], monkeypatch: pytest.MonkeyPatch, sensor: str
+) -> None:
+    if sensor == TRIGGERING:
+        take_in(face)
+    cursor = face.tick(sensor).cursor
+    [request, *_] = face.tick(sensor, cursor).requests
+    tags = {**request.tags, "dagster/partition": str(request.partition_key)}
+    asked: list[dg.DagsterRun] = []
+
+    def meanwhile(look: Callable[..., Any]) -> Callable[..., Any]:
+        def looked(*arguments: Any, **options: Any) -> Any:
+            found = look(*arguments, **options)
+            if not asked:
+                asked.append(unfinished_run(face, tags))
+            return found
+
+        return looked
+
+    for look in ("get_runs", "get_run_records"):
+        monkeypatch.setattr(face.instance, look, meanwhile(getattr(face.instance, look)))
+    ticked = face.tick(sensor, cursor)
+    assert asked
+    assert request.partition_key not in [again.partition_key for again in ticked.requests]
+    assert sensor == NEW_DATA or [row.attempt for row in triggers(face)] == [1]

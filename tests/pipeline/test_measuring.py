@@ -1,135 +1,21 @@
-"""Pipelines whose policies want something measured: live equals replay, and what a measurement is taken from."""
+"""Who measures and when: ticks, measuring runs and replays."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import sqlalchemy as sa
 
-from modyn_dagster.catalog.evaluations import list_predictions
 from modyn_dagster.catalog.measurements import measurements_after, record_measurements
-from modyn_dagster.catalog.tables import measurement
 from modyn_dagster.catalog.timings import seconds_by_batch
-from modyn_dagster.errors import ConfigError, RunError, StaleRun
-from modyn_dagster.evaluation import Predictions, read_predictions
-from modyn_dagster.ingestion.deletion import delete_samples
-from modyn_dagster.ingestion.split import TRAIN
-from modyn_dagster.keys import ORIGIN, KeyRange, ordinal_of
+from modyn_dagster.errors import RunError, StaleRun
 from modyn_dagster.pipeline.attempts import give_up_attempt
-from modyn_dagster.pipeline.deciding import decide_onwards
 from modyn_dagster.pipeline.driver import Stop, advance
 from modyn_dagster.pipeline.manual import trigger_now
 from modyn_dagster.pipeline.measure import Measurer
 from modyn_dagster.pipeline.measuring_run import measure_ahead
-from modyn_dagster.pipeline.platform import spec_of
-from modyn_dagster.pipeline.policies import policy_of
 from modyn_dagster.pipeline.replay import BatchWalked
-from modyn_dagster.triggering import PerformanceNeed
-from tests.pipeline.world import World
-from tests.projects.tiny import DATASET, ROWS, amount, triggered
-
-SPLIT = {"train": 0.7, "calibrate": 0.3}
-
-
-def drift(name: str = "by_drift", of: str = "embeddings", **fields):
-    trigger = {
-        "kind": "drift",
-        "every": 15,
-        "windows": {"by": "amount", "reference": 60, "current": 30},
-        "metrics": {"mmd": {"metric": "mmd"}},
-        "features": {"of": of},
-        "decision": {"rule": "threshold", "value": 0.1},
-    }
-    return triggered(name, trigger | fields)
-
-
-def performance(name: str = "by_performance", **fields):
-    trigger = {"kind": "performance", "every": 20, "decision": {"rule": "threshold", "value": 0.7}}
-    return triggered(name, trigger | fields)
-
-
-POLICIES = [
-    drift(),
-    drift("by_columns", of="columns", decision={"rule": "quantile", "window": 3, "quantile": 0.3}),
-    drift("by_outputs", of="outputs", metrics={"ks": {"metric": "ks"}}, decision={"rule": "p_value", "alpha": 0.01}),
-    performance(),
-    performance("by_misclassifications", decision={"rule": "misclassifications", "value": 4, "expected_accuracy": "calibrate"}),
-    performance("label_free", label_free=True),
-    triggered("by_detector", {"kind": "detector", "every": 20, "detector": {"name": "page_hinkley", "threshold": 3}}),
-    triggered(
-        "by_cost",
-        {
-            "kind": "cost",
-            "every": 20,
-            "signal": "misclassifications",
-            "regret_per_training_second": 5,
-            "seconds": {"fixed": 1, "per_sample": 0.01},
-        },
-    ),
-    triggered(
-        "by_vote",
-        {
-            "kind": "ensemble",
-            "rule": "any",
-            "policies": {
-                "drift": drift()["trigger"],
-                "capped": {"kind": "cooldown", "samples": 30, "policy": performance()["trigger"]},
-                "amount": {"kind": "amount", "every": 70},
-            },
-        },
-    ),
-]
-
-
-def deliver_with_shift(world: World, days, **options) -> None:
-    """Points lie elsewhere from the fourth day on."""
-    for day in days:
-        world.deliver([day], shift=3.0 if day >= 4 else 0.0, **options)
-
-
-@pytest.mark.parametrize("pipeline", POLICIES, ids=lambda content: content["name"])
-def test_live_equals_replay_decision_by_decision(world_of, pipeline):
-    world, name = world_of(pipeline, split=SPLIT), pipeline["name"]
-    for days in ([0], [1, 2, 3], [], [4], [5, 6]):
-        deliver_with_shift(world, days)
-        world.live_until_idle(name)
-    world.replay(name)
-    live_run, replayed = (world.run(name, mode) for mode in ("live", "replay"))
-    decisions = world.decisions(live_run)
-    assert decisions == world.decisions(replayed)
-    for part in ("triggers", "training_sets", "models"):
-        assert world.outcome(live_run)[part] == world.outcome(replayed)[part]
-    assert len(world.triggers(live_run.id, "trained")) >= 2, [row[4] for row in decisions]
-    assert any(row[5] is not None for row in decisions)
-    assert live_run.policy_state == replayed.policy_state
-
-
-def test_drift_fires_where_the_points_move(world_of):
-    world = world_of(drift(), split=SPLIT)
-    deliver_with_shift(world, range(7))
-    world.replay("by_drift")
-    run = world.run("by_drift", "replay")
-    assert [ordinal_of(trigger.key) for trigger in world.triggers(run.id)][:2] == [0, 4]
-
-
-def test_performance_is_that_of_the_newest_model_on_what_is_new(world_of):
-    world = world_of(performance(), split=SPLIT)
-    deliver_with_shift(world, range(7))
-    world.replay("by_performance")
-    run, view = world.run("by_performance", "replay"), world.platform.view(DATASET)
-    judged, model, before = 0, None, ORIGIN
-    triggers = {trigger.point: trigger for trigger in world.triggers(run.id)}
-    for point, _, _, fire, _, score, _, details in world.decisions(run):
-        if model is not None:
-            outputs = predicted_by(world, model)
-            new = np.isin(outputs.keys, view.keys_on(TRAIN, KeyRange(before, point)))
-            assert details["n_samples"] == new.sum() == 20
-            assert score == np.mean(outputs.outputs[new].argmax(axis=1) == outputs.truth[new])
-            assert fire is (score <= 0.7)
-            judged += 1
-        before, model = point, triggers.get(point, model)
-    assert judged > 5
+from tests.pipeline.measuring import deliver_with_shift, drift, kept, measured_points, performance
+from tests.projects.tiny import DATASET, amount
 
 
 def test_a_policy_that_needs_nothing_measured_has_decisions_and_no_measurement(world_of):
@@ -256,58 +142,6 @@ def test_without_a_live_run_there_is_nothing_to_measure_for(world_of):
         world_of(drift()).measure("by_drift")
 
 
-def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of):
-    windows = {"by": "amount", "reference": 200, "current": 60, "overlap": True}
-    world = world_of(drift(every=5, windows=windows))
-    world.deliver(range(5))
-    first = world.tick("by_drift").train
-    assert first is not None
-    world.train("by_drift", first)
-    run, view = world.run("by_drift", "live"), world.platform.view(DATASET)
-    policy = policy_of(spec_of(run))
-    policy.load_state_dict(run.policy_state)
-    points = 0
-    with Measurer(world.platform) as measurer:
-        measure = measurer.of(run, view)
-        for _ in range(3):
-            points += len(list(decide_onwards(policy, run.cursor, view.stream(ORIGIN), measure)))
-        assert points > 20
-        assert measurer.work is not None
-        assert measurer.work.n_passes == 5, "one per batch of 40 samples"
-
-
-def test_deleted_samples_are_not_measured_and_change_no_decision_of_before(world_of):
-    world = world_of(drift(decision={"rule": "threshold", "value": 1e9}), split={"train": 0.8, "evaluate": 0.2})
-    world.deliver(range(2))
-    world.live_until_idle("by_drift")
-    before = world.decisions(world.run("by_drift", "live"))
-    delete(world, [ordinal << 32 | position for ordinal in (0, 1) for position in range(20)])
-    world.deliver(range(2, 4))
-    delete(world, [2 << 32 | position for position in range(ROWS)])
-    world.live_until_idle("by_drift")
-    live_run = world.run("by_drift", "live")
-    assert world.decisions(live_run)[: len(before)] == before
-    with world.platform.transaction() as conn:
-        rows = measurements_after(conn, live_run.id, str(live_run.previous_model), ORIGIN)
-    in_batch_2 = [row.details[""]["current_window"]["samples"] for row in rows if ordinal_of(row.point) == 2]
-    assert in_batch_2
-    assert in_batch_2[-1] < 30
-    assert all(row.details[""]["current_window"]["samples"] == 30 for row in rows if ordinal_of(row.point) == 1)
-
-
-def test_a_window_whose_samples_are_all_gone_has_no_score_and_fires_nothing(world_of):
-    world = world_of(drift())
-    world.deliver(range(2))
-    trained = world.tick("by_drift").train
-    assert trained is not None
-    world.train("by_drift", trained)
-    delete(world, range(trained.key + 1))
-    [*_, last] = world.measure("by_drift")
-    assert [row.fire for row in last.decisions] == [False] * len(last.decisions)
-    now = world.tick("by_drift")
-    assert all(row[5] is None for row in world.decisions(now.run)[1:])
-
-
 def test_deciding_and_measuring_are_in_the_ledger_by_batch(world_of):
     world = world_of(drift())
     world.deliver(range(3))
@@ -354,24 +188,6 @@ def test_a_step_pauses_with_what_it_decided_and_goes_on_where_it_paused(world_of
     assert world.decisions(run) == world.decisions(whole)
 
 
-def test_what_cannot_be_measured_is_said_before_anything_starts(world_of):
-    calibrated = {"rule": "misclassifications", "value": 4, "expected_accuracy": "calibrate"}
-    refused = {
-        "no_share": (performance("no_share", decision=calibrated), "dataset tiny: split: must leave a `calibrate` share"),
-        "no_labels": (performance("no_labels", label_free=True), "split: must leave a `calibrate` share: trigger of"),
-        "wrong_metric": (performance("wrong_metric", metric="mae"), r"trigger\.metric: the dataset's label is a class: use acc"),
-        "wrong_layer": (
-            drift("wrong_layer", features={"of": "embeddings", "layer": "9"}),
-            r"trigger\.features\.layer: mlp has no such layer; known: 0, 1, 2",
-        ),
-    }
-    world = world_of(*(content for content, _ in refused.values()))
-    world.deliver([0])
-    for name, (_, text) in refused.items():
-        with pytest.raises(ConfigError, match=text):
-            world.replay(name)
-
-
 def test_the_first_model_of_a_run_is_waited_for_again_when_its_training_failed(world_of):
     world = world_of(drift(decision={"rule": "threshold", "value": 1e9}) | {"on_failure": "continue", "max_attempts": 1})
     world.deliver(range(2))
@@ -385,36 +201,3 @@ def test_the_first_model_of_a_run_is_waited_for_again_when_its_training_failed(w
     world.live_until_idle("by_drift")
     decisions = world.decisions(world.run("by_drift", "live"))
     assert [row[3] for row in decisions] == [True, True] + [False] * (len(decisions) - 2)
-
-
-def test_a_policy_that_wants_something_measured_before_there_is_a_model_is_told_so(world_of):
-    world = world_of(drift())
-    world.deliver([0])
-    run = world.tick("by_drift").run
-    need = PerformanceNeed(0, KeyRange(ORIGIN, 5), "accuracy")
-    with Measurer(world.platform) as measurer, pytest.raises(RunError, match="there is no model yet"):
-        measurer.of(run, world.platform.view(DATASET))(5, {"": need})
-
-
-def measured_points(world: World, run) -> list[int]:
-    with world.platform.transaction() as conn:
-        return list(
-            conn.scalars(sa.select(measurement.c.point).where(measurement.c.run_id == run.id).order_by(measurement.c.point))
-        )
-
-
-def kept(world: World) -> list[tuple]:
-    """Every measurement row with the moment it was written."""
-    with world.platform.transaction() as conn:
-        return [tuple(row) for row in conn.execute(sa.select(measurement).order_by(measurement.c.id))]
-
-
-def predicted_by(world: World, trigger) -> Predictions:
-    with world.platform.transaction() as conn:
-        files = list_predictions(conn, trigger.id)
-    return Predictions.concat([read_predictions(world.platform.home / file.path, file.checksum) for file in files])
-
-
-def delete(world: World, keys) -> None:
-    platform = world.platform
-    delete_samples(platform.engine, platform.home, platform.view(DATASET).row, np.asarray(list(keys), dtype=np.uint64))

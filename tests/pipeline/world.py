@@ -17,7 +17,8 @@ from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.live import Attempt, Tick, tick
 from modyn_dagster.pipeline.measuring_run import BatchMeasured, measure_ahead
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.replay import ReplayRequest, replay
+from modyn_dagster.pipeline.replay import replay
+from modyn_dagster.pipeline.replay_request import ReplayRequest
 from modyn_dagster.pipeline.stages import StageResult, evaluation_stage, model_stage, training_set_stage
 from modyn_dagster.settings import Settings
 from tests.projects.tiny import DATASET, Content, batch_text, drop, write_project

@@ -1,5 +1,6 @@
 """Stream detectors: ours against river driven by hand, and the policy that fires when one sounds."""
 
+import itertools
 import sys
 from typing import Any
 
@@ -14,7 +15,7 @@ from modyn_dagster.keys import KeyRange
 from modyn_dagster.randomness import rng_for, seed_for
 from modyn_dagster.spec.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, Measured, ModelTrained, build_policy
-from modyn_dagster.triggering.detectors import count_detections
+from modyn_dagster.triggering.detectors import Listener
 from tests.triggering.laws import one_batch
 from tests.triggering.measured import decide, point_of
 
@@ -30,6 +31,10 @@ DETECTORS: dict[str, tuple[dict[str, Any], Any]] = {
     "hddm_a": ({"drift_confidence": 0.01}, lambda: binary.HDDM_A(drift_confidence=0.01)),
     "hddm_w": ({"drift_confidence": 0.01}, lambda: binary.HDDM_W(drift_confidence=0.01)),
 }
+
+
+def count_detections(spec: DetectorSpec, values: Any, after: int) -> int:
+    return Listener(spec).hear(values, after)
 
 
 def errors(seed: int, n: int = 800) -> np.ndarray:
@@ -51,6 +56,18 @@ def test_detections_are_those_of_river(name):
         assert sounded, "the stream has a drift to find"
         for after in (sounded[0], sounded[0] + 1):
             assert count_detections(spec, values, after) == sum(index >= after for index in sounded)
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_however_a_stream_is_cut_the_detector_sounds_at_the_same_places(name):
+    fields, _ = DETECTORS[name]
+    spec = _DETECTOR.validate_python({"name": name, **fields})
+    values = errors(1)
+    whole, cut = Listener(spec), Listener(spec)
+    bounds = [0, 0, 1, 30, 31, 400, 533, 800]
+    pieces = [cut.hear(values[start:stop]) for start, stop in itertools.pairwise(bounds)]
+    assert sum(pieces) == whole.hear(values) > 0
+    assert (cut.heard, cut.total) == (whole.heard, whole.total) == (800, values.sum())
 
 
 @pytest.mark.parametrize("name", ["adwin", "page_hinkley", "hddm_a", "hddm_w"])

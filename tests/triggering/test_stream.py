@@ -107,6 +107,11 @@ def test_the_time_reached_at_any_key_is_that_of_the_last_sample_before_it(conten
 def test_answers_do_not_depend_on_what_was_asked_before(content, origin, key, n, seconds):
     def answers(stream: Stream) -> list:
         time = np.datetime64(seconds, "s")
+        moment = int(time.astype("datetime64[us]").astype(np.int64))
+        point = stream.first_at_or_after(moment, key)
+        before = None if point is None else stream.before(point)
+        passing = None if point is None else (point, origin if before is None else before, stream.moment(point))
+        assert stream.passing(moment, key) == passing
         asked = [stream.nth_after(key, n), stream.first_at_or_after(time, key), stream.before(key), stream.moment(key)]
         return [*asked, stream.count(key, key + n), stream.last(n, key), stream.later_than(seconds * 1_000_000, key)]
 
@@ -130,7 +135,14 @@ def test_batches_without_gaps_are_seen_from_the_origin_on_whatever_was_asked_bef
             assert [stream.count(key, until) for until in every] == [sum(key < k <= until for k, _ in flat) for until in every]
             for seconds in range(11):
                 reached = [k for k, time in flat if k > key and time >= np.datetime64(seconds, "s")]
+                stream.nth_after(warm, 1)
+                passing = stream.passing(seconds * 1_000_000, key)
                 assert stream.first_at_or_after(np.datetime64(seconds, "s"), key) == (reached[0] if reached else None)
+                if not reached:
+                    assert passing is None
+                else:
+                    before = [origin, *(k for k, _ in flat if k < reached[0])][-1]
+                    assert passing == (reached[0], before, dict(flat)[reached[0]].astype("datetime64[us]").astype(int))
 
 
 @given(batches, keys)

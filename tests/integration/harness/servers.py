@@ -1,13 +1,17 @@
 """Dagster's webserver and daemon over a deployment."""
 
 import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
+
+import psutil
 
 from modyn_dagster.catalog import runs
 from modyn_dagster.catalog.triggers import list_triggers
-from modyn_dagster.cli.processes import Services
+from modyn_dagster.cli.processes import MARK, Services
 from modyn_dagster.cli.services import HOST, CodeLocation, daemon, free_port, webserver
 from modyn_dagster.errors import ServiceFailed
 from tests.integration.harness.deployment import Deployment
@@ -38,6 +42,19 @@ class Servers:
         for service in services:
             self._services.start(service)
         self._services.wait_until_answering(services, _START_SECONDS)
+
+    def start_another_daemon(self) -> None:
+        """As somebody does who forgets the first one; return when it has beaten."""
+        location = CodeLocation(self.deployment.project, self.deployment.project)
+        service = replace(daemon(location, self.deployment.environment, self.port), name="dagster-daemon-2")
+        self._services.start(service)
+        log = self._services.log_of(service.name)
+        wait_for("the second daemon", lambda: "SensorDaemon" in log.read_text(errors="replace"), _START_SECONDS, self.why)
+
+    def kill_first_daemon(self) -> None:
+        """SIGKILL to the older daemon and all that it has started, code server and runs."""
+        ours = [process for process in psutil.process_iter() if _is_daemon(process, str(self.logs))]
+        os.killpg(min(ours, key=lambda process: process.create_time()).pid, signal.SIGKILL)
 
     def stop(self) -> None:
         self._services.stop()
@@ -79,6 +96,13 @@ class Servers:
         except ServiceFailed as error:
             return "\n".join([str(error), *tails])
         return "\n".join(tails)
+
+
+def _is_daemon(process: psutil.Process, logs: str) -> bool:
+    try:
+        return process.environ().get(MARK) == logs and any(word.endswith("/dagster-daemon") for word in process.cmdline())
+    except psutil.Error:  # another user's, or just gone
+        return False
 
 
 @contextmanager
