@@ -3,7 +3,7 @@
 from modyn_dagster.evaluation.blocks import BLOCK, BatchRange, Block, fixed_blocks
 from modyn_dagster.evaluation.cells import score_intervals
 from modyn_dagster.evaluation.composite import currently_active, currently_trained
-from modyn_dagster.evaluation.intervals import Interval, closed_intervals, generate_intervals
+from modyn_dagster.evaluation.intervals import Interval, anchor_of, closed_intervals, generate_intervals
 from modyn_dagster.evaluation.metrics import METRICS, Score, check_metrics, score
 from modyn_dagster.evaluation.predictions import (
     Predictions,
@@ -23,6 +23,7 @@ __all__ = [
     "Predictions",
     "Score",
     "WrittenPredictions",
+    "anchor_of",
     "check_metrics",
     "closed_intervals",
     "comparable_intervals",

@@ -37,5 +37,6 @@ def _outdated(context: TriggerContext, cells: Sequence[EvaluationRow]) -> bool:
     intervals = run_intervals(context, finished=False)
     if len(cells) < len(intervals) * len(context.spec.evaluation.metrics):
         return True
-    deleted = dict(zip((as_timestamp(i.start) for i in intervals), deleted_in(context.view, intervals), strict=True))
-    return any(cell.n_deleted != deleted.get(cell.interval_start, cell.n_deleted) for cell in cells)
+    places = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
+    deleted = dict(zip(places, deleted_in(context.view, intervals), strict=True))
+    return any(cell.n_deleted != deleted.get((cell.interval_start, cell.interval_end), cell.n_deleted) for cell in cells)

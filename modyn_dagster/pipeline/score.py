@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions, record_evaluations
-from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.catalog.models import ModelRow, list_models
 from modyn_dagster.catalog.moments import as_datetime64, as_timestamp
 from modyn_dagster.evaluation.cells import score_intervals
 from modyn_dagster.evaluation.intervals import Interval, closed_intervals, generate_intervals
@@ -16,24 +16,32 @@ from modyn_dagster.evaluation.metrics import Score
 from modyn_dagster.evaluation.predictions import Predictions, read_predictions
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.view import DatasetView
-from modyn_dagster.spec.base import as_time, timedelta_of
 from modyn_dagster.spec.evaluation import MetricName
+from modyn_dagster.spec.intervals import BetweenTriggers, OffsetIntervals
+
+#: Of sample times: intervals end one after the last.
+_UNIT: Final = np.timedelta64(1, "us")
 
 
 def run_intervals(context: TriggerContext, *, finished: bool) -> list[Interval[np.datetime64]]:
     """The intervals of a run that are closed by now: stream time has passed their end, or the run has finished.
 
-    An interval keeps its full length however far the data reach, so it is the same interval when more data arrive.
+    An interval keeps its full length however far the data reach, so it is the same interval when more data arrive. Those at
+    offsets of a model are judged with that model alone.
     """
     first = context.view.first_evaluation_time(context.run.origin)
     reached = context.view.time_reached
     if first is None or reached is None:
         return []
-    spec = context.spec.evaluation.intervals
-    every = timedelta_of(spec.every)
-    grid = as_time(spec.start) if spec.start is not None else first
-    end = grid + (1 + (reached - grid) // every) * every
-    return closed_intervals(generate_intervals(spec, first, end), reached, finished=finished)
+    block, training, own = context.spec.evaluation.intervals, [], None
+    if isinstance(block, BetweenTriggers | OffsetIntervals):
+        with context.platform.transaction() as conn:
+            models = list_models(conn, context.run.id)
+        training = [(as_datetime64(model.train_start), as_datetime64(model.train_end)) for model in models]
+        own = next((i for i, model in enumerate(models) if model.ordinal == context.trigger.ordinal), None)
+    found = generate_intervals(block, first, reached + _UNIT, training, cut=False)
+    mine = {(interval.start, interval.end): interval for interval in found if interval.model in (None, own)}
+    return closed_intervals(list(mine.values()), reached, finished=finished)
 
 
 def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished: bool) -> int:
@@ -51,9 +59,10 @@ def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished
     intervals = run_intervals(context, finished=finished)
     # Both numbers: one sample more and another one deleted leave the first as it was.
     counts = list(zip(_counts(predictions.times, intervals), deleted_in(context.view, intervals), strict=True))
-    known = {(as_datetime64(cell.interval_start), cell.metric): (cell.n_samples, cell.n_deleted) for cell in cells}
+    known = {(cell.interval_start, cell.interval_end, cell.metric): (cell.n_samples, cell.n_deleted) for cell in cells}
     metrics = context.spec.evaluation.metrics
-    outdated = [i for i, interval in enumerate(intervals) if any(known.get((interval.start, m)) != counts[i] for m in metrics)]
+    places = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
+    outdated = [i for i, place in enumerate(places) if any(known.get((*place, m)) != counts[i] for m in metrics)]
     chosen = [intervals[i] for i in outdated]
     found = score_intervals(predictions, chosen, metrics, min_samples=context.spec.evaluation.min_samples)
     rows = [

@@ -1,27 +1,21 @@
 """How to judge models: intervals of sample time and metrics."""
 
-from datetime import date, datetime
 from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Duration, Spec
+from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.intervals import IntervalsSpec, TumblingIntervals
+
+__all__ = ["EvaluationSpec", "IntervalsSpec", "MetricName", "TumblingIntervals"]
 
 MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
-
-
-class TumblingIntervals(Spec):
-    """Half-open intervals ``[start + i * every, start + (i + 1) * every)``; the anchor is the start."""
-
-    kind: Literal["tumbling"] = "tumbling"
-    every: Duration
-    start: datetime | date | None = Field(None, description="UTC unless it names a zone; default: the first sample's time.")
 
 
 class EvaluationSpec(Spec):
     """Intervals, metrics and the one that counts."""
 
-    intervals: TumblingIntervals
+    intervals: IntervalsSpec
     metrics: list[MetricName] = Field(["accuracy"], min_length=1)
     score: MetricName | None = Field(None, description="The metric of the pipeline score; default: the first one.")
     min_samples: PositiveInt = Field(1, description="An interval with fewer samples is undefined.")
