@@ -1,10 +1,11 @@
 """How to judge models: intervals, predictions, metrics, composite models and scores. Nothing here imports torch."""
 
 from modyn_dagster.evaluation.blocks import BLOCK, BatchRange, Block, fixed_blocks
-from modyn_dagster.evaluation.cells import score_intervals
+from modyn_dagster.evaluation.cells import score_intervals, score_slices
 from modyn_dagster.evaluation.composite import currently_active, currently_trained
+from modyn_dagster.evaluation.confidence import ConfidenceInterval, bootstrap, confidence_interval, wilson
 from modyn_dagster.evaluation.intervals import Interval, anchor_of, closed_intervals, generate_intervals
-from modyn_dagster.evaluation.metrics import METRICS, Score, check_metrics, score
+from modyn_dagster.evaluation.metrics import METRICS, Score, check_metrics, find_metric, score
 from modyn_dagster.evaluation.predictions import (
     Predictions,
     WrittenPredictions,
@@ -19,17 +20,21 @@ __all__ = [
     "METRICS",
     "BatchRange",
     "Block",
+    "ConfidenceInterval",
     "Interval",
     "Predictions",
     "Score",
     "WrittenPredictions",
     "anchor_of",
+    "bootstrap",
     "check_metrics",
     "closed_intervals",
     "comparable_intervals",
     "composite_scores",
+    "confidence_interval",
     "currently_active",
     "currently_trained",
+    "find_metric",
     "fixed_blocks",
     "generate_intervals",
     "pipeline_score",
@@ -37,5 +42,7 @@ __all__ = [
     "read_predictions",
     "score",
     "score_intervals",
+    "score_slices",
+    "wilson",
     "write_predictions",
 ]

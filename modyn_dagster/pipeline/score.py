@@ -16,7 +16,6 @@ from modyn_dagster.evaluation.metrics import Score
 from modyn_dagster.evaluation.predictions import Predictions, read_predictions
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.view import DatasetView
-from modyn_dagster.spec.evaluation import MetricName
 from modyn_dagster.spec.intervals import BetweenTriggers, OffsetIntervals
 
 #: Of sample times: intervals end one after the last.
@@ -91,7 +90,7 @@ def _cell(
     context: TriggerContext,
     model: ModelRow,
     interval: Interval[np.datetime64],
-    metric: MetricName,
+    metric: str,
     counts: tuple[int, int],
     score: Score,
 ) -> dict[str, Any]:
@@ -104,7 +103,7 @@ def _cell(
         "n_samples": counts[0],
         "n_deleted": counts[1],
         "value": score.value,
-        "undefined": score.undefined,
+        "undefined": score.reason,
         "seen_in_training": _seen(context, model, start, end),
     }
 

@@ -1,27 +1,26 @@
 """How to judge models: intervals of sample time and metrics."""
 
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.intervals import IntervalsSpec, TumblingIntervals
+from modyn_dagster.spec.metrics import MetricId, MetricName
 
 __all__ = ["EvaluationSpec", "IntervalsSpec", "MetricName", "TumblingIntervals"]
-
-MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
 
 
 class EvaluationSpec(Spec):
     """Intervals, metrics and the one that counts."""
 
     intervals: IntervalsSpec
-    metrics: list[MetricName] = Field(["accuracy"], min_length=1)
-    score: MetricName | None = Field(None, description="The metric of the pipeline score; default: the first one.")
+    metrics: list[MetricId] = Field(["accuracy"], min_length=1)
+    score: MetricId | None = Field(None, description="The metric of the pipeline score; default: the first one.")
     min_samples: PositiveInt = Field(1, description="An interval with fewer samples is undefined.")
 
     @property
-    def score_metric(self) -> MetricName:
+    def score_metric(self) -> str:
         """The metric of the pipeline score."""
         return self.score or self.metrics[0]
 

@@ -135,10 +135,10 @@ def test_seconds_and_microseconds_give_the_same_intervals(
 
     for spec in ({"kind": "sliding", "every": every, "length": 2 * length}, {"kind": "offsets", "offsets": ["-inf", -every]}):
         whole = generate_intervals(spec | {"anchor": anchor}, *span, training)
-        fine = generate_intervals(spec | {"anchor": anchor}, *map(of, span), [(of(a), of(b)) for a, b in training])
+        fine = generate_intervals(spec | {"anchor": anchor}, of(span[0]), of(span[1]), [(of(a), of(b)) for a, b in training])
         assert [(i.start, i.end, i.model) for i in fine] == [(of(i.start), of(i.end), i.model) for i in whole]
         assert all(abs(f.anchor - of(w.anchor)) < np.timedelta64(1, "s") for f, w in zip(fine, whole, strict=True))
-    times = generate_intervals({"kind": "between_triggers"}, *map(of, span), [(of(a), of(b)) for a, b in training])
+    times = generate_intervals({"kind": "between_triggers"}, of(span[0]), of(span[1]), [(of(a), of(b)) for a, b in training])
     assert [i.end for i in times] == [of(last) + np.timedelta64(1, "us") for _, last in training]
 
 

@@ -108,7 +108,7 @@ def test_times_must_be_of_one_kind_and_be_times() -> None:
     with pytest.raises(ConfigError, match="end: must be a datetime64 or integer seconds"):
         generate_intervals({"every": "1d"}, 0, 1.5)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match=r"training.1: must be of the same kind"):
-        generate_intervals({"kind": "between_triggers"}, 0, 9, [(0, 3), (day("2020-01-01"), day("2020-01-02"))])  # type: ignore[list-item]
+        generate_intervals({"kind": "between_triggers"}, 0, 9, [(0, 3), (day("2020-01-01"), day("2020-01-02"))])  # type: ignore[type-var]
     with pytest.raises(ConfigError, match=r"training.0: the first sample's time must not lie after the last one's"):
         generate_intervals({"kind": "between_triggers"}, 0, 9, [(3, 2)])
 
