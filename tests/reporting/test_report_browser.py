@@ -42,7 +42,15 @@ class Opened:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector("body[data-ready=yes]")
+        self.wait()
+
+    def wait(self) -> None:
+        """Until everything is drawn."""
+        self.page.wait_for_selector("body[data-complete=yes]")
+
+    def choose(self, control: str, label: str) -> None:
+        self.page.select_option(control, label=label)
+        self.wait()
 
     def layout(self, plot: str) -> dict[str, Any]:
         """Titles, axes and note of a plot, as plotly has laid them out."""
@@ -50,7 +58,7 @@ class Opened:
             """id => { const l = document.getElementById(id)._fullLayout;
             return {title: l.title.text, x: l.xaxis.title.text, y: l.yaxis.title.text, legend: l.showlegend,
                     shapes: l.shapes.map(s => [s.x0 + 0.5, s.y0 + 0.5]), notes: l.annotations.map(a => a.text),
-                    size: [l.xaxis.tickfont.size, l.yaxis.tickfont.size]} }""",
+                    size: [l.xaxis, l.yaxis].map(a => a.tickfont?.size ?? 99)} }""",
             plot,
         )
         return found
@@ -102,10 +110,11 @@ def test_the_table_holds_the_mean_over_the_intervals_where_all_chosen_have_an_ac
     for place in range(3):
         assert opened.cells(place + 1)[5] == f"{mean_of_active(report, place, 'accuracy', everywhere):.4f}"
     opened.page.locator("#pipelines input").nth(1).click()
+    opened.wait()
     without = both_active(report, [0, 2])
     assert opened.cells(2)[0] == "pipeline_02"
     assert opened.cells(2)[5] == f"{mean_of_active(report, 2, 'accuracy', without):.4f}"
-    opened.page.select_option("#metric", label="log_loss")
+    opened.choose("#metric", "log_loss")
     assert opened.cells(1)[5] == f"{mean_of_active(report, 0, 'log_loss', without):.4f}"
     assert "lower is better" in opened.layout("over-time")["y"]
     opened.quiet()
@@ -117,7 +126,7 @@ def test_the_matrix_boxes_the_model_of_the_chosen_composite(browser: Browser, tm
     ends = report.pipelines[0].train_ends
     active = [int((ends < anchor).sum()) for anchor in report.anchors]
     assert opened.layout("matrix")["shapes"] == [[i, model] for i, model in enumerate(active) if model > 0]
-    opened.page.select_option("#composite", "trained")
+    opened.choose("#composite", "currently trained")
     trained = [[i, min(model + 1, len(ends))] for i, model in enumerate(active)]
     assert opened.layout("matrix")["shapes"] == trained
     opened.quiet()

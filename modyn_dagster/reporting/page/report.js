@@ -88,9 +88,11 @@ function show(id, traces, layout, empty) {
   const base = { font: { size: 13, family: "system-ui, sans-serif" }, margin: { l: 75, r: 20, t: 46, b: 60 }, hovermode: "closest",
     legend: { font: { size: 12 }, orientation: "v" }, showlegend: true, paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
   const axis = { gridcolor: "#e6e6e6", linecolor: "#999", zeroline: false, automargin: true, exponentformat: "SI" };
+  if (layout.height) byId(id).style.height = `${layout.height}px`;
   const full = { ...base, ...layout, title: { text: layout.title, x: 0, xref: "paper", xanchor: "left", font: { size: 16 } },
     xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis } };
   if (empty) {
+    full.xaxis.showticklabels = full.yaxis.showticklabels = false;
     full.annotations = [{ text: empty, showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 15, color: "#555" } }];
   }
   Plotly.react(byId(id), traces, full, { responsive: true, displaylogo: false });
@@ -157,7 +159,7 @@ function drawPareto(rows, front) {
   });
   const best = rows.filter((_, i) => front[i]).sort((a, b) => a.cost - b.cost);
   traces.push({ x: best.map((r) => r.cost), y: best.map((r) => r.score), mode: "lines", line: { shape: "hv", color: "#666", dash: "dot" },
-    name: "Pareto front", hoverinfo: "skip" });
+    name: state.spread && severalSeeds ? "Pareto front of single runs" : "Pareto front", hoverinfo: "skip" });
   show("pareto", traces, { title: "Cost against score", xaxis: { title: { text: cost.label }, rangemode: "tozero" },
     yaxis: valueAxis() }, rows.some((r) => r.score !== null) ? "" : "no shared interval has been scored yet");
 }
@@ -254,30 +256,42 @@ function drawStages(p) {
     yaxis: { title: { text: "wall seconds (s)" }, rangemode: "tozero" } }, p?.trainEnds.length ? "" : "no model has been trained yet");
 }
 
-function drawComparison() {
+function comparisonTasks() {
   const pipelines = compared();
   const rows = judged(pipelines);
   const front = onFront(rows);
-  drawTable(rows, front);
-  drawPareto(rows, front);
-  drawOverTime(rows);
-  drawBoxes(rows);
-  drawTriggers(pipelines);
-  drawSamples(pipelines);
+  return { table: () => drawTable(rows, front), pareto: () => drawPareto(rows, front), overTime: () => drawOverTime(rows),
+    boxes: () => drawBoxes(rows), triggers: () => drawTriggers(pipelines), samples: () => drawSamples(pipelines) };
 }
 
-function drawSingle() {
+function singleTasks() {
   const p = data.pipelines[state.focus];
   byId("single").textContent = p ? `Pipeline ${p.label}` : "No pipeline has run";
-  drawMatrix(p);
-  drawDecisions(p);
-  drawStages(p);
+  return { matrix: () => drawMatrix(p), decisions: () => drawDecisions(p), stages: () => drawStages(p) };
 }
 
-function drawAll() {
-  drawComparison();
-  drawSingle();
+// One plot at a time, so that the page answers in between; a newer wish for the same plot replaces an older one.
+const waiting = new Map();
+function draw(tasks) {
+  const idle = waiting.size === 0;
+  Object.entries(tasks).forEach(([name, task]) => waiting.set(name, task));
+  document.body.dataset.complete = "no";
+  if (idle) setTimeout(drawNext);
 }
+
+function drawNext() {
+  const [next] = waiting;
+  if (next) {
+    next[1]();
+    if (waiting.get(next[0]) === next[1]) waiting.delete(next[0]);
+  }
+  if (waiting.size) setTimeout(drawNext);
+  else document.body.dataset.complete = "yes";
+}
+
+const drawComparison = () => draw(comparisonTasks());
+const drawSingle = () => draw(singleTasks());
+const drawAll = () => draw({ ...comparisonTasks(), ...singleTasks() });
 
 function options(id, names, chosen, changed) {
   const select = byId(id);
@@ -310,7 +324,6 @@ function prepare() {
   if (running.length) notes.push(`Still running: ${running.join(", ")}; what is shown is what has been scored so far.`);
   byId("note").textContent = notes.join(" ");
   drawAll();
-  document.body.dataset.ready = "yes";
 }
 
 prepare();
