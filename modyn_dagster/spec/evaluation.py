@@ -1,6 +1,6 @@
 """How to judge models: intervals of sample time and metrics."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -10,6 +10,8 @@ from modyn_dagster.spec.metrics import MetricId, MetricName
 
 __all__ = ["EvaluationSpec", "IntervalsSpec", "MetricName", "TumblingIntervals"]
 
+MatrixKind = Literal["full", "active", "trained", "lazy"]
+
 
 class EvaluationSpec(Spec):
     """Intervals, metrics and the one that counts."""
@@ -18,6 +20,12 @@ class EvaluationSpec(Spec):
     metrics: list[MetricId] = Field(["accuracy"], min_length=1)
     score: MetricId | None = Field(None, description="The metric of the pipeline score; default: the first one.")
     min_samples: PositiveInt = Field(1, description="An interval with fewer samples is undefined.")
+    matrix: MatrixKind = Field(
+        "full",
+        exclude_if=lambda kind: kind == "full",
+        description="Which models are judged on an interval: all; the currently active one; the currently trained one; "
+        "or lazy: none, until a person materializes the evaluation.",
+    )
 
     @property
     def score_metric(self) -> str:

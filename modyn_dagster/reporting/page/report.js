@@ -18,7 +18,9 @@ const mids = data.starts.map((start, i) => (start + data.ends[i]) / 2);
 function matrixOf(pipeline, metric) {
   pipeline.decoded ??= {};
   if (!pipeline.decoded[metric]) {
-    const bytes = Uint8Array.from(atob(pipeline.matrices[metric]), (c) => c.charCodeAt(0));
+    const packed = atob(pipeline.matrices[metric]);
+    const bytes = new Uint8Array(packed.length);
+    for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
     pipeline.decoded[metric] = new Float32Array(bytes.buffer);
   }
   return pipeline.decoded[metric];
@@ -285,7 +287,7 @@ function drawNext() {
     next[1]();
     if (waiting.get(next[0]) === next[1]) waiting.delete(next[0]);
   }
-  if (waiting.size) setTimeout(drawNext);
+  if (waiting.size) requestAnimationFrame(() => setTimeout(drawNext));
   else document.body.dataset.complete = "yes";
 }
 
