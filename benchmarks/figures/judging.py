@@ -22,6 +22,7 @@ from modyn_dagster.evaluation import (
     score_intervals,
     write_predictions,
 )
+from modyn_dagster.evaluation.cells import Cell
 from modyn_dagster.evaluation.intervals import Interval
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of, positions_of
@@ -36,7 +37,7 @@ _MOST_SECONDS: Final = 5.0
 def matrix_figures(stream: LabelledStream, machine: Machine, models: int, cell_models: int) -> Iterator[Figure]:
     """``matrix.ratio`` and the cells per second of both ways; ``cell_models`` are judged cell by cell, ``models`` by us."""
     with tempfile.TemporaryDirectory(prefix="judging-") as folder:
-        world = _World(stream, Path(folder), max(models, cell_models))
+        world = World(stream, Path(folder), max(models, cell_models))
         n = len(world.intervals)
         contenders = {
             "ours": timed(models * n, lambda: world.judge(range(models))),
@@ -62,7 +63,7 @@ def sliding_figures(machine: Machine, samples: int, intervals: int = 1000) -> It
     yield Figure("sliding", what, rounds.seconds("ours"), "s", _MOST_SECONDS, at_most=True)
 
 
-class _World:
+class World:
     """The stream, models on disk, and both ways to judge them."""
 
     def __init__(self, stream: LabelledStream, folder: Path, n_models: int) -> None:
@@ -84,26 +85,29 @@ class _World:
         grid = generate_intervals(block, begin, self._times[-1] + np.timedelta64(1, "us"), cut=False)
         self.intervals: Sequence[Interval] = grid[:MODELS]
 
-    def judge(self, models: range) -> None:
+    def judge(self, models: range) -> list[list[Cell]]:
         """Load each model once, predict every sample once, store, and read all cells from what is stored."""
+        found = []
         for model in models:
             path = self._folder / f"predictions-{model}.arrow"
             parts = predict_range(self._predictor(model), self._read, [(0, len(self._labels), None)], kind="class")
             written = write_predictions(path, parts, kind="class", n_outputs=2)
-            score_intervals(read_predictions(path, written.checksum), self.intervals, METRICS)
+            found.append(score_intervals(read_predictions(path, written.checksum), self.intervals, METRICS))
             self.n_predicted += written.n_samples
             self.n_judged += 1
+        return found
 
-    def judge_by_cell(self, models: range) -> None:
+    def judge_by_cell(self, models: range) -> list[list[list[float]]]:
         """For each model and interval: load the model, read the rows, forward, five metrics by torchmetrics and torch."""
-        for model in models:
-            for interval in self.intervals:
-                forward = self._module(model)
-                features, labels = (np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in ("features", "labels"))
-                low, high = np.searchsorted(self._times, np.array([interval.start, interval.end]))
-                with torch.inference_mode():
-                    outputs = forward(torch.from_numpy(features[low:high].copy()))
-                    _five(outputs, torch.from_numpy(labels[low:high].copy()))
+        return [[self._cell(model, interval) for interval in self.intervals] for model in models]
+
+    def _cell(self, model: int, interval: Interval) -> list[float]:
+        forward = self._module(model)
+        features, labels = (np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in ("features", "labels"))
+        low, high = np.searchsorted(self._times, np.array([interval.start, interval.end]))
+        with torch.inference_mode():
+            outputs = forward(torch.from_numpy(features[low:high].copy()))
+            return _five(outputs, torch.from_numpy(labels[low:high].copy()))
 
     def _predictor(self, model: int) -> Callable[[Samples], npt.NDArray[np.float32]]:
         forward = self._module(model)
