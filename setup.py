@@ -104,7 +104,7 @@ setup(
     python_requires=">=3.11,<3.12",
     packages=find_packages(include=["modyn_dagster", "modyn_dagster.*", "fastpath", "fastpath.*"]),
     package_data={
-        "modyn_dagster": ["py.typed", "catalog/migrations/*", "catalog/migrations/**/*"],
+        "modyn_dagster": ["py.typed", "catalog/migrations/*", "catalog/migrations/**/*", "reporting/page/*"],
         "fastpath": ["py.typed", "*.pyi", "*.pxd", "*.h"],
     },
     zip_safe=False,

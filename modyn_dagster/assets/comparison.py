@@ -3,6 +3,8 @@
 import dagster as dg
 
 from modyn_dagster.assets.specs import DatasetAssets
+from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
 
@@ -15,12 +17,27 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
     ]
 
     @dg.multi_asset(name=assets.op("comparison"), specs=[assets.spec("comparison").merge_attributes(deps=deps)])
-    def comparison(modyn: PlatformResource) -> dg.MaterializeResult[None]:
+    def comparison(
+        context: dg.AssetExecutionContext, modyn: PlatformResource, modyn_mlflow: MlflowResource
+    ) -> dg.MaterializeResult[None]:
         from modyn_dagster.assets.metadata_runs import comparison_metadata
         from modyn_dagster.reporting.comparison import compare_pipelines
+        from modyn_dagster.reporting.report_catalog import read_report
+        from modyn_dagster.reporting.report_page import write_report
 
-        with modyn.platform().transaction() as conn:
-            compared = compare_pipelines(conn, [pipeline.name for pipeline in assets.pipelines])
-        return dg.MaterializeResult(metadata=comparison_metadata(compared))
+        platform = modyn.platform()
+        names = [pipeline.name for pipeline in assets.pipelines]
+        page = platform.home / "reports" / f"{assets.dataset.name}.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        with platform.transaction() as conn:
+            compared = compare_pipelines(conn, names)
+            data = read_report(conn, names, title=f"Pipelines of {assets.dataset.name}")
+        write_report(data, page)
+        metadata = comparison_metadata(compared) | {"report": dg.MetadataValue.path(str(page))}
+        links = MlflowLinks(context, modyn_mlflow, platform)
+        scores = {f"score {run.label}": run.score for run in compared.runs if run.score is not None}
+        if (url := links.comparison(assets.dataset.name, scores, page)) is not None:
+            metadata["mlflow"] = dg.MetadataValue.url(url)
+        return dg.MaterializeResult(metadata=metadata)
 
     return comparison

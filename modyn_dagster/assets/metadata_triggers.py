@@ -28,7 +28,7 @@ INTERVALS: Final = "intervals"
 
 def n_intervals(cells: Sequence[EvaluationRow]) -> int:
     """How many intervals some cells are about."""
-    return len({cell.interval_start for cell in cells})
+    return len({(cell.interval_start, cell.interval_end) for cell in cells})
 
 
 def stage_metadata(result: StageResult, mlflow_url: str | None = None) -> dict[str, Any]:
@@ -136,15 +136,15 @@ def _plot(drawn: _Drawn) -> str:
 def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
     from modyn_dagster.reporting.tables import Table, interval_text
 
-    by_place = {(cell.interval_start, cell.metric): cell for cell in cells}
-    intervals = {cell.interval_start: cell for cell in cells}
+    by_place = {(cell.interval_start, cell.interval_end, cell.metric): cell for cell in cells}
+    intervals = {(cell.interval_start, cell.interval_end): cell for cell in cells}
     rows = [
         (
             interval_text(cell.interval_start, cell.interval_end) + (" *" if cell.seen_in_training else ""),
             f"{cell.n_samples:,}",
-            *(_score_text(by_place.get((start, metric))) for metric in metrics),
+            *(_score_text(by_place.get((*place, metric))) for metric in metrics),
         )
-        for start, cell in sorted(intervals.items())
+        for place, cell in sorted(intervals.items())
     ]
     caption = "this model; * it saw samples of the interval in training"
     return Table(("interval", "samples", *metrics), tuple(rows), caption).markdown()

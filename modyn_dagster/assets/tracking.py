@@ -1,7 +1,8 @@
 """MLflow beside Dagster: links both ways. MLflow is a display, so its absence is a warning and never an error."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -47,6 +48,10 @@ class MlflowLinks:
             return tracker.sync_run(self._platform.engine, shown, run, _page_of(run))
 
         return self._sync(sync)
+
+    def comparison(self, dataset: str, scores: Mapping[str, float], page: Path) -> str | None:
+        """Bring the comparison of a dataset up to date; returns its page."""
+        return self._sync(lambda tracker: tracker.sync_comparison(self._platform.engine, dataset, scores, page))
 
     def _sync(self, sync: "Callable[[Tracker], str]") -> str | None:
         if self._off:

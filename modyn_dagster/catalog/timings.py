@@ -48,6 +48,13 @@ def seconds_by_stage(conn: sa.Connection, run_id: int, trigger_id: int | None = 
     return {stage: float(seconds) for stage, seconds in conn.execute(statement.group_by(stage_timing.c.stage))}
 
 
+def seconds_by_trigger(conn: sa.Connection, run_id: int) -> Mapping[tuple[int | None, str], float]:
+    """Seconds of a run summed by trigger and stage; the trigger is None for what was about none."""
+    columns = stage_timing.c.trigger_id, stage_timing.c.stage
+    statement = sa.select(*columns, sa.func.sum(stage_timing.c.seconds)).where(stage_timing.c.run_id == run_id)
+    return {(trigger_id, stage): float(s) for trigger_id, stage, s in conn.execute(statement.group_by(*columns))}
+
+
 def seconds_by_batch(conn: sa.Connection, run_id: int, stage: Stage) -> Mapping[int, float]:
     """Seconds of deciding or measuring, summed by ordinal of the batch."""
     where = (stage_timing.c.run_id == run_id) & (stage_timing.c.stage == stage) & stage_timing.c.batch_ordinal.is_not(None)

@@ -77,6 +77,8 @@ def _compare(platform: "Platform", dataset: str) -> None:
     from modyn_dagster.reporting.comparison import compare_pipelines
     from modyn_dagster.reporting.figures import save
     from modyn_dagster.reporting.plots import comparison_over_time
+    from modyn_dagster.reporting.report_catalog import read_report
+    from modyn_dagster.reporting.report_page import write_report
     from modyn_dagster.reporting.tables import comparison_table
 
     names = sorted(spec.name for spec in platform.project.pipelines.values() if spec.dataset == dataset)
@@ -86,6 +88,11 @@ def _compare(platform: "Platform", dataset: str) -> None:
     path = platform.home / "reports" / f"{dataset}.png"
     save(comparison_over_time(comparison), path)
     click.echo(f"score over time: {_shown(path)}")
+    report = path.with_suffix(".html")
+    with platform.transaction() as conn:
+        data = read_report(conn, names, title=f"Pipelines of {dataset}")
+    write_report(data, report)
+    click.echo(f"interactive report: {_shown(report)}")
 
 
 def _shown(path: Path) -> str:

@@ -1,6 +1,8 @@
 """``modyn-dagster pipeline``: replay, inspect, compare and operate pipelines."""
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,11 +58,11 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
 @click.argument("names", nargs=-1)
 @click.option("--metric", help="Metric to compare by; default: the one the pipelines call their score.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Also write score over time to this PNG file.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Also write the interactive report, one file that works offline.")
+@click.option("--pages", type=click.Path(file_okay=False), help="Also write a report per pipeline into this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def compare(names: tuple[str, ...], metric: str | None, plot: str | None, as_json: bool) -> None:
+def compare(names: tuple[str, ...], metric: str | None, plot: str | None, as_json: bool, **reports: str | None) -> None:
     """Compare pipelines NAMES (default: all) by cost and by the score of their currently active composite model."""
-    from pathlib import Path
-
     from modyn_dagster.reporting.comparison import compare_pipelines
     from modyn_dagster.reporting.figures import save
     from modyn_dagster.reporting.plots import comparison_over_time
@@ -76,6 +78,23 @@ def compare(names: tuple[str, ...], metric: str | None, plot: str | None, as_jso
         show_table(comparison_table(comparison).rich())
     if plot is not None:
         save(comparison_over_time(comparison), Path(plot))
+    if any(reports.values()):
+        write_reports(platform, chosen, metric, **reports)
+
+
+def write_reports(platform: "Platform", names: Sequence[str], metric: str | None, *, html: str | None, pages: str | None) -> None:
+    """The comparison as one interactive page, and a page per pipeline that ran."""
+    from modyn_dagster.reporting.report_catalog import read_report
+    from modyn_dagster.reporting.report_page import write_report
+
+    targets = [(Path(html), list(names), "Comparison of pipelines")] if html is not None else []
+    if pages is not None:
+        targets += [(Path(pages) / f"{name}.html", [name], f"Pipeline {name}") for name in names]
+    for path, shown, title in targets:
+        with platform.transaction() as conn:
+            data = read_report(conn, shown, title=title, metric=metric)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_report(data, path)
 
 
 def batch_range(platform: "Platform", name: str, first: str | None, last: str | None) -> tuple[str, str]:

@@ -1,10 +1,13 @@
 """How to judge models: intervals, predictions, metrics, composite models and scores. Nothing here imports torch."""
 
 from modyn_dagster.evaluation.blocks import BLOCK, BatchRange, Block, fixed_blocks
-from modyn_dagster.evaluation.cells import score_intervals
+from modyn_dagster.evaluation.cells import score_intervals, score_slices
 from modyn_dagster.evaluation.composite import currently_active, currently_trained
-from modyn_dagster.evaluation.intervals import Interval, closed_intervals, generate_intervals
-from modyn_dagster.evaluation.metrics import METRICS, Score, check_metrics, score
+from modyn_dagster.evaluation.confidence import ConfidenceInterval, bootstrap, confidence_interval, wilson
+from modyn_dagster.evaluation.front import feasible_set, pareto_front
+from modyn_dagster.evaluation.hindsight import Regret, Schedule, best_schedule, regret
+from modyn_dagster.evaluation.intervals import Interval, anchor_of, closed_intervals, generate_intervals
+from modyn_dagster.evaluation.metrics import METRICS, Score, check_metrics, find_metric, score
 from modyn_dagster.evaluation.predictions import (
     Predictions,
     WrittenPredictions,
@@ -12,29 +15,47 @@ from modyn_dagster.evaluation.predictions import (
     read_predictions,
     write_predictions,
 )
-from modyn_dagster.evaluation.scores import comparable_intervals, composite_scores, pipeline_score
+from modyn_dagster.evaluation.retention import forgetting, past_intervals, retention
+from modyn_dagster.evaluation.scores import comparable_intervals, composite_scores, expected_shortfall, pipeline_score
 
 __all__ = [
     "BLOCK",
     "METRICS",
     "BatchRange",
     "Block",
+    "ConfidenceInterval",
     "Interval",
     "Predictions",
+    "Regret",
+    "Schedule",
     "Score",
     "WrittenPredictions",
+    "anchor_of",
+    "best_schedule",
+    "bootstrap",
     "check_metrics",
     "closed_intervals",
     "comparable_intervals",
     "composite_scores",
+    "confidence_interval",
     "currently_active",
     "currently_trained",
+    "expected_shortfall",
+    "feasible_set",
+    "find_metric",
     "fixed_blocks",
+    "forgetting",
     "generate_intervals",
+    "pareto_front",
+    "past_intervals",
     "pipeline_score",
     "predict_range",
     "read_predictions",
+    "regret",
+    "retention",
     "score",
     "score_intervals",
+    "score_slices",
+    "wilson",
     "write_predictions",
 ]

@@ -4,24 +4,25 @@ They work on raw outputs in float64 and are written out in numpy: torchmetrics' 
 which a matrix of models and intervals pays a hundred thousand times. Tests hold them to scikit-learn and torchmetrics.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from modyn_dagster.errors import ConfigError
-from modyn_dagster.evaluation.losses import cross_entropy
-from modyn_dagster.spec.evaluation import MetricName
+from modyn_dagster.errors import ConfigError, ImportPathError
+from modyn_dagster.evaluation import class_metrics, rank_metrics, target_metrics
+from modyn_dagster.evaluation.class_metrics import CellFailed
+from modyn_dagster.evaluation.judged import Judged, Outputs, Truth
+from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.training import TaskKind
 
-Outputs = npt.NDArray[np.float32]
-#: Classes ``int64[n]`` or targets ``float64[n]``.
-Truth = npt.NDArray[Any]
+#: ``(judged samples, slice of at least one of them)``, all finite, to a value or the reason there is none.
+Metric = Callable[[Judged, slice], float | str]
 
-#: ``(outputs [n, k], truth [n])`` with n >= 1, all labelled and finite, to a value or the reason there is none.
-Metric = Callable[[Outputs, Truth], float | str]
+_PARAMETERS: Final = re.compile(r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,132 +34,128 @@ class Score:
         n: samples (or intervals) it was computed from.
         undefined: why there is no value; None where there is one.
         n_unlabelled: samples left out because they have no label.
+        failed: something is wrong (a metric that raises, a label outside the classes), not only too little to judge by.
     """
 
     value: float | None
     n: int
     undefined: str | None = None
     n_unlabelled: int = 0
+    failed: bool = False
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no value, beginning with ``failed:`` where something is wrong."""
+        return f"failed: {self.undefined}" if self.failed else self.undefined
 
 
-def score(metric: MetricName, outputs: Outputs, truth: Truth, *, min_samples: int = 1) -> Score:
+@dataclass(frozen=True, slots=True)
+class MetricEntry:
+    """A metric, and what it judges; None: whatever there is."""
+
+    kind: TaskKind | None
+    compute: Metric
+
+
+METRICS: Final[Mapping[str, MetricEntry]] = {
+    "accuracy": MetricEntry("class", class_metrics.accuracy),
+    "roc_auc": MetricEntry("class", rank_metrics.roc_auc),
+    "pr_auc": MetricEntry("class", rank_metrics.pr_auc),
+    "f1": MetricEntry("class", class_metrics.f1),
+    "f1_macro": MetricEntry("class", partial(class_metrics.f1, average="macro")),
+    "f1_micro": MetricEntry("class", partial(class_metrics.f1, average="micro")),
+    "f1_weighted": MetricEntry("class", partial(class_metrics.f1, average="weighted")),
+    "log_loss": MetricEntry("class", class_metrics.log_loss),
+    "brier": MetricEntry("class", class_metrics.brier),
+    "calibration_error": MetricEntry("class", class_metrics.calibration_error),
+    "mae": MetricEntry("target", target_metrics.mae),
+    "mse": MetricEntry("target", target_metrics.mse),
+    "r2": MetricEntry("target", target_metrics.r2),
+}
+
+
+def find_metric(name: str) -> MetricEntry:
+    """A metric by its name (``accuracy_top5``, ``f1_class_3``) or import path.
+
+    Raises ``ConfigError`` for a name there is not, ``ImportPathError`` for a path that cannot be imported or called.
+    """
+    if ":" in name:
+        return MetricEntry(None, _imported(import_callable(name, source="evaluation", field="metrics")))
+    if name in METRICS:
+        return METRICS[name]
+    match = _PARAMETERS.fullmatch(name)
+    entry = METRICS.get(match["base"]) if match else None
+    if match is None or entry is None:
+        raise ConfigError("evaluation", "metrics", name, f"must be one of {', '.join(METRICS)}, or an import path")
+    given = {key: int(value) for key, value in match.groupdict().items() if key != "base" and value is not None}
+    return MetricEntry(entry.kind, partial(entry.compute, **given))
+
+
+def score(metric: str, outputs: Outputs, truth: Truth, *, min_samples: int = 1) -> Score:
     """Judge outputs ``float32[n, k]`` by the truth: classes (below 0: unlabelled) or targets (NaN: unlabelled)."""
-    labelled = truth >= 0 if METRICS[metric].kind == "class" else np.isfinite(truth)
-    n, n_unlabelled = int(labelled.sum()), int(len(truth) - labelled.sum())
-    if n_unlabelled:
-        outputs, truth = outputs[labelled], truth[labelled]
-    found = _value(metric, outputs, truth, min_samples)
+    judged, n_unlabelled = labelled_part(outputs, truth)
+    return score_part(find_metric(metric), judged, slice(0, len(judged)), n_unlabelled, min_samples=min_samples)
+
+
+def labelled_part(outputs: Outputs, truth: Truth) -> tuple[Judged, int]:
+    """The samples that have a label, and how many have none."""
+    labelled = is_labelled(truth)
+    n_unlabelled = int(len(truth) - labelled.sum())
+    return (Judged(outputs[labelled], truth[labelled]) if n_unlabelled else Judged(outputs, truth)), n_unlabelled
+
+
+def is_labelled(truth: Truth) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Which samples have a label, ``bool[n]``: classes from 0 on, targets that are not NaN."""
+    return np.asarray(~np.isnan(truth) if truth.dtype.kind == "f" else truth >= 0)
+
+
+def score_part(entry: MetricEntry, judged: Judged, part: slice, n_unlabelled: int, *, min_samples: int) -> Score:
+    """Judge one slice of rows; whatever a metric raises is the reason why this cell has no value."""
+    n = part.stop - part.start
+    try:
+        found = _too_little(judged, part, min_samples) or _value(entry, judged, part)
+    except CellFailed as failure:
+        return Score(None, n, str(failure), n_unlabelled, failed=True)
     if isinstance(found, str):
         return Score(None, n, found, n_unlabelled)
     return Score(found, n, None, n_unlabelled)
 
 
-def check_metrics(metrics: Sequence[MetricName], kind: TaskKind, *, source: str) -> None:
-    """``ConfigError`` for a metric of another task than the dataset's label."""
+def check_metrics(metrics: Sequence[str], kind: TaskKind, *, source: str) -> None:
+    """``ConfigError`` for a metric of another task than the dataset's label, or one that cannot be imported."""
     for metric in metrics:
-        if METRICS[metric].kind != kind:
-            allowed = ", ".join(name for name, entry in METRICS.items() if entry.kind == kind)
+        try:
+            entry = find_metric(metric)
+        except ImportPathError as error:
+            raise ImportPathError(source, "evaluation.metrics", metric, error.rule) from error
+        if entry.kind not in (None, kind):
+            allowed = ", ".join(name for name, other in METRICS.items() if other.kind == kind)
             raise ConfigError(source, "evaluation.metrics", metric, f"the dataset's label is a {kind}: use {allowed}")
 
 
-def _value(metric: MetricName, outputs: Outputs, truth: Truth, min_samples: int) -> float | str:
-    if len(truth) == 0:
+def _too_little(judged: Judged, part: slice, min_samples: int) -> str:
+    n = part.stop - part.start
+    if n == 0:
         return "no labelled samples"
-    if len(truth) < min_samples:
-        return f"{len(truth)} labelled samples, at least {min_samples} are needed"
-    broken = int((~np.isfinite(outputs)).any(axis=1).sum())
-    if broken:
-        return f"the model's outputs are not finite for {broken} of {len(truth)} samples"
+    if n < min_samples:
+        return f"{n} labelled samples, at least {min_samples} are needed"
+    broken = int(judged.broken[part.stop] - judged.broken[part.start])
+    return f"the model's outputs are not finite for {broken} of {n} samples" if broken else ""
+
+
+def _value(entry: MetricEntry, judged: Judged, part: slice) -> float | str:
+    if judged.truth.dtype.kind == "f" and not np.isfinite(judged.truth[part]).all():
+        raise CellFailed("a target is infinite")
     with np.errstate(over="ignore"):
-        found = METRICS[metric].compute(outputs, truth)
+        found = entry.compute(judged, part)
     return found if isinstance(found, str) or np.isfinite(found) else "its value is beyond the range of numbers"
 
 
-def _accuracy(outputs: Outputs, truth: Truth) -> float | str:
-    return float(np.mean(outputs.argmax(axis=1) == truth))
+def _imported(function: Callable[..., float]) -> Metric:
+    def compute(judged: Judged, part: slice) -> float | str:
+        try:
+            return float(function(judged.outputs[part], judged.truth[part]))
+        except Exception as error:
+            raise CellFailed(f"{type(error).__name__}: {error}") from error
 
-
-def _f1(outputs: Outputs, truth: Truth) -> float | str:
-    """Of class 1 where there are two classes, else the mean over classes that occur in the truth or the predictions."""
-    predicted = outputs.argmax(axis=1)
-    n_classes = max(outputs.shape[1], int(truth.max()) + 1)
-    hits = np.bincount(predicted[predicted == truth], minlength=n_classes)
-    seen = np.bincount(predicted, minlength=n_classes) + np.bincount(truth, minlength=n_classes)
-    if n_classes == 2:
-        return float(2 * hits[1] / seen[1]) if seen[1] else "neither a sample nor a prediction of class 1"
-    return float(np.mean(2 * hits[seen > 0] / seen[seen > 0]))
-
-
-def _log_loss(outputs: Outputs, truth: Truth) -> float | str:
-    return _beyond(outputs, truth) or float(cross_entropy(outputs, truth).mean())
-
-
-def _roc_auc(outputs: Outputs, truth: Truth) -> float | str:
-    """Of class 1 against 0; for more classes the mean over those that occur of each against the rest."""
-    classes = np.unique(truth)
-    if len(classes) < 2:
-        return f"all samples are of class {classes[0]}"
-    if beyond := _beyond(outputs, truth):
-        return beyond
-    if outputs.shape[1] == 2:
-        return _area(_log_odds(outputs, 1), truth == 1)
-    return float(np.mean([_area(_log_odds(outputs, int(c)), truth == c) for c in classes]))
-
-
-def _mae(outputs: Outputs, truth: Truth) -> float | str:
-    return float(np.abs(outputs[:, 0] - truth).mean())
-
-
-def _mse(outputs: Outputs, truth: Truth) -> float | str:
-    return float(np.square(outputs[:, 0] - truth).mean())
-
-
-def _r2(outputs: Outputs, truth: Truth) -> float | str:
-    spread = np.square(truth - truth.mean()).sum()
-    if truth.min() == truth.max() or spread == 0:
-        return f"all targets are {truth[0]:g}"
-    return float(1 - np.square(outputs[:, 0] - truth).sum() / spread)
-
-
-def _beyond(outputs: Outputs, truth: Truth) -> str:
-    largest = int(truth.max())
-    return f"a sample is of class {largest}, the model knows {outputs.shape[1]} classes" if largest >= outputs.shape[1] else ""
-
-
-def _log_odds(outputs: Outputs, positive: int) -> npt.NDArray[np.float64]:
-    """Orders samples as the probability of a class does, without its ties at 0 and 1.
-
-    Rows that differ by a constant, or in the order of the other classes, are ties to the last bit.
-    """
-    logits = outputs.astype(np.float64)
-    rest = np.sort(np.delete(logits, positive, axis=1), axis=1)
-    top = rest[:, -1]
-    others = np.log(np.exp(rest - top[:, None]).sum(axis=1))
-    return np.asarray(logits[:, positive] - top - others)
-
-
-def _area(scores: npt.NDArray[np.float64], positive: npt.NDArray[np.bool_]) -> float:
-    """Probability that a positive sample ranks above a negative one, ties counting half (Mann, Whitney 1947)."""
-    _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(count) - (count - 1) / 2)[place]
-    n = int(positive.sum())
-    return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * (len(scores) - n)))
-
-
-@dataclass(frozen=True, slots=True)
-class MetricEntry:
-    """A metric, and what it judges."""
-
-    kind: TaskKind
-    compute: Metric
-
-
-METRICS: Final[Mapping[MetricName, MetricEntry]] = {
-    "accuracy": MetricEntry("class", _accuracy),
-    "roc_auc": MetricEntry("class", _roc_auc),
-    "f1": MetricEntry("class", _f1),
-    "log_loss": MetricEntry("class", _log_loss),
-    "mae": MetricEntry("target", _mae),
-    "mse": MetricEntry("target", _mse),
-    "r2": MetricEntry("target", _r2),
-}
+    return compute

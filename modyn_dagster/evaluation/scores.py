@@ -44,3 +44,24 @@ def pipeline_score(scores: Float64, active: Choice, *, among: Mask | None = None
 def comparable_intervals(active: Sequence[Choice]) -> Mask:
     """Intervals in which every pipeline has an active model, ``bool[intervals]``; one choice per pipeline, same intervals."""
     return np.asarray(np.logical_and.reduce([choice >= 0 for choice in active]))
+
+
+def expected_shortfall(scores: npt.ArrayLike, z: float, *, lower_is_better: bool = False) -> float | None:
+    """The mean of the worst ``z`` percent of the scores, the last of them counting in part; None without a defined one.
+
+    ``scores`` are ``float64[n]``, NaN where undefined; 0 < z <= 100, else ``ValueError``. At 100 it is the mean, and as z goes
+    to 0 the worst score (Rockafellar and Uryasev, 2000).
+
+    >>> expected_shortfall([0.9, 0.5, 0.7, 0.6], 50)
+    0.55
+    """
+    if not 0 < z <= 100:
+        raise ValueError(f"z: {z} must be above 0 and at most 100 percent")
+    values = np.asarray(scores, dtype=np.float64)
+    worst_first = np.sort(values[np.isfinite(values)])
+    if len(worst_first) == 0:
+        return None
+    worst_first = worst_first[::-1] if lower_is_better else worst_first
+    share = len(worst_first) * z / 100
+    weights = np.clip(share - np.arange(len(worst_first)), 0, 1)
+    return float((worst_first * weights).sum() / share)

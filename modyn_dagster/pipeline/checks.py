@@ -82,7 +82,7 @@ def loss_finite(model: ModelRow) -> CheckResult:
 
 def enough_evaluation_samples(spec: EvaluationSpec, cells: Sequence[EvaluationRow]) -> CheckResult:
     """Every closed interval has the samples that the spec asks for."""
-    counts = {cell.interval_start: cell.n_samples for cell in cells}
+    counts = {(cell.interval_start, cell.interval_end): cell.n_samples for cell in cells}
     thin = sum(1 for count in counts.values() if count < spec.min_samples)
     text = f"{thin} of {len(counts)} intervals have fewer than {spec.min_samples} samples"
     return CheckResult("enough_samples", bool(counts) and thin == 0, False, text, {"intervals": len(counts), "thin": thin})

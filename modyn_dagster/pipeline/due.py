@@ -9,14 +9,17 @@ from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.context import TriggerContext, trigger_context
 from modyn_dagster.pipeline.evaluate import missing_batches
 from modyn_dagster.pipeline.platform import Platform, spec_of
-from modyn_dagster.pipeline.score import deleted_in, run_intervals
+from modyn_dagster.pipeline.score import deleted_in
+from modyn_dagster.pipeline.wanted import run_intervals
 
 
 def evaluation_due(platform: Platform, run: RunRow) -> list[TriggerRow]:
     """Trained triggers with batches not predicted, or closed intervals not scored since their last deletion, in order.
 
-    A trigger whose predictions retention has removed is past judging and never due.
+    A trigger whose predictions retention has removed is past judging and never due; with ``matrix: lazy`` none is.
     """
+    if spec_of(run).evaluation.matrix == "lazy":
+        return []
     view = platform.view(spec_of(run).dataset)
     with platform.transaction() as conn:
         trained = list_triggers(conn, run.id, ["trained"])
@@ -37,5 +40,6 @@ def _outdated(context: TriggerContext, cells: Sequence[EvaluationRow]) -> bool:
     intervals = run_intervals(context, finished=False)
     if len(cells) < len(intervals) * len(context.spec.evaluation.metrics):
         return True
-    deleted = dict(zip((as_timestamp(i.start) for i in intervals), deleted_in(context.view, intervals), strict=True))
-    return any(cell.n_deleted != deleted.get(cell.interval_start, cell.n_deleted) for cell in cells)
+    places = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
+    deleted = dict(zip(places, deleted_in(context.view, intervals), strict=True))
+    return any(cell.n_deleted != deleted.get((cell.interval_start, cell.interval_end), cell.n_deleted) for cell in cells)

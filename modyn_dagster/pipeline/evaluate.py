@@ -25,6 +25,7 @@ from modyn_dagster.pipeline.paths import predictions_path
 from modyn_dagster.pipeline.predictors import predictor_of
 from modyn_dagster.pipeline.score import score_closed_intervals
 from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.pipeline.wanted import wanted_batches
 
 if TYPE_CHECKING:
     from modyn_dagster.training import Predictor
@@ -51,18 +52,14 @@ def evaluate_model(
         return list_evaluations(conn, context.run.id, context.trigger.id), n_scored > 0
 
 
-def evaluation_batches(context: TriggerContext) -> list[BatchRow]:
-    """The batches a run's models are judged on: those with samples after the run's origin."""
-    return [batch for batch in context.view.batches if context.view.last_key_of(batch.ordinal) > context.run.origin]
-
-
 def missing_batches(context: TriggerContext, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
-    """Stretches of consecutive batches that no prediction file covers; each becomes one file."""
+    """Stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
     covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
     stretches: list[list[BatchRow]] = []
     open_stretch = False
-    for batch in evaluation_batches(context):
-        missing = not any(first <= batch.ordinal <= last for first, last in covered)
+    wanted = {batch.ordinal for batch in wanted_batches(context)}
+    for batch in context.view.batches:
+        missing = batch.ordinal in wanted and not any(first <= batch.ordinal <= last for first, last in covered)
         if missing and open_stretch:
             stretches[-1].append(batch)
         elif missing:

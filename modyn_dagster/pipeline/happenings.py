@@ -12,8 +12,9 @@ from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_datetime64
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
-from modyn_dagster.evaluation import currently_active
+from modyn_dagster.evaluation import anchor_of, currently_active
 from modyn_dagster.pipeline.event import Event, Kind
+from modyn_dagster.pipeline.platform import spec_of
 from modyn_dagster.spec.notify import NotifySpec
 
 
@@ -92,6 +93,8 @@ def _of_active_models(conn: sa.Connection, run: RunRow, cells: list[ScoredCell])
         return []
     models = list_models(conn, run.id)
     ends = np.array([as_datetime64(model.train_end) for model in models], dtype="datetime64[us]")
-    anchors = np.array([as_datetime64(cell.interval_start) for cell in cells], dtype="datetime64[us]")
+    block = spec_of(run).evaluation.intervals
+    spans = [(as_datetime64(cell.interval_start), as_datetime64(cell.interval_end)) for cell in cells]
+    anchors = np.array([anchor_of(block, *span) for span in spans], dtype="datetime64[us]")
     active = currently_active(ends, anchors)
     return [cell for cell, i in zip(cells, active, strict=True) if i >= 0 and models[i].ordinal == cell.ordinal]

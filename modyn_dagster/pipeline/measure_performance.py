@@ -1,6 +1,6 @@
 """How good the newest model is on samples it has not trained on, with labels or without."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from modyn_dagster.evaluation.metrics import score
 from modyn_dagster.ingestion.split import CALIBRATE
 from modyn_dagster.pipeline.question import Question, shown
 from modyn_dagster.pipeline.window_values import WindowValues
-from modyn_dagster.spec.evaluation import MetricName
 from modyn_dagster.training.tap_names import OUTPUTS
 from modyn_dagster.triggering import Measured, PerformanceNeed
 
@@ -38,7 +37,7 @@ def _scored(need: PerformanceNeed, judged: WindowValues) -> tuple[dict[str, floa
     if judged.truth is None:
         return {need.metric: None, "n_samples": 0.0}, "no samples"
     # Held against the metrics there are before the run began.
-    result = score(cast(MetricName, need.metric), judged.taps[OUTPUTS], judged.truth)
+    result = score(need.metric, judged.taps[OUTPUTS], judged.truth)
     return {need.metric: result.value, "n_samples": float(result.n)}, result.undefined
 
 

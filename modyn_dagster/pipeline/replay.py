@@ -149,7 +149,9 @@ class _Walk:
             yield selected
             if trained is not None:
                 yield trained
-                yield self._evaluated(context, finished=False)
+                # Which interval is whose is known when all models are.
+                if context.spec.evaluation.matrix == "full":
+                    yield self._evaluated(context, finished=False)
             return
         require_running(self._platform, self._run(run_id))
 

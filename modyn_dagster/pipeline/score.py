@@ -1,6 +1,6 @@
 """Cells of the evaluation matrix: one model on the closed intervals, from its stored predictions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,31 +9,18 @@ import numpy.typing as npt
 
 from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions, record_evaluations
 from modyn_dagster.catalog.models import ModelRow
-from modyn_dagster.catalog.moments import as_datetime64, as_timestamp
+from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.evaluation.cells import score_intervals
-from modyn_dagster.evaluation.intervals import Interval, closed_intervals, generate_intervals
+from modyn_dagster.evaluation.intervals import Interval
 from modyn_dagster.evaluation.metrics import Score
 from modyn_dagster.evaluation.predictions import Predictions, read_predictions
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.view import DatasetView
-from modyn_dagster.spec.base import as_time, timedelta_of
-from modyn_dagster.spec.evaluation import MetricName
+from modyn_dagster.pipeline.wanted import run_intervals
 
-
-def run_intervals(context: TriggerContext, *, finished: bool) -> list[Interval[np.datetime64]]:
-    """The intervals of a run that are closed by now: stream time has passed their end, or the run has finished.
-
-    An interval keeps its full length however far the data reach, so it is the same interval when more data arrive.
-    """
-    first = context.view.first_evaluation_time(context.run.origin)
-    reached = context.view.time_reached
-    if first is None or reached is None:
-        return []
-    spec = context.spec.evaluation.intervals
-    every = timedelta_of(spec.every)
-    grid = as_time(spec.start) if spec.start is not None else first
-    end = grid + (1 + (reached - grid) // every) * every
-    return closed_intervals(generate_intervals(spec, first, end), reached, finished=finished)
+Place = tuple[datetime, datetime]
+#: Samples of an interval that are judged, and that were deleted.
+Counts = tuple[int, int]
 
 
 def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished: bool) -> int:
@@ -51,19 +38,30 @@ def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished
     intervals = run_intervals(context, finished=finished)
     # Both numbers: one sample more and another one deleted leave the first as it was.
     counts = list(zip(_counts(predictions.times, intervals), deleted_in(context.view, intervals), strict=True))
-    known = {(as_datetime64(cell.interval_start), cell.metric): (cell.n_samples, cell.n_deleted) for cell in cells}
+    known = {(cell.interval_start, cell.interval_end, cell.metric): (cell.n_samples, cell.n_deleted) for cell in cells}
     metrics = context.spec.evaluation.metrics
-    outdated = [i for i, interval in enumerate(intervals) if any(known.get((interval.start, m)) != counts[i] for m in metrics)]
-    chosen = [intervals[i] for i in outdated]
-    found = score_intervals(predictions, chosen, metrics, min_samples=context.spec.evaluation.min_samples)
-    rows = [
-        _cell(context, model, intervals[i], metric, counts[i], score)
-        for i, scores in zip(outdated, found, strict=True)
-        for metric, score in scores.items()
-    ]
+    places = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
+    rows = []
+    for asked, numbers in _outdated(places, metrics, known, counts).items():
+        chosen = [intervals[i] for i in numbers]
+        found = score_intervals(predictions, chosen, asked, min_samples=context.spec.evaluation.min_samples)
+        for i, scores in zip(numbers, found, strict=True):
+            rows += [_cell(context, model, intervals[i], metric, counts[i], score) for metric, score in scores.items()]
     with context.platform.transaction() as conn:
         record_evaluations(conn, rows)
     return len(rows)
+
+
+def _outdated(
+    places: Sequence[Place], metrics: Sequence[str], known: Mapping[tuple[Any, ...], Counts], counts: Sequence[Counts]
+) -> dict[tuple[str, ...], list[int]]:
+    """The numbers of the intervals by which of the metrics are missing or outdated there: only those are computed."""
+    asked: dict[tuple[str, ...], list[int]] = {}
+    for number, (place, count) in enumerate(zip(places, counts, strict=True)):
+        missing = tuple(metric for metric in metrics if known.get((*place, metric)) != count)
+        if missing:
+            asked.setdefault(missing, []).append(number)
+    return asked
 
 
 def deleted_in(view: DatasetView, intervals: Sequence[Interval[np.datetime64]]) -> list[int]:
@@ -82,7 +80,7 @@ def _cell(
     context: TriggerContext,
     model: ModelRow,
     interval: Interval[np.datetime64],
-    metric: MetricName,
+    metric: str,
     counts: tuple[int, int],
     score: Score,
 ) -> dict[str, Any]:
@@ -95,7 +93,7 @@ def _cell(
         "n_samples": counts[0],
         "n_deleted": counts[1],
         "value": score.value,
-        "undefined": score.undefined,
+        "undefined": score.reason,
         "seen_in_training": _seen(context, model, start, end),
     }
 

@@ -13,6 +13,9 @@ from modyn_dagster.reporting.plots import (
     samples_over_time,
     score_over_time,
 )
+from modyn_dagster.reporting.report_catalog import read_report
+from modyn_dagster.reporting.report_data import DecisionSeries, PipelineRecord, ReportData
+from modyn_dagster.reporting.report_page import report_html, write_report
 from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score
 from modyn_dagster.reporting.summary import RunSummary, TriggerCounts, choose_run, summarise_run
 from modyn_dagster.reporting.tables import Table, comparison_table, scores_table, seconds_table
@@ -22,7 +25,10 @@ from modyn_dagster.reporting.tracking_client import open_client
 __all__ = [
     "ComparedRun",
     "Comparison",
+    "DecisionSeries",
     "IntervalScore",
+    "PipelineRecord",
+    "ReportData",
     "RunSummary",
     "Table",
     "Tracker",
@@ -39,10 +45,13 @@ __all__ = [
     "loss_curve",
     "mean_score",
     "open_client",
+    "read_report",
+    "report_html",
     "samples_over_time",
     "save",
     "score_over_time",
     "scores_table",
     "seconds_table",
     "summarise_run",
+    "write_report",
 ]

@@ -84,12 +84,17 @@ def compare_pipelines(conn: sa.Connection, pipelines: Sequence[str], metric: str
     """
     chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}
     runs = [run for run in chosen.values() if run is not None]
-    metric = _metric_of(runs, metric) if runs else metric
+    metric = common_metrics(runs, metric)[0] if runs else metric
     missing = [pipeline for pipeline, run in chosen.items() if run is None]
     return compare_runs([summarise_run(conn, run, metric) for run in runs], missing)
 
 
-def _metric_of(runs: Sequence[RunRow], wanted: str | None) -> str:
+def common_metrics(runs: Sequence[RunRow], wanted: str | None = None) -> tuple[str, ...]:
+    """The metrics that all runs evaluate; first ``wanted``, else the score that all name, else the first of the first run.
+
+    Raises:
+        ConfigError: there is none, or ``wanted`` is none of them.
+    """
     evaluations = {run.pipeline: parse_spec(run.spec, PipelineSpec, source=run.title).evaluation for run in runs}
     metrics: list[list[str]] = [list(evaluation.metrics) for evaluation in evaluations.values()]
     common = [name for name in metrics[0] if all(name in others for others in metrics)]
@@ -100,7 +105,7 @@ def _metric_of(runs: Sequence[RunRow], wanted: str | None) -> str:
         listed = {pipeline: list(evaluation.metrics) for pipeline, evaluation in evaluations.items()}
         rule = f"must hold {wanted!r}" if wanted is not None else "must have one metric in common"
         raise ConfigError("comparison", "evaluation.metrics", listed, f"{rule} in all compared pipelines")
-    return found
+    return (found, *(name for name in common if name != found))
 
 
 def _labels(summaries: Sequence[RunSummary]) -> list[str]:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.moments import as_datetime64
-from modyn_dagster.evaluation import Score, currently_active, currently_trained, pipeline_score
+from modyn_dagster.evaluation import Score, anchor_of, currently_active, currently_trained, pipeline_score
+from modyn_dagster.spec.intervals import IntervalBlock
 
 Interval = tuple[datetime, datetime]
 
@@ -61,14 +62,18 @@ class CompositeSeries:
     trained: tuple[IntervalScore, ...]
 
 
-def composite_series(models: Sequence[ModelRow], cells: Sequence[EvaluationRow], metric: str) -> CompositeSeries:
+def composite_series(
+    models: Sequence[ModelRow], cells: Sequence[EvaluationRow], metric: str, intervals: IntervalBlock | None = None
+) -> CompositeSeries:
     """Currently active and currently trained scores of one run.
 
-    ``models`` are in trigger order. The intervals are those that have a cell of ``metric``; their anchor is the start.
+    ``models`` are in trigger order. The intervals are those that have a cell of ``metric``; their anchors are those of the
+    block ``intervals`` that made them, by default the starts.
     """
     matrix = _Matrix(models, [cell for cell in cells if cell.metric == metric])
     ends = _datetime64([model.train_end for model in models])
-    anchors = _datetime64([start for start, _ in matrix.intervals])
+    spans = [(as_datetime64(start), as_datetime64(end)) for start, end in matrix.intervals]
+    anchors = np.array([s if intervals is None else anchor_of(intervals, s, e) for s, e in spans], dtype="datetime64[us]")
     return CompositeSeries(
         active=matrix.read(currently_active(ends, anchors)),
         trained=matrix.read(currently_trained(ends, anchors)),

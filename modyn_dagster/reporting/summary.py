@@ -100,7 +100,7 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
     spec = parse_spec(run.spec, PipelineSpec, source=run.title)
     chosen = metric or spec.evaluation.score_metric
     models = list_models(conn, run.id)
-    scores = composite_series(models, list_evaluations(conn, run.id), chosen)
+    scores = composite_series(models, list_evaluations(conn, run.id), chosen, spec.evaluation.intervals)
     states = Counter(trigger.state for trigger in list_triggers(conn, run.id))
     return RunSummary(
         pipeline=run.pipeline,

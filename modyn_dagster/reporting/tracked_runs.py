@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from modyn_dagster.reporting.tracked_content import Content
@@ -110,6 +111,17 @@ class TrackedRuns:
                 self._client.log_figure(run_id, figure, name)
             for name, table in tables.items():
                 self._client.log_dict(run_id, table, name)
+        except (MlflowException, OSError) as error:
+            logger.warning("MLflow at %s took no files of run %s: %s", self._address, run_id, error)
+            return False
+        return True
+
+    def add_file(self, run_id: str, path: Path) -> bool:
+        """Put a file beside a run, replacing one of its name; False, with a warning, where there is no place."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.log_artifact(run_id, str(path))
         except (MlflowException, OSError) as error:
             logger.warning("MLflow at %s took no files of run %s: %s", self._address, run_id, error)
             return False

@@ -6,8 +6,10 @@ whatever was or was not shown before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -96,6 +98,21 @@ class Tracker:
         for trigger in found:
             self.sync_trigger(engine, run, trigger)
         return self.sync_run(engine, run)
+
+    def sync_comparison(self, engine: sa.Engine, dataset: str, scores: Mapping[str, float], page: Path) -> str:
+        """Show the comparison of a dataset's pipelines: their scores, and the interactive page as a file.
+
+        It is the one run of the experiment ``<dataset>.comparison``; returns its MLflow run id.
+        """
+        identity = {"modyn/comparison": dataset}
+        now = time.time_ns() // 1_000_000
+        content = Content("comparison", identity, "FINISHED", now, None, tags=identity, params={}, numbers=dict(scores))
+        with transaction(engine) as conn:
+            conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, sa.func.hashtext(f"comparison of {dataset}"))))
+            shown = self._runs.ensure(self._runs.experiment(f"{dataset}.comparison"), content, None)
+            self._runs.write(shown, content)
+            self._runs.add_file(shown.info.run_id, page)
+        return str(shown.info.run_id)
 
     def url_of(self, mlflow_run_id: str) -> str:
         """The page of a run in MLflow's UI."""

@@ -1,33 +1,34 @@
 """How to judge models: intervals of sample time and metrics."""
 
-from datetime import date, datetime
 from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Duration, Spec
+from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.intervals import IntervalsSpec, TumblingIntervals
+from modyn_dagster.spec.metrics import MetricId, MetricName
 
-MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
+__all__ = ["EvaluationSpec", "IntervalsSpec", "MetricName", "TumblingIntervals"]
 
-
-class TumblingIntervals(Spec):
-    """Half-open intervals ``[start + i * every, start + (i + 1) * every)``; the anchor is the start."""
-
-    kind: Literal["tumbling"] = "tumbling"
-    every: Duration
-    start: datetime | date | None = Field(None, description="UTC unless it names a zone; default: the first sample's time.")
+MatrixKind = Literal["full", "active", "trained", "lazy"]
 
 
 class EvaluationSpec(Spec):
     """Intervals, metrics and the one that counts."""
 
-    intervals: TumblingIntervals
-    metrics: list[MetricName] = Field(["accuracy"], min_length=1)
-    score: MetricName | None = Field(None, description="The metric of the pipeline score; default: the first one.")
+    intervals: IntervalsSpec
+    metrics: list[MetricId] = Field(["accuracy"], min_length=1)
+    score: MetricId | None = Field(None, description="The metric of the pipeline score; default: the first one.")
     min_samples: PositiveInt = Field(1, description="An interval with fewer samples is undefined.")
+    matrix: MatrixKind = Field(
+        "full",
+        exclude_if=lambda kind: kind == "full",
+        description="Which models are judged on an interval: all; the currently active one; the currently trained one; "
+        "or lazy: none, until a person materializes the evaluation.",
+    )
 
     @property
-    def score_metric(self) -> MetricName:
+    def score_metric(self) -> str:
         """The metric of the pipeline score."""
         return self.score or self.metrics[0]
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import modyn_dagster.evaluation as evaluation
 from modyn_dagster.evaluation import Predictions, Score, generate_intervals, score, score_intervals
 from modyn_dagster.keys import keys_of
-from modyn_dagster.spec.evaluation import MetricName
 
 
 def predictions_at(seconds: list[int]) -> Predictions:
@@ -29,7 +28,7 @@ def day(seconds: int) -> np.datetime64:
 def test_every_cell_is_the_metric_of_the_samples_of_its_interval(seconds: list[int], every: int, min_samples: int) -> None:
     predictions = predictions_at(seconds)
     intervals = generate_intervals({"every": f"{every}s"}, day(0), day(100))
-    metrics: list[MetricName] = ["accuracy", "log_loss", "roc_auc"]
+    metrics = ["accuracy", "log_loss", "roc_auc"]
     cells = score_intervals(predictions, intervals, metrics, min_samples=min_samples)
     assert len(cells) == len(intervals)
     for interval, cell in zip(intervals, cells, strict=True):
@@ -52,7 +51,7 @@ def test_the_order_in_which_predictions_were_made_changes_no_bit(seconds: list[i
     predictions = predictions_at(seconds)
     shuffled = predictions.take(np.random.default_rng(1).permutation(len(seconds)))
     intervals = generate_intervals({"every": "4s"}, day(0), day(10))
-    metrics: list[MetricName] = ["accuracy", "log_loss", "roc_auc", "f1"]
+    metrics = ["accuracy", "log_loss", "roc_auc", "f1", "brier", "pr_auc", "calibration_error"]
     assert score_intervals(predictions, intervals, metrics) == score_intervals(shuffled, intervals, metrics)
 
 

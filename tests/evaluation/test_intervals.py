@@ -74,7 +74,22 @@ def test_without_time_there_are_no_intervals() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"kind": "sliding_window", "every": "1d"}, "kind: must be one of tumbling"),
+        (
+            {"kind": "sliding_window", "every": "1d"},
+            "kind: must be one of tumbling, sliding, periodic, .*, offsets",
+        ),
+        ({"kind": "sliding", "every": "1d"}, "length: .*[Rr]equired"),
+        ({"kind": "sliding", "every": "0d", "length": "1d"}, "every: .*whole number and a unit"),
+        ({"every": 0}, "every: "),
+        ({"every": True}, "every: "),
+        ({"every": "1d", "anchor": "middle"}, "anchor: .*start.*center.*end"),
+        ({"kind": "periodic", "every": "1d", "before": 0, "after": 0}, ".*before and after must not both be 0"),
+        ({"kind": "fixed", "intervals": []}, "intervals: "),
+        ({"kind": "fixed", "intervals": [[3, 3]]}, ".*the start 3 must lie before the end 3"),
+        ({"kind": "offsets", "offsets": []}, "offsets: "),
+        ({"kind": "offsets", "offsets": ["1x"]}, "offsets.0: must be inf, -inf, 0, or a duration"),
+        ({"kind": "offsets", "offsets": ["1d", "+1d"]}, ".*offsets must not repeat"),
+        ({"kind": "between_triggers", "every": "1d"}, "every: is not a field here"),
         ({"every": "1 day"}, "every: .*whole number and a unit"),
         ({"every": "1d", "lenght": "2d"}, "lenght: is not a field here"),
         ({}, "every: .*[Rr]equired"),
@@ -90,6 +105,12 @@ def test_times_must_be_of_one_kind_and_be_times() -> None:
         generate_intervals({"every": "1d"}, 0, day("2020-01-01"))  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="must be a time"):
         generate_intervals({"every": "1d"}, np.datetime64("NaT"), day("2020-01-01"))
+    with pytest.raises(ConfigError, match="end: must be a datetime64 or integer seconds"):
+        generate_intervals({"every": "1d"}, 0, 1.5)  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match=r"training.1: must be of the same kind"):
+        generate_intervals({"kind": "between_triggers"}, 0, 9, [(0, 3), (day("2020-01-01"), day("2020-01-02"))])  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match=r"training.0: the first sample's time must not lie after the last one's"):
+        generate_intervals({"kind": "between_triggers"}, 0, 9, [(3, 2)])
 
 
 def test_an_interval_is_closed_when_stream_time_has_reached_its_end_or_the_run_is_finished() -> None:

@@ -10,7 +10,6 @@ from torchmetrics.functional.classification import multiclass_auroc, multiclass_
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import METRICS, Score, check_metrics, score
-from modyn_dagster.spec.evaluation import MetricName
 
 Outputs = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -41,7 +40,7 @@ def softmax(outputs: Outputs) -> npt.NDArray[np.float64]:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def value(metric: MetricName, outputs: Outputs, truth: Labels | Targets) -> float:
+def value(metric: str, outputs: Outputs, truth: Labels | Targets) -> float:
     found = score(metric, outputs, truth)
     assert found.undefined is None
     assert found.value is not None
@@ -133,19 +132,19 @@ def test_regression_metrics_agree_with_scikit_learn(case: tuple[Outputs, Targets
         assert value("r2", outputs, truth) == pytest.approx(sk.r2_score(truth, predicted), rel=1e-6)
 
 
-def empty(metric: MetricName) -> tuple[Outputs, Labels | Targets]:
+def empty(metric: str) -> tuple[Outputs, Labels | Targets]:
     if METRICS[metric].kind == "class":
         return np.zeros((0, 2), np.float32), np.zeros(0, np.int64)
     return np.zeros((0, 1), np.float32), np.zeros(0)
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_nothing_to_judge_is_undefined_with_the_reason(metric: MetricName) -> None:
+def test_nothing_to_judge_is_undefined_with_the_reason(metric: str) -> None:
     assert score(metric, *empty(metric)) == Score(None, 0, "no labelled samples")
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_too_few_samples_are_undefined_with_their_number(metric: MetricName) -> None:
+def test_too_few_samples_are_undefined_with_their_number(metric: str) -> None:
     outputs, truth = empty(metric)
     three = np.ones((3, outputs.shape[1]), np.float32), (np.arange(3) % 2).astype(truth.dtype)
     assert score(metric, *three, min_samples=4) == Score(None, 3, "3 labelled samples, at least 4 are needed")
@@ -153,7 +152,7 @@ def test_too_few_samples_are_undefined_with_their_number(metric: MetricName) -> 
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_unlabelled_samples_are_left_out_and_counted(metric: MetricName) -> None:
+def test_unlabelled_samples_are_left_out_and_counted(metric: str) -> None:
     rng = np.random.default_rng(0)
     kind = METRICS[metric].kind
     outputs = rng.normal(size=(20, 2 if kind == "class" else 1)).astype(np.float32)
@@ -167,7 +166,7 @@ def test_unlabelled_samples_are_left_out_and_counted(metric: MetricName) -> None
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_outputs_that_are_not_finite_are_undefined_never_nan(metric: MetricName, bad: float) -> None:
+def test_outputs_that_are_not_finite_are_undefined_never_nan(metric: str, bad: float) -> None:
     outputs, truth = empty(metric)
     two = np.array([[bad] * outputs.shape[1], [0.0] * outputs.shape[1]], np.float32)
     found = score(metric, two, np.arange(2).astype(truth.dtype))
@@ -175,7 +174,7 @@ def test_outputs_that_are_not_finite_are_undefined_never_nan(metric: MetricName,
 
 
 @pytest.mark.parametrize("metric", ["log_loss", "roc_auc"])
-def test_a_class_the_model_does_not_know_is_undefined_where_it_has_no_probability(metric: MetricName) -> None:
+def test_a_class_the_model_does_not_know_is_undefined_where_it_has_no_probability(metric: str) -> None:
     found = score(metric, np.zeros((2, 2), np.float32), np.array([0, 2]))
     assert found.undefined == "a sample is of class 2, the model knows 2 classes"
 

@@ -1,0 +1,87 @@
+"""Metrics of classifiers on a slice of judged samples: a number, or the reason why there is none."""
+
+from typing import Final, NoReturn
+
+import numpy as np
+
+from modyn_dagster.evaluation.judged import Counts, Judged
+
+#: Of the calibration error, of equal width.
+BINS: Final = 15
+
+
+class CellFailed(Exception):
+    """A cell has no value because something is wrong, not because there is too little to judge by."""
+
+
+def accuracy(judged: Judged, part: slice, k: int = 1, positive: int | None = None) -> float | str:
+    """Share of samples whose class is among the k largest outputs; with ``positive``: of the samples of that class."""
+    if positive is None:
+        before = judged.right(k)
+        return float((before[part.stop] - before[part.start]) / (part.stop - part.start))
+    of_class = judged.truth[part] == positive
+    right = np.diff(judged.right(k)[part.start : part.stop + 1])[of_class]
+    return float(right.mean()) if len(right) else f"no sample is of class {positive}"
+
+
+def log_loss(judged: Judged, part: slice, positive: int | None = None) -> float | str:
+    """Mean of ``-log p(class)``."""
+    require_known(judged, part)
+    return _mean(judged, judged.losses, part, positive)
+
+
+def brier(judged: Judged, part: slice, positive: int | None = None) -> float | str:
+    """Mean squared distance of the probabilities from the truth: of class 1 where there are two, else over all classes."""
+    require_known(judged, part)
+    return _mean(judged, judged.squares, part, positive)
+
+
+def calibration_error(judged: Judged, part: slice) -> float:
+    """Expected calibration error (Guo et al., 2017): mean distance of confidence and accuracy over 15 bins of confidence."""
+    confidence, right = judged.confidence[part], judged.predicted[part] == judged.truth[part]
+    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    gaps = np.bincount(bins, weights=confidence - right, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(right))
+
+
+def f1(judged: Judged, part: slice, average: str | None = None, positive: int | None = None) -> float | str:
+    """Of class 1 where there are two classes, else the mean over classes that occur in the truth or the predictions.
+
+    ``average`` chooses: ``macro`` that mean, ``weighted`` one weighted by the samples of each class, ``micro`` over all
+    decisions together, which is the accuracy; ``positive`` a single class.
+    """
+    hits, predicted, actual = _confusion(judged, part)
+    seen = predicted + actual
+    if positive is None and average is None and len(seen) == 2:
+        positive = 1
+    if positive is not None:
+        known = positive < len(seen) and seen[positive] > 0
+        return float(2 * hits[positive] / seen[positive]) if known else f"neither a sample nor a prediction of class {positive}"
+    if average == "micro":
+        return float(hits.sum() / actual.sum())
+    each, weights = 2 * hits[seen > 0] / seen[seen > 0], actual[seen > 0]
+    return float(np.average(each, weights=weights) if average == "weighted" else np.mean(each))
+
+
+def require_known(judged: Judged, part: slice) -> None:
+    """``CellFailed`` where a sample is of a class that has no probability."""
+    if judged.beyond[part.stop] > judged.beyond[part.start]:
+        _refuse(judged, part)
+
+
+def _refuse(judged: Judged, part: slice) -> NoReturn:
+    largest = int(judged.truth[part].max())
+    raise CellFailed(f"a sample is of class {largest}, the model knows {judged.n_classes} classes")
+
+
+def _mean(judged: Judged, values: np.ndarray[tuple[int], np.dtype[np.float64]], part: slice, positive: int | None) -> float | str:
+    chosen = values[part] if positive is None else values[part][judged.truth[part] == positive]
+    return float(chosen.mean()) if len(chosen) else f"no sample is of class {positive}"
+
+
+def _confusion(judged: Judged, part: slice) -> tuple[Counts, Counts, Counts]:
+    """Right predictions, predictions and samples by class."""
+    predicted, truth = judged.predicted[part], judged.truth[part]
+    n_classes = max(judged.n_classes, int(truth.max()) + 1)
+    hits = np.bincount(predicted[predicted == truth], minlength=n_classes)
+    return hits, np.bincount(predicted, minlength=n_classes), np.bincount(truth, minlength=n_classes)

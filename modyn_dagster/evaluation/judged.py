@@ -1,0 +1,133 @@
+"""What metrics need of every sample, worked out once for all intervals of one model.
+
+An interval is a slice of rows. Counts are merged from running totals, which is exact; sums of floats are taken over the slice
+itself, so a cell has the same bits whatever other intervals are judged with it.
+"""
+
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.evaluation.calibration import confidences
+from modyn_dagster.evaluation.losses import Float64, cross_entropy
+
+Outputs = npt.NDArray[np.float32]
+#: Classes ``int64[n]`` or targets ``float64[n]``.
+Truth = npt.NDArray[Any]
+Counts = npt.NDArray[np.int64]
+
+#: Ranks of more samples times classes are not kept.
+_MOST_RANKS: Final = 1 << 26
+_ROWS: Final = 1 << 16
+
+
+class Judged:
+    """Outputs ``float32[n, k]`` and truth of labelled samples, with what follows from them sample by sample."""
+
+    def __init__(self, outputs: Outputs, truth: Truth) -> None:
+        self.outputs, self.truth = outputs, truth
+        self._right: dict[int, Counts] = {}
+        self._ranks: dict[int, npt.NDArray[np.int32]] = {}
+
+    def __len__(self) -> int:
+        return len(self.truth)
+
+    @property
+    def n_classes(self) -> int:
+        """Classes the model knows."""
+        return self.outputs.shape[1]
+
+    @cached_property
+    def predicted(self) -> Counts:
+        """The class of the largest output, ``int64[n]``; the lower class wins a tie."""
+        return np.asarray(self.outputs.argmax(axis=1))
+
+    @cached_property
+    def broken(self) -> Counts:
+        """How many of the samples before each place have outputs that are not finite, ``int64[n + 1]``."""
+        return _running(~np.isfinite(self.outputs).all(axis=1))
+
+    @cached_property
+    def beyond(self) -> Counts:
+        """How many of the samples before each place are of a class that the model does not know, ``int64[n + 1]``."""
+        return _running(self.truth >= self.n_classes)
+
+    @cached_property
+    def losses(self) -> Float64:
+        """``-log p(class)``, ``float64[n]``; of no use for samples of an unknown class."""
+        with np.errstate(all="ignore"):
+            return cross_entropy(self.outputs, np.minimum(self.truth, self.n_classes - 1))
+
+    @cached_property
+    def confidence(self) -> Float64:
+        """Probability of the predicted class, ``float64[n]``."""
+        with np.errstate(all="ignore"):
+            return confidences(self.outputs)
+
+    @cached_property
+    def squares(self) -> Float64:
+        """Squared distance of the probabilities from the truth, ``float64[n]``: over all classes, for two of class 1 alone."""
+        found = np.empty(len(self))
+        for start in range(0, len(self), _ROWS):
+            rows = slice(start, start + _ROWS)
+            found[rows] = _squares(self.outputs[rows], np.minimum(self.truth[rows], self.n_classes - 1))
+        return found
+
+    def right(self, k: int) -> Counts:
+        """How many of the samples before each place have their class among the ``k`` largest outputs, ``int64[n + 1]``."""
+        if k not in self._right:
+            self._right[k] = _running(self.predicted == self.truth if k == 1 else _within(self.outputs, self.truth, k))
+        return self._right[k]
+
+    def ranks(self, positive: int, part: slice) -> npt.NDArray[np.int32]:
+        """Places of the samples of a part in the order of a class's probability, ``int32``; equal places are ties."""
+        if len(self) * self.n_classes > _MOST_RANKS:
+            return _ranks(self.outputs[part], positive)
+        if positive not in self._ranks:
+            self._ranks[positive] = _ranks(self.outputs, positive)
+        return self._ranks[positive][part]
+
+
+def _running(flags: npt.NDArray[np.bool_]) -> Counts:
+    return np.concatenate([[0], np.cumsum(flags)])
+
+
+def _within(outputs: Outputs, labels: Truth, k: int) -> npt.NDArray[np.bool_]:
+    """As sorting would have it, the lower class before the higher one where outputs are equal."""
+    known = labels < outputs.shape[1]
+    place = np.minimum(labels, outputs.shape[1] - 1)[:, None]
+    own = np.take_along_axis(outputs, place, axis=1)
+    before = (outputs > own) | ((outputs == own) & (np.arange(outputs.shape[1]) < place))
+    return np.asarray(known & (before.sum(axis=1) < k))
+
+
+def _squares(outputs: Outputs, labels: Truth) -> Float64:
+    with np.errstate(all="ignore"):
+        powers = outputs.astype(np.float64)
+        powers = np.exp(powers - powers.max(axis=1, keepdims=True))
+        shares = powers / powers.sum(axis=1, keepdims=True)
+        if outputs.shape[1] == 2:
+            return np.asarray(np.square(shares[:, 1] - labels))
+        own = np.take_along_axis(shares, labels[:, None], axis=1)[:, 0]
+        return np.asarray(np.square(shares).sum(axis=1) - np.square(own) + np.square(1 - own))
+
+
+def _ranks(outputs: Outputs, positive: int) -> npt.NDArray[np.int32]:
+    with np.errstate(all="ignore"):
+        return np.unique(_log_odds(outputs, positive), return_inverse=True)[1].astype(np.int32)
+
+
+def _log_odds(outputs: Outputs, positive: int) -> Float64:
+    """Orders samples as the probability of a class does, without its ties at 0 and 1.
+
+    Rows that differ by a constant, or in the order of the other classes, are ties to the last bit.
+    """
+    logits = outputs.astype(np.float64)
+    if outputs.shape[1] == 2:
+        return np.asarray(logits[:, positive] - logits[:, 1 - positive])
+    rest = np.sort(np.delete(logits, positive, axis=1), axis=1)
+    top = rest[:, -1]
+    others = np.log(np.exp(rest - top[:, None]).sum(axis=1))
+    return np.asarray(logits[:, positive] - top - others)

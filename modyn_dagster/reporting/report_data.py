@@ -1,0 +1,88 @@
+"""What a comparison report is made of: plain arrays and texts, whether from the catalog or made up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Times = npt.NDArray[np.datetime64]
+Float64 = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionSeries:
+    """Scores a policy decided from, in order of time; NaN where there is no threshold. All arrays have one length."""
+
+    times: Times
+    scores: Float64
+    thresholds: Float64
+    fired: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRecord:
+    """One run of one pipeline.
+
+    Attributes:
+        label: tells it from all others of the report.
+        group: runs of one group are one pipeline with several seeds.
+        state: of the run, for example ``finished`` or ``active``.
+        train_ends: last training time of every model, ``datetime64[us][models]``, in the order of training.
+        n_samples: that each was trained on, ``int64[models]``.
+        seconds: by stage, of every model, ``float64[models]``.
+        other_seconds: by stage, what belongs to no model (deciding, measuring).
+        matrices: by metric, ``float64[models, intervals]``; NaN for undefined and missing cells.
+        decisions: scores it decided from; None where its policy measures nothing.
+        n_failed: triggers that came to no model.
+    """
+
+    label: str
+    group: str
+    state: str
+    train_ends: Times
+    n_samples: Counts
+    seconds: Mapping[str, Float64]
+    matrices: Mapping[str, Float64]
+    other_seconds: Mapping[str, float] = field(default_factory=dict)
+    decisions: DecisionSeries | None = None
+    n_failed: int = 0
+
+    @property
+    def total_seconds(self) -> float:
+        """Of all stages."""
+        return float(sum(values.sum() for values in self.seconds.values()) + sum(self.other_seconds.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Pipelines of one dataset on common intervals.
+
+    Attributes:
+        title: of the page.
+        starts, ends, anchors: of the intervals, ``datetime64[us][intervals]``, in order of time.
+        metrics: names; the first one is shown first. Every record has a matrix of each.
+        pipelines: in the order they are listed.
+        missing: pipelines that never ran.
+    """
+
+    title: str
+    starts: Times
+    ends: Times
+    anchors: Times
+    metrics: tuple[str, ...]
+    pipelines: tuple[PipelineRecord, ...]
+    missing: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        labels = [pipeline.label for pipeline in self.pipelines]
+        if len(set(labels)) != len(labels):
+            raise ValueError(f"pipelines: labels must not repeat: {', '.join(labels)}")
+        for pipeline in self.pipelines:
+            shape = (len(pipeline.train_ends), len(self.starts))
+            for metric in self.metrics:
+                found = pipeline.matrices[metric].shape if metric in pipeline.matrices else None
+                if found != shape:
+                    rule = f"expected {shape}, models times intervals"
+                    raise ValueError(f"{pipeline.label}: the matrix of {metric} has shape {found}, {rule}")

@@ -1,0 +1,162 @@
+"""Reports in a real browser: no error, no request, every plot labelled, and what is chosen is what is shown."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from modyn_dagster.reporting.report_data import ReportData
+from modyn_dagster.reporting.report_page import write_report
+from tests.reporting.made_up import a_report
+
+CHROMIUM: Final = shutil.which("chromium")
+PLOTS: Final = ("pareto", "over-time", "boxes", "triggers", "samples", "matrix", "decisions", "stages")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: as root, apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+class Opened:
+    """A report in a page of 1280 px, with what the browser complained about and asked for."""
+
+    def __init__(self, browser: Browser, report: ReportData, folder: Path) -> None:
+        path = folder / "report.html"
+        write_report(report, path)
+        self.page: Page = browser.new_page(viewport={"width": 1280, "height": 900})
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+        self.wait()
+
+    def wait(self) -> None:
+        """Until everything is drawn."""
+        self.page.wait_for_selector("body[data-complete=yes]")
+
+    def choose(self, control: str, label: str) -> None:
+        self.page.select_option(control, label=label)
+        self.wait()
+
+    def layout(self, plot: str) -> dict[str, Any]:
+        """Titles, axes and note of a plot, as plotly has laid them out."""
+        found: dict[str, Any] = self.page.evaluate(
+            """id => { const l = document.getElementById(id)._fullLayout;
+            return {title: l.title.text, x: l.xaxis.title.text, y: l.yaxis.title.text, legend: l.showlegend,
+                    shapes: l.shapes.map(s => [s.x0 + 0.5, s.y0 + 0.5]), notes: l.annotations.map(a => a.text),
+                    size: [l.xaxis, l.yaxis].map(a => a.tickfont?.size ?? 99)} }""",
+            plot,
+        )
+        return found
+
+    def cells(self, row: int) -> list[str]:
+        found: list[str] = self.page.evaluate(
+            "r => [...document.querySelectorAll('#table tr')[r].cells].map(c => c.textContent)", row
+        )
+        return found
+
+    def quiet(self) -> None:
+        """Nothing went wrong, and the file itself was all that was fetched."""
+        assert self.complaints == []
+        assert all(request.startswith(("file:", "data:", "blob:")) for request in self.requests), self.requests
+        assert len([request for request in self.requests if request.startswith("file:")]) == 1
+
+
+def mean_of_active(report: ReportData, place: int, metric: str, among: np.ndarray[Any, Any]) -> float:
+    record = report.pipelines[place]
+    active = [np.flatnonzero(record.train_ends < anchor).max(initial=-1) for anchor in report.anchors]
+    return float(np.mean([record.matrices[metric][active[i], i] for i in np.flatnonzero(among)]))
+
+
+def both_active(report: ReportData, places: list[int]) -> np.ndarray[Any, Any]:
+    firsts = [report.pipelines[place].train_ends.min() for place in places]
+    return np.asarray(report.anchors > max(firsts))
+
+
+def test_a_report_opens_without_error_or_request_and_every_plot_is_labelled(browser: Browser, tmp_path: Path) -> None:
+    opened = Opened(browser, a_report([12, 30, 5, 9], 25, seeds=2), tmp_path)
+    for plot in PLOTS:
+        layout = opened.layout(plot)
+        assert all(layout[part] for part in ("title", "x", "y")), (plot, layout)
+        assert min(layout["size"]) >= 12, plot
+        assert layout["legend"] or plot == "triggers", plot
+    wide = opened.page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 1280
+    if folder := os.environ.get("MODYN_SCREENSHOTS"):
+        opened.page.screenshot(path=Path(folder) / "comparison-report.png", full_page=True)
+    opened.quiet()
+
+
+def test_the_table_holds_the_mean_over_the_intervals_where_all_chosen_have_an_active_model(
+    browser: Browser, tmp_path: Path
+) -> None:
+    report = a_report([12, 4, 20], 25)
+    opened = Opened(browser, report, tmp_path)
+    everywhere = both_active(report, [0, 1, 2])
+    for place in range(3):
+        assert opened.cells(place + 1)[5] == f"{mean_of_active(report, place, 'accuracy', everywhere):.4f}"
+    opened.page.locator("#pipelines input").nth(1).click()
+    opened.wait()
+    without = both_active(report, [0, 2])
+    assert opened.cells(2)[0] == "pipeline_02"
+    assert opened.cells(2)[5] == f"{mean_of_active(report, 2, 'accuracy', without):.4f}"
+    opened.choose("#metric", "log_loss")
+    assert opened.cells(1)[5] == f"{mean_of_active(report, 0, 'log_loss', without):.4f}"
+    assert "lower is better" in opened.layout("over-time")["y"]
+    opened.quiet()
+
+
+def test_the_matrix_boxes_the_model_of_the_chosen_composite(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([6], 10)
+    opened = Opened(browser, report, tmp_path)
+    ends = report.pipelines[0].train_ends
+    active = [int((ends < anchor).sum()) for anchor in report.anchors]
+    assert opened.layout("matrix")["shapes"] == [[i, model] for i, model in enumerate(active) if model > 0]
+    opened.choose("#composite", "currently trained")
+    trained = [[i, min(model + 1, len(ends))] for i, model in enumerate(active)]
+    assert opened.layout("matrix")["shapes"] == trained
+    opened.quiet()
+
+
+@pytest.mark.parametrize(
+    ("report", "note"),
+    [
+        (a_report([1], 3), ""),
+        (a_report([1], 0), "no interval has been scored yet"),
+        (a_report([0], 3, state="active"), "no model has been trained yet"),
+        (a_report([0, 2], 0, state="active"), "no model has been trained yet"),
+        (a_report([], 0, metrics=(), missing=("a", "b")), "no model has been trained yet"),
+    ],
+    ids=["one trigger", "no interval", "no trigger", "just begun", "no pipeline"],
+)
+def test_little_or_nothing_renders_too(browser: Browser, tmp_path: Path, report: ReportData, note: str) -> None:
+    opened = Opened(browser, report, tmp_path)
+    assert "".join(opened.layout("matrix")["notes"]) == note
+    shown = opened.page.text_content("#note") or ""
+    assert ("Still running" in shown) == any(record.state == "active" for record in report.pipelines)
+    assert ("Never ran: a, b." in shown) == bool(report.missing)
+    opened.quiet()
+
+
+def test_undefined_cells_leave_gaps_and_no_error(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([3], 6)
+    holed = {metric: np.where(np.arange(6) == 3, np.nan, values) for metric, values in report.pipelines[0].matrices.items()}
+    opened = Opened(browser, replace(report, pipelines=(replace(report.pipelines[0], matrices=holed),)), tmp_path)
+    first_of = "document.getElementById('{}').data[0].{}"
+    gap = [opened.page.evaluate(first_of.format(*place)) for place in (("over-time", "y[3]"), ("matrix", "z[0][3]"))]
+    assert gap == [None, None]
+    opened.quiet()
