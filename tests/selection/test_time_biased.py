@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "time_window": lambda seed: TimeWindow(2.5),
 }
 Stream = list[tuple[KeyArray, float]]
+AnySampler = TypeVar("AnySampler", bound=Sampler)
 
 sampler_kinds = st.sampled_from(sorted(SAMPLERS))
 elapsed_times = st.sampled_from([0.0, 0.25, 1.0, 1.0, 3.7, 50.0, 1e4])
@@ -36,7 +38,7 @@ def batches(sizes: list[int], elapsed: list[float]) -> Stream:
     return [(np.arange(end - n, end, dtype=np.uint64), e) for end, n, e in zip(ends, sizes, elapsed, strict=True)]
 
 
-def fed(sampler: Sampler, stream: Stream) -> Sampler:
+def fed(sampler: AnySampler, stream: Stream) -> AnySampler:
     for keys, elapsed in stream:
         sampler.update(keys, elapsed)
     return sampler
