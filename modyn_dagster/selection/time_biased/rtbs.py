@@ -17,6 +17,7 @@ from modyn_dagster.selection.time_biased.sampler import (
     encoded,
     no_keys,
 )
+from modyn_dagster.selection.time_biased.subset import uniform_positions
 
 
 class RTBS(RandomSampler):
@@ -95,7 +96,7 @@ class RTBS(RandomSampler):
         expected = len(keys) * self.n / weight
         # Rounded up with the probability of its fraction; the sum never exceeds n, since weight is at least len(keys).
         m = min(int(expected + self._rng.random()), len(keys), self.n)
-        self._full[self._positions(self.n, m)] = self._chosen(keys, m)
+        self._full[uniform_positions(self._rng, self.n, m)] = self._chosen(keys, m)
         self._saturated = weight
 
     def _accept(self, keys: KeyArray) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import rng_for
+from modyn_dagster.selection.time_biased.subset import uniform_positions
 
 State = dict[str, Any]
 
@@ -82,11 +83,8 @@ class RandomSampler(Sampler):
         self._rng.bit_generator.state = state["rng"]
 
     def _chosen(self, keys: KeyArray, k: int) -> KeyArray:
-        """``k`` of the keys, every subset of that size equally likely; in an order that depends on them."""
-        return keys[self._positions(len(keys), k)]
-
-    def _positions(self, n: int, k: int) -> npt.NDArray[np.int64]:
-        return np.arange(n) if k == n else self._rng.choice(n, k, replace=False, shuffle=False)
+        """``k`` of the keys, every subset of that size equally likely, in no particular order."""
+        return keys[uniform_positions(self._rng, len(keys), k)]
 
 
 class ThinningSampler(RandomSampler):
