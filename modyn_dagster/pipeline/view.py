@@ -13,16 +13,15 @@ from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_p
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.moments import as_datetime64
-from modyn_dagster.catalog.samples import iter_keys
 from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of
+from modyn_dagster.pipeline.window_keys import CHUNK, WindowKeys
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.triggering.stream import Stream, StreamBatch
 
-_CHUNK = 100_000
 Positions = npt.NDArray[np.int64]
 
 
@@ -108,13 +107,28 @@ class DatasetView:
         """The training stream after a key, for triggering policies."""
         return Stream([self._stream_batch(batch) for batch in self.batches], origin)
 
-    def train_keys(self, window: KeyRange, backend: str) -> Iterator[KeyArray]:
-        """Train keys of a window in key order, chunk by chunk, deleted ones left out; both backends give the same ones."""
-        return self._keys_from_postgres(window) if backend == "postgres" else self._keys_from_indexes(window, TRAIN)
+    def train_keys(self, window: KeyRange, backend: str) -> "WindowKeys":
+        """Train keys of a window in key order, deleted ones left out, and their columns; both backends give the same ones."""
+        return WindowKeys(self, self._engine, window, backend)
 
     def keys_on(self, side: int, window: KeyRange) -> KeyArray:
         """Keys of a window on one side of the split in key order, deleted ones left out, ``uint64[n]``."""
-        return np.concatenate([np.empty(0, np.uint64), *self._keys_from_indexes(window, side)])
+        return np.concatenate([np.empty(0, np.uint64), *(keys for keys, _ in self.scan(window, side))])
+
+    def scan(self, window: KeyRange, side: int) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64] | None]]:
+        """Keys of a window on one side of the split in key order, deleted ones left out, and their class indices; chunk by chunk.
+
+        None stands for the class indices where the dataset has none.
+        """
+        for batch in self.batches:
+            base = key_of(batch.ordinal, 0)
+            stop = min(int(batch.n_samples or 0), window.until + 1 - base)
+            for begin in range(max(0, window.after + 1 - base), stop, CHUNK):
+                keys = np.arange(base + begin, base + min(begin + CHUNK, stop), dtype=np.uint64)
+                kept = (self.sides(keys) == side) & ~self.deleted.among(keys)
+                labels = self._index(batch.ordinal).labels
+                if kept.any():
+                    yield keys[kept], None if labels is None else labels[begin : begin + CHUNK][: len(keys)][kept]
 
     def time_span(self, window: KeyRange) -> tuple[np.datetime64, np.datetime64] | None:
         """Smallest and largest time among the train samples of a window, deleted ones included; None when it has none."""
@@ -167,22 +181,6 @@ class DatasetView:
 
         time_max = np.datetime64(0, "us") if batch.train_time_max is None else as_datetime64(batch.train_time_max)
         return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, load)
-
-    def _keys_from_indexes(self, window: KeyRange, side: int) -> Iterator[KeyArray]:
-        for batch in self.batches:
-            positions = self._inside(batch, window, side)
-            if len(positions) == 0:
-                continue
-            present = ~np.isin(positions, self.deleted.positions(batch.ordinal))
-            keys = keys_of(batch.ordinal, positions[present])
-            for start in range(0, len(keys), _CHUNK):
-                yield keys[start : start + _CHUNK]
-
-    def _keys_from_postgres(self, window: KeyRange) -> Iterator[KeyArray]:
-        present = any(batch.n_deleted for batch in self.batches)
-        with self._engine.connect() as conn:
-            for keys in iter_keys(conn, self.row.id, window.after, window.until, chunk=_CHUNK, present=present):
-                yield keys[self.sides(keys) == TRAIN]
 
     def _inside(self, batch: BatchRow, window: KeyRange, side: int | None) -> Positions:
         first = max(0, window.after + 1 - key_of(batch.ordinal, 0))
