@@ -38,7 +38,7 @@ class DatasetView:
         self.spec = spec
         self.batches = list(batches)
         self._engine = engine
-        self._home = home
+        self.home = home
         self._root = root
         self._by_ordinal = {batch.ordinal: batch for batch in batches}
         self.deleted = DeletedLists(home, row.name, batches)
@@ -54,8 +54,8 @@ class DatasetView:
             self.spec,
             self.row.columns,
             root=self._root,
-            home=self._home,
-            indexes={batch.ordinal: self._home / str(batch.index_path) for batch in self.batches},
+            home=self.home,
+            indexes={batch.ordinal: self.home / str(batch.index_path) for batch in self.batches},
             checksums={batch.ordinal: str(batch.index_checksum) for batch in self.batches},
             modified=modified,
             deleted=self.deleted.verified_paths(),
@@ -68,7 +68,7 @@ class DatasetView:
         if not changed:
             return self
         batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
-        view = DatasetView(self._engine, self._home, self.row, self.spec, self._root, batches)
+        view = DatasetView(self._engine, self.home, self.row, self.spec, self._root, batches)
         view._sides = self._sides
         return view
 
@@ -77,7 +77,7 @@ class DatasetView:
         if ordinal >= self.last_ordinal:
             return self
         earlier = [batch for batch in self.batches if batch.ordinal <= ordinal]
-        view = DatasetView(self._engine, self._home, self.row, self.spec, self._root, earlier)
+        view = DatasetView(self._engine, self.home, self.row, self.spec, self._root, earlier)
         view._index, view._sides, view.deleted = self._index, self._sides, self.deleted
         view.__dict__["reader"] = self.reader
         return view
@@ -114,6 +114,10 @@ class DatasetView:
     def keys_on(self, side: int, window: KeyRange) -> KeyArray:
         """Keys of a window on one side of the split in key order, deleted ones left out, ``uint64[n]``."""
         return np.concatenate([np.empty(0, np.uint64), *(keys for keys, _ in self.scan(window, side))])
+
+    def count(self, window: KeyRange, side: int) -> int:
+        """Number of those keys."""
+        return sum(len(keys) for keys, _ in self.scan(window, side))
 
     def scan(self, window: KeyRange, side: int) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64] | None]]:
         """Keys of a window on one side of the split in key order, deleted ones left out, and their class indices; chunk by chunk.
@@ -192,7 +196,7 @@ class DatasetView:
     def _open_index(self, ordinal: int) -> BatchIndex:
         batch = self._by_ordinal[ordinal]
         with storage_errors():
-            return BatchIndex.open(self._home / str(batch.index_path), batch.index_checksum)
+            return BatchIndex.open(self.home / str(batch.index_path), batch.index_checksum)
 
     def _split(self, ordinal: int) -> npt.NDArray[np.uint8]:
         return self.sides(keys_of(ordinal, np.arange(int(self._by_ordinal[ordinal].n_samples or 0))))

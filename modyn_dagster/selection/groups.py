@@ -8,7 +8,7 @@ import numpy as np
 
 from modyn_dagster.errors import SelectionError
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.pool import Columns
+from modyn_dagster.selection.pool import Columns, count
 from modyn_dagster.selection.quotas import Int64Array, balanced, in_turn, shared
 from modyn_dagster.selection.smallest import Grouped
 from modyn_dagster.selection.usage import Usage
@@ -45,12 +45,12 @@ class Groups:
     def __init__(self, strategy: Strategy, pool: Iterable[KeyArray], history: History) -> None:
         self._numbered = numbering(strategy, pool, history)
         found: dict[int, int] = {0: 0, 1: 0} if isinstance(strategy, FreshnessSpec) else {}
-        for keys, numbers in self._numbered():
-            if numbers is None:
-                found[0] = found.get(0, 0) + len(keys)
-                continue
-            for value, count in _tally(numbers):
-                found[value] = found.get(value, 0) + count
+        if isinstance(strategy, AllSpec | UniformSpec):
+            found[0] = count(pool)
+        else:
+            for _, numbers in self._numbered():
+                for value, n in _tally(numbers):
+                    found[value] = found.get(value, 0) + n
         self.values = np.array(sorted(found), np.int64)
         self.counts = np.array([found[value] for value in sorted(found)], np.int64)
 
@@ -102,9 +102,9 @@ def columns_of(pool: Iterable[KeyArray]) -> Columns:
     return cast(Columns, pool)
 
 
-def _tally(numbers: Int64Array) -> list[tuple[int, int]]:
+def _tally(numbers: Int64Array | None) -> list[tuple[int, int]]:
     """Values and how often they occur; without sorting where they lie close together."""
-    if not len(numbers):
+    if numbers is None or not len(numbers):
         return []
     first = int(numbers.min())
     if int(numbers.max()) - first <= 4 * len(numbers):

@@ -11,6 +11,7 @@ from modyn_dagster.errors import SelectionError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import rng_for, seed_for
 from modyn_dagster.selection.groups import Groups, History, columns_of, quotas_of
+from modyn_dagster.selection.pool import count, repeatable
 from modyn_dagster.selection.quotas import Int64Array
 from modyn_dagster.selection.rechunked import rechunked
 from modyn_dagster.selection.smallest import thresholds
@@ -76,7 +77,7 @@ class Selection:
             yield Partition(keys, np.ones(len(keys), np.float32))
 
     def _grouped(self) -> Iterator[Partition]:
-        groups = Groups(self.strategy, self._pool, self._history)
+        groups = Groups(self.strategy, repeatable(self._pool), self._history)
         self.n_pool = int(groups.counts.sum())
         quotas = quotas_of(self.strategy, groups.counts, self._target())
         chosen = thresholds(groups, groups.counts, quotas, self._salt)
@@ -86,8 +87,7 @@ class Selection:
             kept = chosen.chosen(keys, numbers)
             kept_keys = keys[kept]
             n_chosen += len(kept_keys)
-            of_kept = np.zeros(len(kept_keys), np.int64) if numbers is None else numbers[kept]
-            yield Partition(kept_keys, weights[of_kept])
+            yield Partition(kept_keys, np.full(len(kept_keys), weights[0]) if numbers is None else weights[numbers[kept]])
         if n_chosen != quotas.sum():
             raise SelectionError(f"{n_chosen} keys were chosen instead of {quotas.sum()}: the window changed meanwhile")
 
@@ -99,8 +99,9 @@ class Selection:
         return np.divide(counts, np.maximum(quotas, 1), dtype=np.float32)
 
     def _weighted(self, strategy: WeightedSpec) -> Iterator[Partition]:
-        columns = columns_of(self._pool)
-        self.n_pool = sum(len(keys) for keys in self._pool)
+        pool = repeatable(self._pool)
+        columns = columns_of(pool)
+        self.n_pool = count(pool)
         target = self._target()
         if target == 0:
             return
