@@ -1,7 +1,8 @@
 """T1: how fast samples of a stream take in its batches."""
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -12,32 +13,35 @@ from modyn_dagster.selection.time_biased import BTBS, RTBS, TTBS, Sampler, Slidi
 
 _N: Final = 1_000_000
 #: Batches of one repetition.
-_BATCHES: Final = {1_000_000: 8, 10_000: 200}
+_BATCHES: Final = {1_000_000: 5, 10_000: 40}
 _GOALS: Final = {1_000_000: 100.0, 10_000: 5.0}
 
 
 def figures(machine: Machine) -> Iterator[Figure]:
     """Items a second through ``update`` and ``sample`` after every batch, all samples about a million and saturated."""
     for batch in _BATCHES:
-        # W is three times n: what R-TBS holds is a third of the weight.
-        decay = -np.log1p(-batch / (3 * _N)) if batch < 3 * _N else 1.0
-        makers: dict[str, Callable[[], Sampler]] = {
-            "rtbs": lambda decay=decay: RTBS(_N, decay, 0),
-            "ttbs": lambda decay=decay, batch=batch: TTBS(_N, decay, batch, 0),
-            "btbs": lambda batch=batch: BTBS(-np.log1p(-min(0.9, batch / _N)), 0),
-            "uniform": lambda: UniformReservoir(_N, 0),
-            "window": lambda: SlidingWindow(_N),
-        }
-        rounds = interleave({name: _contender(make(), batch) for name, make in makers.items()}, machine)
-        for name in makers:
+        rounds = interleave({name: _contender(sampler, batch) for name, sampler in _samplers(batch).items()}, machine)
+        for name in rounds.runs:
             goal = _GOALS[batch] if name == "rtbs" else None
             what = f"{name}, n = 1 M, batches of {batch:,}"
             yield Figure(f"T1.{name}.{batch}", what, rounds.rate(name), "M items/s", goal)
 
 
+def _samplers(batch: int) -> dict[str, Sampler]:
+    """R-TBS with a total weight of three times its size; the others of about the same size."""
+    decay = -math.log1p(-batch / (3 * _N))
+    return {
+        "rtbs": RTBS(_N, decay, 0),
+        "ttbs": TTBS(_N, decay, batch, 0),
+        "btbs": BTBS(-math.log1p(-min(0.9, batch / _N)), 0),
+        "uniform": UniformReservoir(_N, 0),
+        "window": SlidingWindow(_N),
+    }
+
+
 def _contender(sampler: Sampler, batch: int) -> Contender:
     keys = np.arange(batch, dtype=np.uint64)
-    for _ in range(4 * _N // batch + 20):
+    for _ in range(2 * _N // batch + 5):
         sampler.update(keys)
 
     def run() -> Run:

@@ -9,7 +9,7 @@ from benchmarks.report import write_json
 from benchmarks.reproduce_tbs import figures
 from benchmarks.tbs_experiments import experiments
 from benchmarks.tbs_learners import expected_shortfall, naive_bayes, nearest_neighbours
-from benchmarks.tbs_streams import Pattern
+from benchmarks.tbs_streams import Array, Pattern
 
 EXPERIMENTS = {experiment.id: experiment for experiment in experiments(None)}
 
@@ -37,9 +37,9 @@ def test_modes_change_when_the_paper_says():
 
 def test_classifiers_tell_apart_what_is_apart():
     x = np.array([[0.0, 0.0]] * 9 + [[9.0, 9.0]] * 9)
-    y = np.repeat([0.0, 1.0], 9)
+    y: Array = np.repeat(np.array([0.0, 1.0]), 9)
     assert nearest_neighbours(x, y, x, y) == 0.0
-    assert nearest_neighbours(x, y, x, 1 - y) == 100.0
+    assert nearest_neighbours(x, y, x, 1.0 - y) == 100.0
     words = (x > 0).astype(float)
     assert naive_bayes(words, y, words, y) == 0.0
     assert naive_bayes(words[:0], y[:0], words, y) == 50.0
