@@ -6,7 +6,7 @@ Starts a Postgres of its own the way the product does, in a folder that is remov
 interleaved; reported are the median of at least five, the smallest and the largest.
 
 S1  ``arrow``: uniform 50 % of a window of 20 million rows to a finished training set, with checksum and fsync. S1.labels:
-    class-balanced over uniform; S1.memory: memory beyond the page cache while it runs.
+    class-balanced over uniform; S1.memory: the most that Python and NumPy allocate meanwhile.
 S2  ``postgres``: the same, window keys a second.
 T1  items a second through ``update`` and ``sample`` of a saturated R-TBS sample of a million, by size of batch; the other
     samplers beside it.

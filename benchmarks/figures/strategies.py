@@ -1,6 +1,7 @@
 """S1, S2: a window to a finished training set, by strategy and backend."""
 
 import time
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 
 from benchmarks.database import Database
 from benchmarks.figures.metadata import labelled_rows
-from benchmarks.measure import Contender, Machine, Run, Spread, anonymous_bytes, interleave
+from benchmarks.measure import Contender, Machine, Run, Spread, interleave
 from benchmarks.report import Figure
 from fastpath.extents import Extents
 from fastpath.index import IndexedFile, write_index_to
@@ -56,9 +57,7 @@ def figures(database: Database, work: Path, n: int, machine: Machine) -> Iterato
         at_most=True,
     )
     yield Figure("S1.all", f"arrow: all of {size} rows", rounds.seconds("arrow.all"), "s")
-    before = anonymous_bytes()
-    peak = _peak(view, work) - before
-    yield Figure("S1.memory", "arrow: memory while it selects", Spread.of([peak / 1e6]), "MB", 250.0, at_most=True)
+    yield Figure("S1.memory", "arrow: memory while it selects", Spread.of([_peak(view, work) / 1e6]), "MB", 250.0, at_most=True)
     yield Figure("S2", f"postgres: uniform 50 % of {size} rows", rounds.rate("postgres.uniform"), "M keys/s", 3.0)
     yield Figure(
         "S2.labels",
@@ -92,19 +91,13 @@ def _selection(view: DatasetView, strategy: dict[str, Any], backend: str) -> Sel
 
 
 def _peak(view: DatasetView, work: Path) -> int:
-    """The largest anonymous memory seen between two partitions."""
-    most = 0
-    selection = _selection(view, _STRATEGIES["uniform"], "arrow")
-
-    def watched() -> Iterator[Any]:
-        nonlocal most
-        for number, partition in enumerate(selection):
-            if number % 10 == 0:
-                most = max(most, anonymous_bytes())
-            yield partition
-
-    write_training_set(work / "training_set.arrow", watched())
-    return most
+    """The most that Python and NumPy had allocated at a time."""
+    tracemalloc.start()
+    try:
+        write_training_set(work / "training_set.arrow", _selection(view, _STRATEGIES["uniform"], "arrow"))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def _inverse(ratio: Spread) -> Spread:

@@ -28,8 +28,8 @@ def figures(machine: Machine) -> Iterator[Figure]:
 
 
 def _samplers(batch: int) -> dict[str, Sampler]:
-    """R-TBS with a total weight of three times its size; the others of about the same size."""
-    decay = -math.log1p(-batch / (3 * _N))
+    """R-TBS saturated, at the paper's decay rate of 0.07 or a total weight of three times its size; the others as large."""
+    decay = min(0.07, -math.log1p(-batch / (3 * _N)))
     return {
         "rtbs": RTBS(_N, decay, 0),
         "ttbs": TTBS(_N, decay, batch, 0),
