@@ -26,6 +26,8 @@ ModynError
 ├─ ServiceError
 │  ├─ ServiceFailed       (service, log)                 a program of `modyn-dagster ui` ended or does not answer
 │  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui` per MODYN_HOME
+├─ SelectionError                                     a training set cannot be selected
+│  └─ BadScore            (key, score)                   what samples are weighted by is negative or no number
 ├─ LawBroken              (law, stream, decision)      a triggering policy on trial breaks a law of policies
 ├─ TrackingError          (address)                      MLflow is not there or refuses; the catalog has everything
 └─ RunError
@@ -280,6 +282,18 @@ class TrackingError(ModynError):
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"MLflow at {address}: {reason}; nothing is lost, the next sync shows what is missing there")
         self.address, self.reason = address, reason
+
+
+class SelectionError(ModynError):
+    """A training set cannot be selected."""
+
+
+class BadScore(SelectionError):
+    """The score that a sample is weighted by is negative or no number."""
+
+    def __init__(self, key: int, score: float) -> None:
+        super().__init__(f"the score of the sample with key {key} is {score}; scores must be finite and not negative")
+        self.key, self.score = key, score
 
 
 class LawBroken(ModynError):

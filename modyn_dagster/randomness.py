@@ -30,6 +30,9 @@ def hash_keys(keys: KeyArray, salt: int) -> npt.NDArray[np.uint64]:
     The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) over key plus ``salt + 1`` times its increment.
     """
     mixed = keys + np.uint64((salt + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
+    shifted = np.empty_like(mixed)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
+        mixed ^= np.right_shift(mixed, np.uint64(shift), out=shifted)
+        mixed *= np.uint64(factor)
+    mixed ^= np.right_shift(mixed, np.uint64(31), out=shifted)
+    return mixed

@@ -22,6 +22,7 @@ _BUFFER: Final = 1 << 20
 _KEYS_PER_QUERY: Final = 1 << 22
 #: What stands before the value of a row with one field: number of fields, length.
 _FIELD_BYTES: Final = 2 + 4
+_LABELLED: Final = np.dtype([("key", ">u8"), ("label", ">i8")])
 
 
 class SampleRows(NamedTuple):
@@ -70,6 +71,32 @@ def iter_keys(
             yield keys[begin : begin + chunk]
 
 
+def iter_labels(
+    conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int = 100_000
+) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
+    """Keys with ``after < key <= until`` in key order and their class indices, -1 without one; at most ``chunk`` at a time."""
+    for start, stop in _spans(conn, dataset_id, after, until, max(1, _KEYS_PER_QUERY // 2 // chunk) * chunk):
+        rows = _fetch(conn, dataset_id, start, stop, value="|| int8send(coalesce(label, -1))", dtype=_LABELLED)
+        keys, labels = rows["key"].astype(np.uint64), rows["label"].astype(np.int64)
+        if not (keys[1:] > keys[:-1]).all():
+            order = np.argsort(keys)
+            keys, labels = keys[order], labels[order]
+        for begin in range(0, len(keys), chunk):
+            yield keys[begin : begin + chunk], labels[begin : begin + chunk]
+
+
+def iter_values(
+    conn: sa.Connection, dataset_id: int, after: int, until: int, value: sa.ColumnElement[Any], chunk: int = 100_000
+) -> Iterator[tuple[KeyArray, list[Any]]]:
+    """Keys with ``after < key <= until`` in key order and the value of an expression over ``sample``, by server-side cursors."""
+    for start, stop in _spans(conn, dataset_id, after, until, max(1, _KEYS_PER_QUERY // chunk) * chunk):
+        statement = sa.select(sample.c.key, value).where(_window(dataset_id, start, stop)).order_by(sample.c.key)
+        found = conn.execute(statement, execution_options={"stream_results": True, "max_row_buffer": _ROWS_PER_CHUNK})
+        for rows in found.partitions(chunk):
+            keys, values = zip(*rows, strict=True)
+            yield np.array(keys, np.uint64), list(values)
+
+
 def _window(dataset_id: int, after: int, until: int) -> sa.ColumnElement[bool]:
     return (sample.c.dataset_id == dataset_id) & (sample.c.key > after) & (sample.c.key <= until)
 
@@ -89,21 +116,33 @@ def _spans(conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: 
 
 
 def _fetch_keys(conn: sa.Connection, dataset_id: int, after: int, until: int, *, present: bool) -> KeyArray:
+    keys = _fetch(conn, dataset_id, after, until, present=present).astype(np.uint64)
+    # Parallel workers, and a table that was rewritten, hand out keys in another order.
+    return keys if bool((keys[1:] > keys[:-1]).all()) else np.sort(keys)
+
+
+def _fetch(
+    conn: sa.Connection,
+    dataset_id: int,
+    after: int,
+    until: int,
+    *,
+    value: str = "",
+    dtype: npt.DTypeLike = ">u8",
+    present: bool = False,
+) -> npt.NDArray[Any]:
     # One value with all keys, not a row for each: neither the server nor libpq then handles them one by one.
     query = (
-        "COPY (SELECT string_agg(int8send(key), ''::bytea) FROM {leaf} WHERE key > {after} AND key <= {until}{present})"
+        "COPY (SELECT string_agg(int8send(key) {value}, ''::bytea) FROM {leaf} WHERE key > {after} AND key <= {until}{present})"
         " TO STDOUT (FORMAT binary)"
     )
     leaf = sql.Identifier(partition_of(dataset_id))
-    parts = {"leaf": leaf, "after": sql.Literal(after), "until": sql.Literal(until)}
+    parts = {"leaf": leaf, "after": sql.Literal(after), "until": sql.Literal(until), "value": sql.SQL(value)}
     condition = present_in(leaf, dataset_id, after, until) if present else sql.SQL("")
     received = BytesIO()
     _copy(conn, sql.SQL(query).format(**parts, present=condition), received)
     # An aggregate of no rows is null, which has no bytes either.
-    body = received.getbuffer()[len(COPY_HEADER) + _FIELD_BYTES : -len(COPY_TRAILER)]
-    keys = np.frombuffer(body, dtype=">u8").astype(np.uint64)
-    # Parallel workers, and a table that was rewritten, hand out keys in another order.
-    return keys if bool((keys[1:] > keys[:-1]).all()) else np.sort(keys)
+    return np.frombuffer(received.getbuffer()[len(COPY_HEADER) + _FIELD_BYTES : -len(COPY_TRAILER)], dtype=dtype)
 
 
 def _copy(conn: sa.Connection, statement: sql.Composed, file: "BytesIO | _CopyStream") -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.models import ModelRow, list_models
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set, record_training_set
@@ -12,7 +12,17 @@ from modyn_dagster.catalog.triggers import get_trigger, hold
 from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.paths import training_set_path
-from modyn_dagster.selection import KeyRange, Selection, TrainingSet, stage_training_set, window_of
+from modyn_dagster.selection import (
+    History,
+    KeyRange,
+    Selection,
+    TrainingSet,
+    Usage,
+    stage_training_set,
+    strategy_at,
+    window_of,
+)
+from modyn_dagster.spec.selection import REMEMBERING
 from modyn_dagster.storage import StagedFile
 
 
@@ -30,6 +40,7 @@ def select_training_set(context: TriggerContext) -> TrainingSetRow:
         context.view.train_keys(window, context.spec.selection.backend),
         seed=context.run.seed,
         trigger=context.trigger.ordinal,
+        history=_history(context),
     )
     if context.trigger.state == "trained":
         return _select_again(context, selection)
@@ -52,11 +63,34 @@ def select_training_set(context: TriggerContext) -> TrainingSetRow:
 
 def trigger_window(context: TriggerContext) -> KeyRange:
     """The key range a trigger's training set is selected from."""
-    with context.platform.transaction() as conn:
-        models = list_models(conn, context.run.id)
-    trained = [model.key for model in models if model.ordinal < context.trigger.ordinal]
+    trained = [model.key for model in _earlier_models(context)]
     window = context.spec.selection.window
     return window_of(window, until=context.trigger.key, trained=trained, origin=context.run.origin)
+
+
+def _earlier_models(context: TriggerContext) -> list[ModelRow]:
+    with context.platform.transaction() as conn:
+        models = list_models(conn, context.run.id)
+    return [model for model in models if model.ordinal < context.trigger.ordinal]
+
+
+def _history(context: TriggerContext) -> History:
+    """Where earlier windows ended and, where the strategy asks, what their models were trained on."""
+    models = _earlier_models(context)
+    ends = [model.key for model in models]
+    if not isinstance(strategy_at(context.spec.selection, context.trigger.ordinal), REMEMBERING):
+        return History(ends)
+    sets = []
+    for model in models:
+        with context.platform.transaction() as conn:
+            row = find_training_set(conn, model.trigger_id)
+        if row is None or row.removed_at is not None:
+            raise RunError(
+                f"trigger {context.trigger.partition_key}: the training set of the earlier trigger with ordinal {model.ordinal} "
+                "is gone, and the selection strategy has to know what was used"
+            )
+        sets.append(open_training_set(context, row))
+    return History(ends, Usage(sets))
 
 
 def open_training_set(context: TriggerContext, row: TrainingSetRow) -> TrainingSet:

@@ -83,8 +83,10 @@ def recorded_stages(context: TriggerContext) -> list[StageResult]:
 
 
 def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:
-    leakage = checks.only_train_samples(context.view, open_training_set(context, row))
-    return StageResult("training_set", context, row, [checks.training_set_not_empty(row), leakage])
+    training_set = open_training_set(context, row)
+    leakage = checks.only_train_samples(context.view, training_set)
+    found = [checks.training_set_not_empty(row), leakage, *checks.certified(row, training_set)]
+    return StageResult("training_set", context, row, found)
 
 
 def _model(context: TriggerContext, row: ModelRow) -> StageResult:

@@ -13,16 +13,15 @@ from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_p
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.moments import as_datetime64
-from modyn_dagster.catalog.samples import iter_keys
 from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of
+from modyn_dagster.pipeline.window_keys import CHUNK, WindowKeys
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.triggering.stream import Stream, StreamBatch
 
-_CHUNK = 100_000
 Positions = npt.NDArray[np.int64]
 
 
@@ -39,7 +38,7 @@ class DatasetView:
         self.spec = spec
         self.batches = list(batches)
         self._engine = engine
-        self._home = home
+        self.home = home
         self._root = root
         self._by_ordinal = {batch.ordinal: batch for batch in batches}
         self.deleted = DeletedLists(home, row.name, batches)
@@ -55,8 +54,8 @@ class DatasetView:
             self.spec,
             self.row.columns,
             root=self._root,
-            home=self._home,
-            indexes={batch.ordinal: self._home / str(batch.index_path) for batch in self.batches},
+            home=self.home,
+            indexes={batch.ordinal: self.home / str(batch.index_path) for batch in self.batches},
             checksums={batch.ordinal: str(batch.index_checksum) for batch in self.batches},
             modified=modified,
             deleted=self.deleted.verified_paths(),
@@ -69,7 +68,7 @@ class DatasetView:
         if not changed:
             return self
         batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
-        view = DatasetView(self._engine, self._home, self.row, self.spec, self._root, batches)
+        view = DatasetView(self._engine, self.home, self.row, self.spec, self._root, batches)
         view._sides = self._sides
         return view
 
@@ -78,7 +77,7 @@ class DatasetView:
         if ordinal >= self.last_ordinal:
             return self
         earlier = [batch for batch in self.batches if batch.ordinal <= ordinal]
-        view = DatasetView(self._engine, self._home, self.row, self.spec, self._root, earlier)
+        view = DatasetView(self._engine, self.home, self.row, self.spec, self._root, earlier)
         view._index, view._sides, view.deleted = self._index, self._sides, self.deleted
         view.__dict__["reader"] = self.reader
         return view
@@ -108,13 +107,32 @@ class DatasetView:
         """The training stream after a key, for triggering policies."""
         return Stream([self._stream_batch(batch) for batch in self.batches], origin)
 
-    def train_keys(self, window: KeyRange, backend: str) -> Iterator[KeyArray]:
-        """Train keys of a window in key order, chunk by chunk, deleted ones left out; both backends give the same ones."""
-        return self._keys_from_postgres(window) if backend == "postgres" else self._keys_from_indexes(window, TRAIN)
+    def train_keys(self, window: KeyRange, backend: str) -> "WindowKeys":
+        """Train keys of a window in key order, deleted ones left out, and their columns; both backends give the same ones."""
+        return WindowKeys(self, self._engine, window, backend)
 
     def keys_on(self, side: int, window: KeyRange) -> KeyArray:
         """Keys of a window on one side of the split in key order, deleted ones left out, ``uint64[n]``."""
-        return np.concatenate([np.empty(0, np.uint64), *self._keys_from_indexes(window, side)])
+        return np.concatenate([np.empty(0, np.uint64), *(keys for keys, _ in self.scan(window, side))])
+
+    def count(self, window: KeyRange, side: int) -> int:
+        """Number of those keys."""
+        return sum(len(keys) for keys, _ in self.scan(window, side))
+
+    def scan(self, window: KeyRange, side: int) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64] | None]]:
+        """Keys of a window on one side of the split in key order, deleted ones left out, and their class indices; chunk by chunk.
+
+        None stands for the class indices where the dataset has none.
+        """
+        for batch in self.batches:
+            base = key_of(batch.ordinal, 0)
+            stop = min(int(batch.n_samples or 0), window.until + 1 - base)
+            for begin in range(max(0, window.after + 1 - base), stop, CHUNK):
+                keys = np.arange(base + begin, base + min(begin + CHUNK, stop), dtype=np.uint64)
+                kept = (self.sides(keys) == side) & ~self.deleted.among(keys)
+                labels = self._index(batch.ordinal).labels
+                if kept.any():
+                    yield keys[kept], None if labels is None else labels[begin : begin + CHUNK][: len(keys)][kept]
 
     def time_span(self, window: KeyRange) -> tuple[np.datetime64, np.datetime64] | None:
         """Smallest and largest time among the train samples of a window, deleted ones included; None when it has none."""
@@ -168,22 +186,6 @@ class DatasetView:
         time_max = np.datetime64(0, "us") if batch.train_time_max is None else as_datetime64(batch.train_time_max)
         return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, load)
 
-    def _keys_from_indexes(self, window: KeyRange, side: int) -> Iterator[KeyArray]:
-        for batch in self.batches:
-            positions = self._inside(batch, window, side)
-            if len(positions) == 0:
-                continue
-            present = ~np.isin(positions, self.deleted.positions(batch.ordinal))
-            keys = keys_of(batch.ordinal, positions[present])
-            for start in range(0, len(keys), _CHUNK):
-                yield keys[start : start + _CHUNK]
-
-    def _keys_from_postgres(self, window: KeyRange) -> Iterator[KeyArray]:
-        present = any(batch.n_deleted for batch in self.batches)
-        with self._engine.connect() as conn:
-            for keys in iter_keys(conn, self.row.id, window.after, window.until, chunk=_CHUNK, present=present):
-                yield keys[self.sides(keys) == TRAIN]
-
     def _inside(self, batch: BatchRow, window: KeyRange, side: int | None) -> Positions:
         first = max(0, window.after + 1 - key_of(batch.ordinal, 0))
         stop = min(int(batch.n_samples or 0), window.until + 1 - key_of(batch.ordinal, 0))
@@ -194,7 +196,7 @@ class DatasetView:
     def _open_index(self, ordinal: int) -> BatchIndex:
         batch = self._by_ordinal[ordinal]
         with storage_errors():
-            return BatchIndex.open(self._home / str(batch.index_path), batch.index_checksum)
+            return BatchIndex.open(self.home / str(batch.index_path), batch.index_checksum)
 
     def _split(self, ordinal: int) -> npt.NDArray[np.uint8]:
         return self.sides(keys_of(ordinal, np.arange(int(self._by_ordinal[ordinal].n_samples or 0))))

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt, model_validator
 from modyn_dagster.spec.base import Name, Owner, Spec, TagName, TagValue
 from modyn_dagster.spec.evaluation import EvaluationSpec
 from modyn_dagster.spec.notify import NotifySpec
-from modyn_dagster.spec.selection import SelectionSpec
+from modyn_dagster.spec.selection import REMEMBERING, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.trigger import TriggerSpec
 
@@ -54,6 +54,12 @@ class PipelineSpec(Spec):
     retention: Retention = Retention()
     sensor_interval: PositiveInt = Field(30, description="Seconds between two looks of the triggering sensor.")
     notify: NotifySpec | None = Field(None, description="Whom to tell of triggers, failed trainings and bad scores of live runs.")
+
+    @model_validator(mode="after")
+    def _remembers_what_was_used(self) -> Self:
+        if self.retention.training_sets is not None and any(isinstance(s, REMEMBERING) for s in self.selection.strategies):
+            raise ValueError("retention.training_sets must be null: the selection strategy looks into all earlier training sets")
+        return self
 
     @model_validator(mode="after")
     def _watched_metrics_are_measured(self) -> Self:

@@ -1,10 +1,10 @@
 """What to train on: a window of the stream and what to keep of it."""
 
-from typing import Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.base import ImportPath, Spec
 
 
 class LastTriggers(Spec):
@@ -16,10 +16,143 @@ class LastTriggers(Spec):
 Window = Literal["since_last_trigger", "all"] | LastTriggers
 
 
+class AllSpec(Spec):
+    """Everything in the window."""
+
+    kind: Literal["all"] = "all"
+
+
+class Sized(Spec):
+    """A strategy that keeps a part: a share of the window (default: all), rounded down but never to nothing, or a number."""
+
+    ratio: Annotated[float, Field(gt=0, le=1)] | None = None
+    size: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.size is not None and self.ratio is not None:
+            raise ValueError("give either ratio or size")
+        return self
+
+
+class UniformSpec(Sized):
+    """Every subset of the size is equally likely."""
+
+    kind: Literal["uniform"]
+
+
+class UniformWithoutReplacementSpec(Sized):
+    """Uniform among the samples of the window that the run's models were trained on least often: each is used once before any
+    is used again.
+    """
+
+    kind: Literal["uniform_without_replacement"]
+
+
+class ByAttribute(Spec):
+    """Groups of equal values of an attribute; samples without it are a group of their own."""
+
+    attribute: Annotated[str, Field(min_length=1)]
+
+
+class Weighing(Sized):
+    """A strategy that prefers some samples on purpose."""
+
+    weights: Literal["unbiased", "equal"] = Field(
+        "unbiased",
+        description="Weigh each sample by the inverse of its chance, so that weighted sums stay those of the window; or all "
+        "alike, so that the model is fitted to the chosen mixture.",
+    )
+
+
+class BalancedSpec(Weighing):
+    """As equal numbers as possible of every label, trigger of the window, or value of an attribute."""
+
+    kind: Literal["balanced"]
+    by: Literal["label", "trigger"] | ByAttribute = "label"
+    filling: Literal["fair", "exact", "equal"] = Field(
+        "fair",
+        description="fair: what small groups lack goes to the others in equal parts; exact: and the size is exact, so that some "
+        "groups give one more; equal: all give as many as the smallest can.",
+    )
+
+
+class FreshnessSpec(Weighing):
+    """A share of samples that no model of the run was trained on; what one side lacks the other gives."""
+
+    kind: Literal["freshness"]
+    unused: Annotated[float, Field(ge=0, le=1)]
+
+
+class WeightedSpec(Weighing):
+    """Chances in proportion to an attribute or to an SQLAlchemy expression, without replacement.
+
+    The expression is a callable by import path: it gets the columns of the table ``sample`` and returns a number per sample.
+    """
+
+    kind: Literal["weighted"]
+    attribute: Annotated[str, Field(min_length=1)] | None = None
+    expression: ImportPath | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.attribute is None) == (self.expression is None):
+            raise ValueError("give either attribute or expression")
+        return self
+
+
+Strategy = Annotated[
+    AllSpec | UniformSpec | UniformWithoutReplacementSpec | BalancedSpec | FreshnessSpec | WeightedSpec,
+    Field(discriminator="kind"),
+]
+#: Strategies that look at what earlier models were trained on, and so need the earlier training sets.
+REMEMBERING: Final = (UniformWithoutReplacementSpec, FreshnessSpec)
+
+
+class Stage(Spec):
+    """A strategy and the first trigger it is used at, counted from 0."""
+
+    from_trigger: PositiveInt
+    strategy: Strategy
+
+
 class SelectionSpec(Spec):
-    """The window of a trigger, and a uniform subset of it when ``limit`` is set."""
+    """The window of a trigger and what of it to train on."""
 
     window: Window = "since_last_trigger"
-    limit: PositiveInt | None = Field(None, description="Keep at most this many samples, chosen uniformly.")
+    # Left out where they say nothing, so that pipelines without them keep their hash and their live runs.
+    strategy: Strategy = Field(AllSpec(), exclude_if=lambda strategy: isinstance(strategy, AllSpec))
+    warmup_triggers: NonNegativeInt = Field(
+        0, description="The first triggers use their whole window, up to the limit.", exclude_if=lambda n: n == 0
+    )
+    schedule: list[Stage] = Field(
+        [], description="Other strategies from later triggers on.", exclude_if=lambda stages: not stages
+    )
+    limit: PositiveInt | None = Field(
+        None, description="Keep at most this many samples, whatever the strategy; of everything, chosen uniformly."
+    )
     backend: Literal["arrow", "postgres"] = Field("arrow", description="Where keys are read; the result is the same.")
     partition_size: PositiveInt = Field(100_000, description="Keys per record batch of the training set; bounds memory.")
+
+    @property
+    def strategies(self) -> list[Strategy]:
+        """All that are used at some trigger."""
+        return [self.strategy, *(stage.strategy for stage in self.schedule)]
+
+    @model_validator(mode="after")
+    def _stages_ascend(self) -> Self:
+        starts = [stage.from_trigger for stage in self.schedule]
+        if starts != sorted(set(starts)):
+            raise ValueError(f"schedule: from_trigger must ascend strictly, found {starts}")
+        return self
+
+    @model_validator(mode="after")
+    def _backend_has_attributes(self) -> Self:
+        if self.backend == "arrow" and any(_needs_attributes(strategy) for strategy in self.strategies):
+            raise ValueError("attributes and expressions are in Postgres only: set `backend: postgres`")
+        return self
+
+
+def _needs_attributes(strategy: Strategy) -> bool:
+    by_attribute = isinstance(strategy, BalancedSpec) and isinstance(strategy.by, ByAttribute)
+    return by_attribute or isinstance(strategy, WeightedSpec)

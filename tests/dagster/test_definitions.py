@@ -89,6 +89,8 @@ def test_checks_are_on_their_assets_and_block_where_they_must(example: dg.Defini
         ("baseball/samples", "in_order"): False,
         ("trained_once/training_set", "not_empty"): False,
         ("trained_once/training_set", "only_train_samples"): True,
+        ("trained_once/training_set", "keys_once"): True,
+        ("trained_once/training_set", "weights_sum"): False,
         ("trained_once/model", "loss_finite"): True,
         ("trained_once/evaluation", "enough_samples"): False,
     }

@@ -50,12 +50,17 @@ def custom(name: str, factory: str, *, field: str = "model", config: Mapping[str
 
 
 def write_project(
-    folder: Path, pipelines: Sequence[Content], *, split: Mapping[str, float] | None = None, freshness: str | None = None
+    folder: Path,
+    pipelines: Sequence[Content],
+    *,
+    split: Mapping[str, float] | None = None,
+    freshness: str | None = None,
+    attributes: Sequence[str] = (),
 ) -> Path:
     """A project folder with one dataset, these pipelines, importable user code, and the repository's Dagster settings."""
     for name in ("datasets", "pipelines", "data"):
         (folder / name).mkdir(parents=True)
-    _write_yaml(folder / "datasets" / f"{DATASET}.yaml", _dataset(split, freshness))
+    _write_yaml(folder / "datasets" / f"{DATASET}.yaml", _dataset(split, freshness) | {"attributes": list(attributes)})
     for content in pipelines:
         write_pipeline(folder, content)
     for name in ("dagster.yaml", "workspace.yaml"):

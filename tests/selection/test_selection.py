@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.keys import ORIGIN, KeyArray
 from modyn_dagster.selection import KeyRange, Partition, Selection, TrainingSet, window_of, write_training_set
-from modyn_dagster.selection.uniform import UniformLimit, rechunked
+from modyn_dagster.selection.rechunked import rechunked
 from modyn_dagster.spec.selection import LastTriggers, SelectionSpec
 
 key_sets = st.lists(st.integers(0, 2**40), unique=True, max_size=60).map(lambda ks: np.array(sorted(ks), dtype=np.uint64))
@@ -28,19 +28,6 @@ def test_windows_reach_back_to_trained_triggers_only():
     assert window_of(LastTriggers(last_triggers=9), until=40, trained=trained, origin=5) == KeyRange(5, 40)
     assert window_of("since_last_trigger", until=40, trained=[], origin=5) == KeyRange(5, 40)
     assert window_of("all", until=40, trained=trained, origin=5) == KeyRange(ORIGIN, 40)
-
-
-@given(key_sets, st.integers(1, 70), st.integers(0, 2**63), st.integers(1, 20), st.integers(1, 20))
-def test_a_limit_keeps_an_exact_size_whatever_the_chunks(keys, limit, salt, size, other_size):
-    kept = []
-    for chunk_size in (size, other_size):
-        subset = UniformLimit(limit, salt)
-        for chunk in chunked(keys, chunk_size):
-            subset.add(chunk)
-        kept.append(subset.selected())
-    np.testing.assert_array_equal(kept[0], kept[1])
-    assert len(kept[0]) == min(limit, len(keys))
-    assert np.isin(kept[0], keys).all()
 
 
 def test_a_limit_is_uniform_over_seeds():
@@ -69,10 +56,13 @@ def test_weights_add_up_to_the_pool(keys, limit, size):
 
 @given(key_sets, st.integers(1, 9), st.integers(1, 9))
 def test_partitions_have_the_size_asked_for(keys, chunk, size):
-    parts = list(rechunked(chunked(keys, chunk), size))
-    assert all(len(part) == size for part in parts[:-1])
-    assert all(1 <= len(part) <= size for part in parts)
-    np.testing.assert_array_equal(np.concatenate([keys[:0], *parts]), keys)
+    weights = np.arange(len(keys), dtype=np.float32)
+    parts = [Partition(k, w) for k, w in zip(chunked(keys, chunk), chunked(weights, chunk), strict=True)]
+    found = list(rechunked(parts, size))
+    assert all(len(part.keys) == size for part in found[:-1])
+    assert all(1 <= len(part.keys) <= size for part in found)
+    np.testing.assert_array_equal(np.concatenate([keys[:0], *(part.keys for part in found)]), keys)
+    np.testing.assert_array_equal(np.concatenate([weights[:0], *(part.weights for part in found)]), weights)
 
 
 def test_a_training_set_comes_back_as_it_was_written(tmp_path):
