@@ -52,12 +52,14 @@ EXTRAS = {
     **BACKENDS,
     "test": [
         *(requirement for backend in BACKENDS.values() for requirement in backend),
+        "apricot-select>=0.6.1",
         "hypothesis>=6.100",
         "jsonschema>=4.23",
         "playwright>=1.47",
         "pytest>=8.3",
         "pytest-xdist>=3.6",
         "scikit-learn>=1.5,<2",
+        "submodlib-py>=0.0.3",
     ],
     "lint": ["mypy>=1.13", "pandas-stubs", "ruff>=0.8", "types-PyYAML"],
 }
