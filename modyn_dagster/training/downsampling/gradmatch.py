@@ -15,7 +15,7 @@ class GradMatch:
     """Sparse weights of at least 0 that bring the weighted sum of gradients to their mean (Killamsetty et al., ICML 2021).
 
     Found by orthogonal matching pursuit; the weights are ``n`` times the solution. Nothing changes when all gradients are
-    scaled: the ridge is relative to their mean square.
+    scaled: the ridge is relative to their mean square. Per class where labels are given.
 
     Args:
         lam: ridge per mean squared norm of a gradient. A tiny one spreads the weight where gradients are alike or outnumber
@@ -25,6 +25,7 @@ class GradMatch:
     lam: float = 1e-6
 
     needs: ClassVar[frozenset[str]] = frozenset({"gradients"})
+    by_class: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.lam >= 0:
