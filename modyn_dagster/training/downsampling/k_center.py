@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
-from modyn_dagster.training.downsampling.similarity import distances, prepared
+from modyn_dagster.training.downsampling.similarity import prepared
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,17 @@ class KCenter:
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
         """The centres, in the order of picks."""
         features, squares = prepared(pool.features())
-        farthest = torch.full((pool.n,), torch.inf, dtype=features.dtype, device=features.device)
-        centres = [] if pool.selected is None else pool.selected.tolist()
-        for centre in centres:
-            farthest = torch.minimum(farthest, distances(features, squares, torch.tensor([centre]))[0])
-        # Below every distance: a centre is never chosen again, not even among copies of itself.
-        farthest[centres] = -1
+        # Squared distances to the nearest centre, but -1 for centres: none is chosen again, not even among copies of itself.
+        nearest = torch.full((pool.n,), torch.inf, dtype=features.dtype, device=features.device)
+        known = [] if pool.selected is None else pool.selected.tolist()
         picks: list[int] = []
-        while len(picks) < k:
-            first = not picks and not centres
-            pick = int(pool.rng(seed).integers(pool.n)) if first else int(torch.argmax(farthest))
+        for _ in range(len(known) + k):
+            if len(picks) < len(known):
+                pick = known[len(picks)]
+            else:
+                pick = int(torch.argmax(nearest)) if picks else int(pool.rng(seed).integers(pool.n))
             picks.append(pick)
-            farthest = torch.minimum(farthest, distances(features, squares, torch.tensor([pick]))[0])
-            farthest[pick] = -1
-        return Chosen.plain(torch.tensor(picks, dtype=torch.int64))
+            apart = torch.addmv(squares, features, features[pick], alpha=-2).add_(squares[pick]).clamp_(min=0)
+            torch.minimum(nearest, apart, out=nearest)
+            nearest[pick] = -1
+        return Chosen.plain(torch.tensor(picks[len(known) :], dtype=torch.int64))
