@@ -28,7 +28,7 @@ REQUIREMENTS = [
     "psutil>=5.9",
     "psycopg2-binary>=2.9.9,<3",
     "pyarrow>=17,<26",
-    "pydantic>=2.7,<3",
+    "pydantic>=2.12,<3",
     "PyYAML>=6,<7",
     "rich>=13",
     "safetensors>=0.4.5,<1",
@@ -56,12 +56,14 @@ EXTRAS = {
     "test": [
         *TEXT,
         *(requirement for backend in BACKENDS.values() for requirement in backend),
+        "apricot-select>=0.6.1",
         "hypothesis>=6.100",
         "jsonschema>=4.23",
         "playwright>=1.47",
         "pytest>=8.3",
         "pytest-xdist>=3.6",
         "scikit-learn>=1.5,<2",
+        "submodlib-py>=0.0.3",
     ],
     "lint": ["mypy>=1.13", "pandas-stubs", "ruff>=0.8", "types-PyYAML"],
 }

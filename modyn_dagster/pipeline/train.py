@@ -61,7 +61,7 @@ def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallb
     source = f"pipeline {context.run.pipeline}"
     with storage_errors():
         return train(
-            context.spec.training,
+            context.spec.training.at(context.trigger.ordinal),
             TrainingData(chosen, context.view.reader, fast_path),
             task=task_of(context.view, source),
             previous=_load(context, previous) if previous else None,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, StringConstraints, model_validator
 
 from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.downsampling import DownsamplingSpec
 from modyn_dagster.spec.model_inputs import inputs_problem
 from modyn_dagster.spec.models import CustomSpec, ModelSpec
 from modyn_dagster.spec.parsing import ImageParserSpec, Parser, TextParserSpec
@@ -77,10 +78,21 @@ class TrainingSpec(Spec):
     )
     block_size: PositiveInt = Field(65_536, description="Samples per block of `shuffle: blocks`.")
     drop_last: bool = False
+    downsampling: DownsamplingSpec | None = Field(
+        None, description="Train on the samples that are worth it.", exclude_if=lambda value: value is None
+    )
     use_previous_model: bool = Field(False, description="Start from the run's previous model instead of from scratch.")
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     deterministic: bool = True
+
+    def at(self, trigger: int) -> Self:
+        """As it is for the trigger of this ordinal: the schedule of downsampling applied."""
+        if self.downsampling is None or not self.downsampling.schedule:
+            return self
+        found = self.downsampling.at(trigger)
+        fields = None if found is None else found.model_dump(exclude={"from_trigger", "schedule"})
+        return self.model_copy(update={"downsampling": None if fields is None else DownsamplingSpec.model_validate(fields)})
 
     @model_validator(mode="after")
     def _settings_fit(self) -> Self:

@@ -1,7 +1,7 @@
 """The batches of an epoch: which samples go into which step, and the tensors of each."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fastpath import Order
+from fastpath import Order, TrainingSet
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.device_copy import DeviceCopy, tensor_of
@@ -29,7 +29,8 @@ class Batch:
         inputs: by name, ``[B, ...]``.
         targets: ``[B]``.
         weights: ``float32[B]``.
-        weight: their sum.
+        weight: their sum, or that of the pool they were drawn from.
+        divisor: what the weighted sum of losses is divided by; None: the sum of the weights.
     """
 
     keys: Tensor
@@ -37,6 +38,34 @@ class Batch:
     targets: Tensor
     weights: Tensor
     weight: float
+    divisor: float | None = None
+
+    def drawn(self, indices: Tensor, weights: Tensor, *, estimates: bool) -> "Batch":
+        """Some of it, with the weights they were drawn with; an estimator's losses stand for the whole batch."""
+        at = indices.to(self.targets.device)
+        return replace(
+            self,
+            keys=self.keys[indices.to(self.keys.device)],
+            inputs={name: tensor[at] for name, tensor in self.inputs.items()},
+            targets=self.targets[at],
+            weights=self.weights[at] * weights.to(self.weights),
+            divisor=self.weight if estimates else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """What an epoch trains on.
+
+    Attributes:
+        positions: ``int64[k]`` in the training set.
+        weights: ``float32[k]``, all above 0.
+        pool_weight: sum of the weights that an estimator's losses stand for; None: they stand for themselves.
+    """
+
+    positions: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float32]
+    pool_weight: float | None
 
 
 def batches_per_epoch(n: int, spec: TrainingSpec) -> int:
@@ -57,25 +86,33 @@ class Batches:
         self._prepare = network.preparation(_pinned if pin and streamed else empty_aligned)
         self._cached = None if found.cached is None else self._gather(found.cached)
 
-    def epoch(self, spec: TrainingSpec, *, seed: int, epoch: int) -> Iterator[Batch]:
+    def epoch(self, spec: TrainingSpec, *, seed: int, epoch: int, subset: Subset | None = None) -> Iterator[Batch]:
         """All batches of one epoch, in an order that depends on the number of samples, the spec, seed and epoch alone."""
-        made = self._from_memory(spec, seed, epoch) if self._cached is not None else self._read(spec, seed, epoch)
-        return self._copy(made)
+        made = self._from_memory(spec, seed, epoch, subset) if self._cached is not None else self._read(spec, seed, epoch, subset)
+        whole = self._copy(made)
+        return whole if subset is None or subset.pool_weight is None else _standing_for(whole, subset)
 
-    def _read(self, spec: TrainingSpec, seed: int, epoch: int) -> Iterator[Batch]:
+    def _read(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None) -> Iterator[Batch]:
         walk = Walk(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last)
-        return self._reading(walk, self._of)
+        reading = self._reading
+        if subset is not None:
+            keys, _ = reading.data.chosen.take(subset.positions)
+            reading = replace(reading, data=replace(reading.data, chosen=TrainingSet.of(keys, subset.weights)))
+        return reading(walk, self._of)
 
-    def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int) -> Iterator[Batch]:
+    def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None) -> Iterator[Batch]:
         assert self._cached is not None  # noqa: S101 - for the type checker
         inputs, targets = self._cached
         chosen = self._reading.data.chosen
-        order = Order(len(chosen), shuffle=spec.shuffle, block_size=spec.block_size, seed=seed, epoch=epoch)
-        for step in range(batches_per_epoch(len(chosen), spec)):
-            positions = order.positions(step * spec.batch_size, min(len(chosen), (step + 1) * spec.batch_size))
+        n = len(chosen) if subset is None else len(subset.positions)
+        order = Order(n, shuffle=spec.shuffle, block_size=spec.block_size, seed=seed, epoch=epoch)
+        for step in range(batches_per_epoch(n, spec)):
+            places = order.positions(step * spec.batch_size, min(n, (step + 1) * spec.batch_size))
+            positions = places if subset is None else subset.positions[places]
             keys, weights = chosen.take(positions)
             at = torch.from_numpy(positions)
-            yield _batch(keys, weights, {name: tensor[at] for name, tensor in inputs.items()}, targets[at])
+            found = weights if subset is None else subset.weights[places]
+            yield _batch(keys, found, {name: tensor[at] for name, tensor in inputs.items()}, targets[at])
 
     def _of(self, loaded: Loaded) -> Batch:
         inputs, targets = self._arrays(loaded)
@@ -98,6 +135,14 @@ def _batch(keys: KeyArray, weights: npt.NDArray[np.float32], inputs: Tensors, ta
     # Indexing makes fresh tensors and everything else is aligned like them: same bits, wherever a batch comes from.
     weight = float(np.sum(weights, dtype=np.float64))
     return Batch(tensor_of(keys), inputs, targets, torch.from_numpy(aligned(weights)), weight)
+
+
+def _standing_for(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:
+    """A batch of ``b`` of the ``k`` samples of an estimate stands for the ``b / k``-th part of the pool."""
+    assert subset.pool_weight is not None  # noqa: S101 - for the type checker
+    for batch in batches:
+        share = subset.pool_weight * len(batch.targets) / len(subset.positions)
+        yield replace(batch, weight=share, divisor=share)
 
 
 def _pinned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.imports import import_callable
+from modyn_dagster.spec.downsampling import CustomPolicySpec
 from modyn_dagster.spec.models import CustomSpec, DistilBertSpec
 from modyn_dagster.spec.parsing import ParserSpec
 from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
@@ -27,6 +28,10 @@ def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
     for field, part in (("model", spec.model), ("loss", spec.loss), ("optimizer", spec.optimizer)):
         if isinstance(part, CustomSpec):
             yield f"training.{field}.factory", part.factory
+    if spec.downsampling is not None:
+        for each in (spec.downsampling, *spec.downsampling.schedule):
+            if isinstance(each.policy, CustomPolicySpec):
+                yield "training.downsampling.policy.factory", each.policy.factory
 
 
 def check_user_code(spec: TrainingSpec, *, source: str) -> None:

@@ -31,6 +31,11 @@ class LossCurve:
         self._weights += weight
         self._open.append(loss)
         if len(self._open) == self._stretch or self._step == self.n_steps:
+            self.close()
+
+    def close(self) -> None:
+        """End the stretch that is open, if there is one."""
+        if self._open:
             self.points.append((self._step, math.fsum(self._open) / len(self._open)))
             self._open.clear()
 

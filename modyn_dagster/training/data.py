@@ -87,7 +87,7 @@ class TrainedModel:
         curve: at most 1,000 points ``(step, mean loss since the point before)``, steps counted from 1.
         n_steps: optimizer steps taken.
         n_samples: size of the training set.
-        seconds: host time per stage: prepare, data (waiting for batches), forward, backward, step, finish.
+        seconds: host time per stage: prepare, data (waiting for batches), select (downsampling), forward, backward, step, finish.
     """
 
     state_dict: dict[str, "Tensor"]

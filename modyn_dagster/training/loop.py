@@ -2,6 +2,7 @@
 
 import math
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,11 +11,12 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, NonFiniteLoss, TrainingError
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.batches import Batch, Batches, batches_per_epoch
+from modyn_dagster.training.batches import Batch, Batches
 from modyn_dagster.training.check import check_task
 from modyn_dagster.training.curve import LossCurve
 from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
 from modyn_dagster.training.device import fabric_for
+from modyn_dagster.training.downsampling.scoring import gradients_at
 from modyn_dagster.training.losses import SampleLoss, build_loss, check_outputs, weighted_mean
 from modyn_dagster.training.network import Network, build_network, call_body
 from modyn_dagster.training.optimizers import build_optimizer
@@ -22,6 +24,7 @@ from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.progress import ProgressCallback, TrainingProgress
 from modyn_dagster.training.reading import Reading, places_of
 from modyn_dagster.training.reproducible import reproducible, restored_generators
+from modyn_dagster.training.sampling import Irreducible, Model, Parts, sampling_of
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey, survey
 from modyn_dagster.training.user_code import user_code
@@ -45,7 +48,8 @@ def train(
 
     ``previous`` is the model to start from (callers pass it where the spec says ``use_previous_model``); None starts from
     scratch. Standardisation is fitted to this training set either way. The result depends on the arguments and the
-    hardware, neither on ``data.fast_path`` nor on anything the process did before. ``source`` names the pipeline
+    hardware, neither on ``data.fast_path`` nor on anything the process did before. A schedule of
+    downsampling is for whoever knows the trigger (``spec.at``). ``source`` names the pipeline
     in errors: ``ConfigError`` for what the spec cannot mean, ``WrongShape``, ``NonFiniteLoss`` and other
     ``TrainingError`` for what happens on the way.
     """
@@ -56,23 +60,34 @@ def train(
     parsing = Parsing(spec.parser, source, places_of(data.reader))
     with closing(parsing), reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.enable_grad():
         watch = Stopwatch()
-        found = survey(spec, data, task, parsing)
+        parts = Parts.of(spec, data, task, seed=seed, source=source)
+        found = survey(spec, parts.data, task, parsing)
         n_outputs = _n_outputs(task, found, previous)
         network = _initial_network(spec, found, n_outputs, previous, source)
         batches = Batches(found, network, n_outputs, device=fabric.device)
-        watch.lap("prepare")
         steps = _Steps(spec, network, fabric, found.reading, n_outputs)
-        curve = LossCurve(spec.epochs * batches_per_epoch(len(data), spec))
+        kept = None
+        if parts.aside is not None:
+            reading = replace(found.reading, data=parts.aside)
+            kept = Batches(replace(found, reading=reading, cached=None), network, n_outputs, device=fabric.device)
+        others = Irreducible(train, spec, replace(task, n_classes=n_outputs), threads, source)
+        sampler = sampling_of(parts, spec, batches, steps.model, kept, others, seed=seed)
+        watch.lap("prepare")
+        curve = LossCurve(sampler.n_steps)
         n_steps = 0
         for epoch in range(spec.epochs):
-            for batch in batches.epoch(spec, seed=seed, epoch=epoch):
+            for batch in sampler.epoch(epoch, watch):
                 watch.lap("data")
                 n_steps += 1
                 loss = steps.step(batch, n_steps, watch)
                 curve.step(loss, weight=batch.weight)
+                if sampler.listens:
+                    sampler.trained(steps.gradients(batch))
+                    watch.lap("select")
                 if progress is not None:
                     progress(TrainingProgress(epoch + 1, spec.epochs, n_steps, curve.n_steps, loss))
             curve.end_epoch()
+        curve.close()
         _require_finite(network, n_steps, source)
         state = {name: tensor.detach() for name, tensor in network.to("cpu").state_dict().items()}
         watch.lap("finish")
@@ -91,6 +106,16 @@ class _Steps:
         optimizer = build_optimizer(spec.optimizer, network.body.parameters(), source=reading.source)
         self._model: nn.Module
         self._model, self._optimizer = fabric.setup(network.body, optimizer)
+        self._outputs = torch.empty(0)
+
+    @property
+    def model(self) -> Model:
+        """As samples are judged by before they are trained on."""
+        return Model(self._model, self._call, self._loss)
+
+    def gradients(self, batch: Batch) -> Tensor:
+        """Of the last step's losses at the outputs, ``float[b, n_outputs]``."""
+        return gradients_at(self._outputs.float(), batch.targets, self._loss)[1]
 
     def step(self, batch: Batch, number: int, watch: Stopwatch) -> float:
         """One optimizer step; returns the loss before it."""
@@ -109,12 +134,17 @@ class _Steps:
         return value
 
     def _forward(self, batch: Batch) -> Tensor:
-        model, loss = f"{self._source}: training.model: the model", f"{self._source}: training.loss: the loss"
+        loss = f"{self._source}: training.loss: the loss"
+        outputs = self._call(batch)
+        self._outputs = outputs.detach()
+        with user_code(loss):
+            return weighted_mean(self._loss(outputs, batch.targets), batch.weights, what=loss, divisor=batch.divisor)
+
+    def _call(self, batch: Batch) -> Tensor:
+        model = f"{self._source}: training.model: the model"
         with user_code(model):
             returned = call_body(self._model, batch.inputs, self._layout)
-            outputs = check_outputs(returned, (len(batch.weights), self._n_outputs), what=model)
-        with user_code(loss):
-            return weighted_mean(self._loss(outputs, batch.targets), batch.weights, what=loss)
+            return check_outputs(returned, (len(batch.weights), self._n_outputs), what=model)
 
 
 def _n_outputs(task: Task, found: Survey, previous: PreviousModel | None) -> int:

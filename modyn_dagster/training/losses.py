@@ -52,10 +52,11 @@ def check_outputs(outputs: object, expected: tuple[int, int], *, what: str) -> T
     return outputs
 
 
-def weighted_mean(losses: object, weights: Tensor, *, what: str) -> Tensor:
-    """``sum(w * l) / sum(w)`` of one batch, a scalar. ``WrongShape`` unless there is one loss per sample."""
+def weighted_mean(losses: object, weights: Tensor, *, what: str, divisor: float | None = None) -> Tensor:
+    """``sum(w * l) / sum(w)`` of one batch, or over ``divisor``; a scalar. ``WrongShape`` unless there is one loss per sample."""
     if not isinstance(losses, Tensor):
         raise WrongShape(weights.shape, (), what=f"{what} (a {type(losses).__name__})")
     if losses.shape != weights.shape:
         raise WrongShape(weights.shape, losses.shape, what=what)
-    return torch.dot(losses.to(weights.dtype), weights) / weights.sum()
+    total = torch.dot(losses.to(weights.dtype), weights)
+    return total / weights.sum() if divisor is None else total / divisor

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from modyn_dagster.training.downsampling import Chosen, Pool
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -150,3 +152,25 @@ def by_keywords(n_features: dict[str, int], n_outputs: int) -> nn.Module:
 
 
 NOT_CALLABLE = 7
+
+
+#: Epochs in which ``Newest`` was asked.
+ASKED: list[int] = []
+
+
+class Newest:
+    """Keeps the last samples of a pool, with weight 1."""
+
+    needs = frozenset({"losses"})
+
+    def __init__(self, skip: int = 0) -> None:
+        self.skip = skip
+
+    def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
+        ASKED.append(pool.epoch)
+        assert len(pool.sample_losses()) == pool.n
+        return Chosen.plain(torch.arange(pool.n - k - self.skip, pool.n - self.skip))
+
+
+def no_policy() -> int:
+    return 3

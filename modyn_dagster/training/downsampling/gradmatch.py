@@ -1,0 +1,42 @@
+"""Few gradients whose weighted sum is that of all."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from modyn_dagster.training.downsampling.omp import matching_pursuit
+from modyn_dagster.training.downsampling.pool import Chosen, Pool
+from modyn_dagster.training.downsampling.similarity import EXACT, rescaled
+
+
+@dataclass(frozen=True)
+class GradMatch:
+    """Sparse weights of at least 0 that bring the weighted sum of gradients to their mean (Killamsetty et al., ICML 2021).
+
+    Found by orthogonal matching pursuit; the weights are ``n`` times the solution. Nothing changes when all gradients are
+    scaled: the ridge is relative to their mean square. Per class where labels are given.
+
+    Args:
+        lam: ridge per mean squared norm of a gradient. A tiny one spreads the weight where gradients are alike or outnumber
+            their dimensions; 0 is plain matching pursuit.
+    """
+
+    lam: float = 1e-6
+
+    needs: ClassVar[frozenset[str]] = frozenset({"gradients"})
+    by_class: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.lam >= 0:
+            raise ValueError(f"lam must be at least 0, not {self.lam}")
+
+    def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
+        """The support, and its weights."""
+        gradients = pool.sample_gradients().detach()
+        if not torch.isfinite(gradients).all():
+            raise ValueError(f"{pool.asked_by}: gradients= hold NaN or infinity")
+        rows = rescaled(gradients.double() if pool.n <= EXACT else gradients)
+        ridge = self.lam * float(rows.double().square().sum(1).mean())
+        indices, weights = matching_pursuit(rows, rows.double().mean(0), k, ridge=ridge)
+        return Chosen(torch.from_numpy(indices), torch.from_numpy(weights) * pool.n, estimates=True)

@@ -1,0 +1,87 @@
+"""Three set functions that reward coverage or variety, and what one more sample would add to them."""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.training.downsampling.greedy import Float64
+from modyn_dagster.training.downsampling.similarity import Given, Likely, Similarity
+
+_TINY: Final = float(np.finfo(np.float64).tiny)
+
+
+class Coverage:
+    """Facility location, ``f(S) = sum over i of max over j in S of s_ij``, with ``f`` of nothing 0."""
+
+    def __init__(self, similarity: Similarity | Given) -> None:
+        self.n, self._similarity = similarity.n, similarity
+        # With nothing covered and no similarity below 0, gains are sums that are known already.
+        self._untouched = similarity.lowest >= 0
+        self._best: npt.NDArray[Any] = np.zeros(similarity.n, dtype=similarity.dtype)
+
+    def bounds(self) -> Float64:
+        """Sums, and a hair more: they were not added up in the order of ``gain``."""
+        sums = self._similarity.sums if self._untouched else self._similarity.sums_above(self._best)
+        return sums * (1 + 1e-5)
+
+    def gain(self, j: int, likely: Likely | None = None) -> float:
+        """``sum of max(0, s_ij - best_i)``."""
+        if self._untouched:
+            return float(self._similarity.sums[j])
+        above = self._similarity.row(j, likely) - self._best
+        return float(np.maximum(above, 0, out=above).sum())
+
+    def add(self, j: int) -> None:
+        """Raise what is covered."""
+        np.maximum(self._similarity.row(j), self._best, out=self._best)
+        self._untouched = False
+
+
+class Cut:
+    """Graph cut, ``f(S) = trade_off * (sum over i, j in S of s_ij) - (sum over i in S, j in S of s_ij)``."""
+
+    def __init__(self, similarity: Similarity | Given, trade_off: float) -> None:
+        if similarity.lowest < 0:
+            raise ValueError(f"graph_cut needs similarities of at least 0, found {similarity.lowest}; use metric cosine or rbf")
+        self.n, self._similarity = similarity.n, similarity
+        self._gains = trade_off * similarity.sums - similarity.diagonal
+
+    def bounds(self) -> Float64:
+        """The gains themselves."""
+        return self._gains.copy()
+
+    def gain(self, j: int, likely: Likely | None = None) -> float:
+        """Known without looking at similarities."""
+        return float(self._gains[j])
+
+    def add(self, j: int) -> None:
+        """Every other one loses twice its similarity to ``j``."""
+        self._gains -= 2 * self._similarity.row(j).astype(np.float64)
+
+
+class Volume:
+    """``f(S) = log det(s_SS + ridge * I)``, by a Cholesky factor that grows by a row per pick (Chen, Zhang, Zhou 2018)."""
+
+    def __init__(self, similarity: Similarity | Given, ridge: float, size: int) -> None:
+        self.n, self._similarity = similarity.n, similarity
+        self._left = similarity.diagonal + ridge
+        self._factor = np.empty((size, self.n))
+        self._size = 0
+
+    def bounds(self) -> Float64:
+        """The gains themselves."""
+        return np.asarray(np.log(np.maximum(self._left, _TINY)))
+
+    def gain(self, j: int, likely: Likely | None = None) -> float:
+        """The logarithm of what is left of ``j`` besides the span of the set."""
+        return float(np.log(max(float(self._left[j]), _TINY)))
+
+    def add(self, j: int) -> None:
+        """Project ``j`` out of everyone."""
+        known = self._factor[: self._size]
+        left = max(float(self._left[j]), _TINY)
+        row = (self._similarity.row(j) - known[:, j] @ known) / np.sqrt(left)
+        self._factor[self._size] = row
+        self._left = self._left - row**2
+        self._size += 1

@@ -1,0 +1,85 @@
+"""A policy as a training uses it: built, checked against what is learnt, and the number of steps it leaves."""
+
+from dataclasses import dataclass, field
+from typing import Final, Self, cast
+
+from torch import Tensor
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import import_callable
+from modyn_dagster.spec.downsampling import CustomPolicySpec, PolicySpec
+from modyn_dagster.spec.training import TaskKind
+from modyn_dagster.training.downsampling.balance import ByClass
+from modyn_dagster.training.downsampling.pool import Policy, Pool
+from modyn_dagster.training.downsampling.registry import UNSIZED, build_policy
+
+#: Policies that judge classes, or probabilities of them.
+_CLASSES_ONLY: Final = frozenset({"least_confidence", "margin", "entropy", "el2n", "forgetting"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A policy and its spec.
+
+    Attributes:
+        spec: mode, ratio, period and so on.
+        policy: chooses.
+        name: of the policy, or the import path of its factory.
+        needs: what has to be known of samples beside their labels.
+    """
+
+    spec: PolicySpec
+    policy: Policy
+    name: str
+    needs: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", frozenset(getattr(self.policy, "needs", ())))
+
+    @classmethod
+    def of(cls, spec: PolicySpec, kind: TaskKind, *, epochs: int, source: str) -> Self:
+        """Build the policy; ``ConfigError`` for options it does not have and tasks it does not fit."""
+        if isinstance(spec.policy, CustomPolicySpec):
+            return cls(spec, _custom(spec.policy.factory, spec, source), spec.policy.factory)
+        options = dict(spec.options)
+        if spec.policy == "infobatch":
+            options.setdefault("epochs", epochs)
+        if kind == "target" and (spec.policy in _CLASSES_ONLY or options.get("balance", "none") != "none"):
+            raise ConfigError(source, "training.downsampling.policy", spec.policy, "needs classes; the dataset has a target")
+        try:
+            return cls(spec, build_policy(spec.policy, options), spec.policy)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(source, "training.downsampling.options", spec.options, str(error)) from error
+
+    @property
+    def stands_aside(self) -> bool:
+        """Whether a share of the training set is kept from training."""
+        return "validation_gradient" in self.needs or ("irreducible_losses" in self.needs and self.spec.holdout.kind == "simple")
+
+    @property
+    def unsized(self) -> bool:
+        """Whether how many are chosen is up to chance."""
+        return self.name in UNSIZED
+
+    def scores(self, pool: Pool) -> Tensor:
+        """What a policy with a history writes down of every sample in every epoch, ``float[n]``."""
+        policy = self.policy.policy if isinstance(self.policy, ByClass) else self.policy
+        scores: Tensor = getattr(policy, "scores")(pool)  # noqa: B009 - only policies that need a history have them
+        return scores
+
+    def budget(self, n: int) -> int:
+        """How many of ``n`` are chosen: the ratio, rounded, and at least one."""
+        return max(1, round(self.spec.ratio * n))
+
+
+def _custom(path: str, spec: PolicySpec, source: str) -> Policy:
+    factory = import_callable(path, source=source, field="training.downsampling.policy.factory")
+    try:
+        policy = factory(**spec.options)
+    except Exception as error:
+        rule = f"{path} refused it: {type(error).__name__}: {error}"
+        raise ConfigError(source, "training.downsampling.options", spec.options, rule) from error
+    if not callable(policy):
+        rule = f"must return a callable (pool, k, seed) -> Chosen, not {type(policy).__name__}"
+        raise ConfigError(source, "training.downsampling.policy.factory", path, rule)
+    return cast(Policy, policy)

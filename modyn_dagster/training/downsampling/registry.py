@@ -1,0 +1,69 @@
+"""Policies by name, and policies of one's own."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from modyn_dagster.training.downsampling.balance import ByClass
+from modyn_dagster.training.downsampling.craig import CRAIG
+from modyn_dagster.training.downsampling.glister import Glister
+from modyn_dagster.training.downsampling.gradmatch import GradMatch
+from modyn_dagster.training.downsampling.hardness import EL2N, Forgetting, GraNd
+from modyn_dagster.training.downsampling.herding import Herding
+from modyn_dagster.training.downsampling.importance import DLIS, Loss
+from modyn_dagster.training.downsampling.infobatch import InfoBatch
+from modyn_dagster.training.downsampling.k_center import KCenter
+from modyn_dagster.training.downsampling.pool import Policy
+from modyn_dagster.training.downsampling.rho import RHO
+from modyn_dagster.training.downsampling.rs2 import RS2, RS2WithoutReplacement
+from modyn_dagster.training.downsampling.submodular import FacilityLocation, GraphCut, LogDet
+from modyn_dagster.training.downsampling.uncertainty import Entropy, LeastConfidence, Margin
+from modyn_dagster.training.downsampling.uniform import Uniform
+
+#: Dataclasses whose fields are a policy's options.
+POLICIES: Final[Mapping[str, Any]] = {
+    "uniform": Uniform,
+    "loss": Loss,
+    "dlis": DLIS,
+    "least_confidence": LeastConfidence,
+    "margin": Margin,
+    "entropy": Entropy,
+    "rs2": RS2,
+    "rs2_without_replacement": RS2WithoutReplacement,
+    "rho": RHO,
+    "craig": CRAIG,
+    "gradmatch": GradMatch,
+    "glister": Glister,
+    "k_center": KCenter,
+    "herding": Herding,
+    "facility_location": FacilityLocation,
+    "graph_cut": GraphCut,
+    "log_det": LogDet,
+    "infobatch": InfoBatch,
+    "el2n": EL2N,
+    "grand": GraNd,
+    "forgetting": Forgetting,
+}
+#: Policies whose number of samples is up to chance.
+UNSIZED: Final = frozenset({"infobatch"})
+
+
+def build_policy(name: str, options: Mapping[str, Any]) -> Policy:
+    """A policy with its options, and ``balance``; ``ValueError`` for a name or an option that does not exist."""
+    if name not in POLICIES:
+        raise ValueError(f"no downsampling policy {name!r}; known: {', '.join(POLICIES)}")
+    kind, settings = POLICIES[name], dict(options)
+    balance = settings.pop("balance", None)
+    known = [field.name for field in dataclasses.fields(kind)]
+    for option in settings:
+        if option not in known:
+            raise ValueError(f"{name} has no option {option!r}; its options: {', '.join([*known, 'balance'])}")
+    policy: Policy = kind(**settings)
+    if balance is None:
+        return ByClass(policy, "proportional", asked=False) if getattr(kind, "by_class", False) else policy
+    return ByClass(policy, balance) if balance != "none" else policy
+
+
+def extends(name: str) -> bool:
+    """Whether the policy takes members that are selected already into account."""
+    return bool(getattr(POLICIES[name], "extends", False))

@@ -1,0 +1,165 @@
+"""The batches that a training with a downsampling policy learns from."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from modyn_dagster.errors import TrainingError
+from modyn_dagster.randomness import seed_for
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.batches import Batch, Batches, Subset, batches_per_epoch
+from modyn_dagster.training.data import TrainingData
+from modyn_dagster.training.downsampling.history import History, Positions
+from modyn_dagster.training.downsampling.importance import DLIS
+from modyn_dagster.training.downsampling.plan import Plan
+from modyn_dagster.training.downsampling.pool import Chosen, Pool
+from modyn_dagster.training.downsampling.scoring import Scored, Scorer
+from modyn_dagster.training.downsampling.start import ImportanceStart
+from modyn_dagster.training.downsampling.validation import Validation
+from modyn_dagster.training.stopwatch import Stopwatch
+from modyn_dagster.training.user_code import user_code
+
+
+class Sampler:
+    """Batches of an epoch: chosen from each batch as it comes, or from the whole training set before the epoch.
+
+    Args:
+        plan: the policy and its spec.
+        spec: of the training.
+        data: what it trains on.
+        batches: of the data.
+        scorer: of the model as it is.
+        seed: of the training.
+        irreducible: losses of models that never saw the samples, ``float[n]``; None unless the policy needs them.
+        validation: what was set aside for the policy; None unless it needs it.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        spec: TrainingSpec,
+        data: TrainingData,
+        batches: Batches,
+        scorer: Scorer,
+        *,
+        seed: int,
+        irreducible: Tensor | None = None,
+        validation: Validation | None = None,
+    ) -> None:
+        self._plan, self._spec, self._data, self._batches, self._scorer = plan, spec, data, batches, scorer
+        self._seed, self._irreducible, self._validation = seed, irreducible, validation
+        self._source = f"downsampling by {plan.name}"
+        self._subset: Subset | None = None
+        by_key = plan.spec.mode == "batch_then_sample" and bool(plan.needs & {"history", "irreducible_losses"})
+        self._positions = Positions(data.chosen.keys()) if by_key else None
+        self._history = History(spec.epochs, len(data)) if "history" in plan.needs else None
+        waits = isinstance(plan.policy, DLIS) and plan.policy.start == "auto" and plan.spec.mode == "batch_then_sample"
+        self._start = ImportanceStart() if waits else None
+
+    @property
+    def n_steps(self) -> int:
+        """Of the whole training; where how many are chosen is up to chance, the most there can be."""
+        return self._spec.epochs * planned_steps(self._plan, self._spec, len(self._data))
+
+    def epoch(self, epoch: int, watch: Stopwatch) -> Iterator[Batch]:
+        """What an epoch trains on."""
+        if self._validation is not None:
+            self._validation.renew(self._scorer)
+            watch.lap("select")
+        if self._plan.spec.mode == "sample_then_batch":
+            self._renew(epoch)
+            watch.lap("select")
+            yield from self._batches.epoch(self._spec, seed=self._seed, epoch=epoch, subset=self._subset)
+            return
+        for number, batch in enumerate(self._batches.epoch(self._spec, seed=self._seed, epoch=epoch)):
+            watch.lap("data")
+            drawn = self._drawn(batch, epoch, number)
+            watch.lap("select")
+            yield drawn
+
+    def trained(self, gradients: Tensor) -> None:
+        """What a step saw, ``float[b, n_outputs]`` at its outputs: from it DLIS learns when to start."""
+        if self._start is not None:
+            self._start.observe(gradients.norm(dim=1))
+
+    @property
+    def listens(self) -> bool:
+        """Whether ``trained`` wants to be told."""
+        return self._start is not None
+
+    def _drawn(self, batch: Batch, epoch: int, number: int) -> Batch:
+        n, seed = len(batch.targets), seed_for(self._seed, "downsampling", epoch, number)
+        k, policy = self._plan.budget(n), self._plan.policy
+        if self._start is not None and isinstance(policy, DLIS):
+            if not self._start.reached(n, k):
+                chosen = policy.before(Pool(n, self._plan.name, epoch=epoch), k, seed)
+                return batch.drawn(chosen.indices, chosen.weights, estimates=False)
+            policy = policy.started()
+        positions = None if self._positions is None else self._positions.of(batch.keys)
+        scored = self._scorer(batch) if self._plan.needs else None
+        pool = self._pool(scored, batch.targets, positions, epoch)
+        with user_code(self._source):
+            chosen = policy(pool, k, seed)
+        return batch.drawn(chosen.indices, chosen.weights, estimates=self._estimates(chosen))
+
+    def _renew(self, epoch: int) -> None:
+        period = self._plan.spec.period
+        due = self._subset is None or (period > 0 and epoch % period == 0)
+        if not due and self._history is None:
+            return
+        n = len(self._data)
+        scored = self._scored() if self._plan.needs else None
+        targets = torch.empty(0) if scored is None else scored.targets
+        pool = self._pool(scored, targets, torch.arange(n), epoch)
+        if due:
+            with user_code(self._source):
+                chosen = self._plan.policy(pool, self._plan.budget(n), seed_for(self._seed, "downsampling"))
+            self._subset = self._subset_of(chosen)
+
+    def _scored(self) -> Scored:
+        ordered = self._spec.model_copy(update={"shuffle": False, "drop_last": False})
+        return self._scorer.all(self._batches.epoch(ordered, seed=self._seed, epoch=0))
+
+    def _pool(self, scored: Scored | None, targets: Tensor, positions: Tensor | None, epoch: int) -> Pool:
+        n = len(targets) if positions is None else len(positions)
+        pool = Pool(n, self._plan.name, labels=None if targets.is_floating_point() else targets, epoch=epoch)
+        if scored is None:
+            return pool
+        last = self._plan.spec.gradient == "last_layer"
+        pool = replace(
+            pool,
+            logits=scored.outputs if pool.labels is not None else None,
+            losses=scored.losses,
+            gradients=scored.last_layer() if last else scored.gradients,
+            embeddings=scored.embeddings,
+            validation_gradient=None if self._validation is None else self._validation.gradient,
+        )
+        if positions is not None and self._irreducible is not None:
+            pool = replace(pool, irreducible_losses=self._irreducible[positions].to(scored.losses.device))
+        if positions is not None and self._history is not None:
+            pool = replace(pool, history=self._history.record(epoch, positions, self._plan.scores(pool)))
+        return pool
+
+    def _subset_of(self, chosen: Chosen) -> Subset:
+        positions, drawn = chosen.indices.cpu().numpy(), chosen.weights.to("cpu", torch.float64).numpy()
+        given = self._data.chosen.weights()
+        if not (drawn > 0).any():
+            raise TrainingError(f"{self._source}: nothing was chosen with a weight above 0")
+        # A weight of 0 adds nothing to any loss.
+        positions, drawn = positions[drawn > 0], drawn[drawn > 0]
+        weights = (given[positions] * drawn).astype(np.float32)
+        whole = float(given.sum(dtype=np.float64))
+        return Subset(positions, weights, whole if self._estimates(chosen) else None)
+
+    def _estimates(self, chosen: Chosen) -> bool:
+        return chosen.estimates and not self._plan.spec.self_normalised
+
+
+def planned_steps(plan: Plan, spec: TrainingSpec, n: int) -> int:
+    """Steps of an epoch on ``n`` samples; where the number of samples is up to chance, the most there can be."""
+    if plan.spec.mode == "batch_then_sample" or plan.unsized:
+        return batches_per_epoch(n, spec)
+    return batches_per_epoch(plan.budget(n), spec)

@@ -1,0 +1,103 @@
+"""What a model makes of samples without learning from them: outputs, losses, gradients, embeddings."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.losses import SampleLoss
+from modyn_dagster.training.taps import EMBEDDING, listening
+
+#: ``inputs -> outputs`` of the model as it is trained.
+Forward = Callable[[Batch], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Of ``n`` samples, on the CPU unless they stay with their batch.
+
+    Attributes:
+        outputs: ``float[n, n_outputs]``.
+        targets: ``[n]``.
+        losses: ``float[n]``.
+        gradients: of each loss with respect to the outputs, ``float[n, n_outputs]``.
+        embeddings: what the last linear layer gets, ``float32[n, h]``; None unless asked for.
+    """
+
+    outputs: Tensor
+    targets: Tensor
+    losses: Tensor
+    gradients: Tensor
+    embeddings: Tensor | None
+
+    @classmethod
+    def together(cls, parts: list["Scored"]) -> "Scored":
+        """One after the other, on the CPU."""
+
+        def cat(field: str) -> Tensor:
+            return torch.cat([getattr(part, field).cpu() for part in parts])
+
+        embeddings = None if parts[0].embeddings is None else cat("embeddings")
+        return cls(cat("outputs"), cat("targets"), cat("losses"), cat("gradients"), embeddings)
+
+    def last_layer(self) -> Tensor:
+        """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""
+        assert self.embeddings is not None, "asked for with the embeddings"  # noqa: S101
+        return torch.einsum("no,nh->noh", self.gradients, with_one(self.embeddings)).flatten(1)
+
+
+class Scorer:
+    """Scores batches with the model in evaluation mode; training goes on as if it had not happened.
+
+    Args:
+        body: of the model.
+        forward: of a batch, checked.
+        loss: of single samples.
+        embeddings: whether to keep what the last linear layer gets.
+        source: for errors.
+    """
+
+    def __init__(self, body: nn.Module, forward: Forward, loss: SampleLoss, *, embeddings: bool, source: str) -> None:
+        self._body, self._forward, self._loss = body, forward, loss
+        self._embeddings, self._source = embeddings, source
+
+    def __call__(self, batch: Batch) -> Scored:
+        """One batch."""
+        tapping = listening(self._body, [EMBEDDING], source=self._source) if self._embeddings else nullcontext(None)
+        with self._judging(), tapping as heard:
+            with torch.no_grad():
+                outputs = self._forward(batch).float()
+            embeddings = None if heard is None else torch.from_numpy(heard(EMBEDDING, len(outputs)))
+        losses, gradients = gradients_at(outputs, batch.targets, self._loss)
+        return Scored(outputs, batch.targets, losses, gradients, embeddings)
+
+    def all(self, batches: Iterable[Batch]) -> Scored:
+        """Every batch, in order."""
+        return Scored.together([self(batch) for batch in batches])
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
+        training = {module: module.training for module in self._body.modules()}
+        self._body.eval()
+        try:
+            yield
+        finally:
+            for module, was in training.items():
+                module.training = was
+
+
+def gradients_at(outputs: Tensor, targets: Tensor, loss: SampleLoss) -> tuple[Tensor, Tensor]:
+    """Losses ``float[n]``, and their gradients with respect to the outputs, ``float[n, n_outputs]``."""
+    with torch.enable_grad():
+        leaf = outputs.detach().requires_grad_()
+        losses = loss(leaf, targets)
+        (gradients,) = torch.autograd.grad(losses.sum(), leaf)
+    return losses.detach(), gradients
+
+
+def with_one(embeddings: Tensor) -> Tensor:
+    """A column of ones for the bias, ``float[n, h + 1]``."""
+    return torch.cat([embeddings, torch.ones(len(embeddings), 1)], dim=1)

@@ -1,0 +1,148 @@
+"""Choosing samples by name from plain tensors."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from modyn_dagster.training.downsampling.pool import SHAPES, Pool, ValidationGradient
+from modyn_dagster.training.downsampling.registry import POLICIES, UNSIZED, build_policy, extends
+
+#: What may be given instead of a tensor.
+Array = Tensor | npt.NDArray[Any] | Sequence[Any]
+
+#: Axis that counts samples, from the end where several models may stand before it.
+_AXIS: Final = {
+    "logits": -2,
+    "labels": 0,
+    "losses": 0,
+    "gradients": -2,
+    "embeddings": 0,
+    "irreducible_losses": 0,
+    "history": 1,
+}
+_NDIM: Final = {"logits": (2, 3), "gradients": (2, 3), "embeddings": (2,), "history": (2,)}
+#: Policies that average over several models.
+_STACKED: Final = frozenset({"el2n", "grand"})
+#: Policies that may repeat a sample, so that a budget above the pool's size makes sense.
+_REPEATING: Final = frozenset({"loss", "dlis"})
+
+
+def select(
+    name: str,
+    *,
+    logits: Array | None = None,
+    labels: Array | None = None,
+    losses: Array | None = None,
+    gradients: Array | None = None,
+    embeddings: Array | None = None,
+    k: int,
+    seed: int,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """Choose ``k`` samples of a pool.
+
+    Tensors or arrays have one row per sample: ``logits float[n, c]``, ``labels int[n]``, ``losses float[n]``,
+    ``gradients float[n, d]``, ``embeddings float[n, d]``. Where losses or gradients are not given, they are those of the
+    cross-entropy of logits and labels (the gradient at the outputs, ``p - y``).
+
+    Args:
+        name: of the policy (``POLICIES``).
+        logits: see above; so are the tensors after it.
+        labels: see above.
+        losses: see above.
+        gradients: see above.
+        embeddings: see above.
+        k: how many; InfoBatch ignores it.
+        seed: at least 0; the same arguments give the same result.
+        options: ``n`` where no tensor tells it; ``irreducible_losses float[n]`` (rho), ``validation_gradient float[d]`` or a
+            function of a step (glister), ``history [epochs, n]`` (forgetting, el2n, grand), ``epoch`` (rs2, infobatch),
+            ``selected int[s]`` (members already, which are not chosen again), ``balance: none | proportional | equal``
+            (class by class), and the fields of the policy's class.
+
+    Returns:
+        ``int64[k]`` indices into the pool, which repeat only when drawn with replacement, and ``float[k]`` weights. Estimators
+        have ``E[sum of w * v] = sum of v`` over the pool for any values; the others have weights 1.
+
+    Raises:
+        ValueError: an unknown name or option, a missing tensor, shapes that differ, or a budget outside of ``1..n``.
+    """
+    given = {"logits": logits, "labels": labels, "losses": losses, "gradients": gradients, "embeddings": embeddings}
+    given |= {extra: options.pop(extra, None) for extra in ("irreducible_losses", "history")}
+    inputs = {field: _tensor(field, value) for field, value in given.items() if value is not None}
+    gradient, selected = _gradient(options.pop("validation_gradient", None)), options.pop("selected", None)
+    epoch, n = options.pop("epoch", 0), _size(inputs, options.pop("n", None), name)
+    policy = build_policy(name, options)
+    _check(name, inputs, n, seed, epoch)
+    members = None if selected is None else _members(name, selected, n)
+    _check_budget(name, n - (0 if members is None else len(members)), k, policy)
+    chosen = policy(Pool(n, name, **inputs, validation_gradient=gradient, selected=members, epoch=epoch), k, seed)
+    floating = [tensor for tensor in inputs.values() if tensor.is_floating_point()]
+    dtype = torch.float64 if any(tensor.dtype == torch.float64 for tensor in floating) else torch.float32
+    device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
+    return chosen.indices.to(device), chosen.weights.to(device, dtype)
+
+
+def _tensor(field: str, value: Array) -> Tensor:
+    tensor = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+    if field == "labels":
+        if tensor.is_floating_point():
+            raise ValueError(f"labels= must be whole numbers, found {tensor.dtype}")
+        return tensor.long()
+    if field == "history" and not tensor.is_floating_point():
+        return tensor
+    # Half precision is for storing; integers are numbers too.
+    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
+
+
+def _gradient(value: Any) -> Tensor | ValidationGradient | None:
+    return value if value is None or callable(value) else _tensor("validation_gradient", value)
+
+
+def _size(inputs: dict[str, Tensor], n: int | None, name: str) -> int:
+    for field, tensor in inputs.items():
+        allowed = _NDIM.get(field, (1,)) if name in _STACKED else _NDIM.get(field, (1,))[:1]
+        if tensor.ndim not in allowed:
+            raise ValueError(f"{field}= must be {SHAPES[field]}, found shape {tuple(tensor.shape)}")
+    sizes = {field: tensor.shape[_AXIS[field]] for field, tensor in inputs.items()} | ({"n": n} if n is not None else {})
+    if not sizes:
+        raise ValueError(f"{name} needs n= (the number of samples) or a tensor that tells it")
+    if len(set(sizes.values())) > 1:
+        raise ValueError(
+            "inputs differ in the number of samples: " + ", ".join(f"{field} {size}" for field, size in sizes.items())
+        )
+    return int(next(iter(sizes.values())))
+
+
+def _members(name: str, selected: Array, n: int) -> Tensor:
+    if not extends(name):
+        takers = ", ".join(policy for policy in POLICIES if extends(policy))
+        raise ValueError(f"{name} does not take selected=; these do: {takers}")
+    members = torch.as_tensor(np.array(selected)).long().reshape(-1).cpu()
+    if len(members) != len(set(members.tolist())) or (len(members) and not 0 <= int(members.min()) <= int(members.max()) < n):
+        raise ValueError(f"selected= must be different indices from 0 to {n - 1}")
+    return members
+
+
+def _check(name: str, inputs: dict[str, Tensor], n: int, seed: int, epoch: int) -> None:
+    if n < 1:
+        raise ValueError(f"{name}: the pool is empty")
+    if isinstance(seed, bool) or seed != int(seed) or seed < 0:
+        raise ValueError(f"seed must be a whole number of at least 0, not {seed!r}")
+    if isinstance(epoch, bool) or epoch != int(epoch) or epoch < 0:
+        raise ValueError(f"epoch must be a whole number of at least 0, not {epoch!r}")
+    if "labels" in inputs and "logits" in inputs:
+        classes = inputs["logits"].shape[-1]
+        if not 0 <= int(inputs["labels"].min()) <= int(inputs["labels"].max()) < classes:
+            raise ValueError(f"labels= must be from 0 to {classes - 1}, as many as logits= have columns")
+
+
+def _check_budget(name: str, n: int, k: int, policy: Any) -> None:
+    if name in UNSIZED:
+        return
+    repeats = name in _REPEATING and getattr(policy, "replacement", False)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1 or (k > n and not repeats):
+        raise ValueError(f"k must be a whole number from 1 to {n}, not {k!r}")

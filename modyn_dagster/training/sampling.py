@@ -1,0 +1,148 @@
+"""From which samples of a training set the steps of a training are made: all of them, or what a policy chooses."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from modyn_dagster.randomness import seed_for
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.batches import Batch, Batches, batches_per_epoch
+from modyn_dagster.training.data import Task, TrainedModel, TrainingData
+from modyn_dagster.training.downsampling.holdout import irreducible_losses, split
+from modyn_dagster.training.downsampling.plan import Plan
+from modyn_dagster.training.downsampling.sampler import Sampler
+from modyn_dagster.training.downsampling.scoring import Forward, Scorer
+from modyn_dagster.training.downsampling.validation import Validation
+from modyn_dagster.training.losses import SampleLoss
+from modyn_dagster.training.stopwatch import Stopwatch
+
+
+class Sampling(Protocol):
+    """Hands out the batches of a training, and knows how many there will be."""
+
+    @property
+    def n_steps(self) -> int:
+        """Of the whole training."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether ``trained`` wants to be told."""
+
+    def epoch(self, epoch: int, watch: Stopwatch) -> Iterator[Batch]:
+        """The batches of an epoch."""
+
+    def trained(self, gradients: Tensor) -> None:
+        """What a step saw at its outputs, ``float[b, n_outputs]``."""
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Every batch as it comes."""
+
+    batches: Batches
+    spec: TrainingSpec
+    n: int
+    seed: int
+    listens: bool = False
+
+    @property
+    def n_steps(self) -> int:
+        """Of the whole training."""
+        return self.spec.epochs * batches_per_epoch(self.n, self.spec)
+
+    def epoch(self, epoch: int, watch: Stopwatch) -> Iterator[Batch]:
+        """All batches."""
+        return self.batches.epoch(self.spec, seed=self.seed, epoch=epoch)
+
+    def trained(self, gradients: Tensor) -> None:
+        """Nobody asks."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A training set as its policy divides it.
+
+    Attributes:
+        plan: the policy; None: everything is trained on.
+        data: what is trained on.
+        aside: what is kept for the policy; None where nothing is.
+    """
+
+    plan: Plan | None
+    data: TrainingData
+    aside: TrainingData | None
+
+    @classmethod
+    def of(cls, spec: TrainingSpec, data: TrainingData, task: Task, *, seed: int, source: str) -> "Parts":
+        """As the spec begins. ``ConfigError`` for a policy that cannot be built, or not for this task."""
+        found = None if spec.downsampling is None else spec.downsampling.at(0)
+        if found is None:
+            return cls(None, data, None)
+        plan = Plan.of(found, task.kind, epochs=spec.epochs, source=source)
+        if not plan.stands_aside:
+            return cls(plan, data, None)
+        return cls(plan, *split(data, found.holdout.share, seed))
+
+
+@dataclass(frozen=True)
+class Model:
+    """The model at work: its body, how it is called on a batch, and what is minimised."""
+
+    body: nn.Module
+    forward: Forward
+    loss: SampleLoss
+
+
+@dataclass(frozen=True)
+class Irreducible:
+    """How the models of irreducible losses are trained: as the one they serve, without downsampling.
+
+    Attributes:
+        train: ``modyn_dagster.training.train``.
+        spec: of the training they serve.
+        task: with as many classes as its model has outputs.
+        threads: that compute.
+        source: for errors.
+    """
+
+    train: Callable[..., TrainedModel]
+    spec: TrainingSpec
+    task: Task
+    threads: int
+    source: str
+
+    def losses(self, plan: Plan, parts: "Parts", loss: SampleLoss, seed: int) -> Tensor:
+        """Of every sample that is trained on, ``float32[n]``."""
+        changes = {"downsampling": None, "epochs": plan.spec.holdout.epochs or self.spec.epochs}
+        spec, own = self.spec.model_copy(update=changes), seed_for(seed, "downsampling", "irreducible")
+        given = {"task": self.task, "threads": self.threads, "source": self.source}
+        train_on = partial(self.train, spec, seed=own, **given)
+        return irreducible_losses(train_on, loss, parts.data, parts.aside, seed=seed, threads=self.threads, source=self.source)
+
+
+def sampling_of(
+    parts: Parts,
+    spec: TrainingSpec,
+    batches: Batches,
+    model: Model,
+    aside: Batches | None,
+    irreducible: Irreducible,
+    *,
+    seed: int,
+) -> Sampling:
+    """What hands out the batches of a training; ``aside`` are those of what is set aside."""
+    plan = parts.plan
+    if plan is None:
+        return Everything(batches, spec, len(parts.data), seed)
+    last_layer = plan.spec.gradient == "last_layer"
+    embeddings = "embeddings" in plan.needs or last_layer
+    scorer = Scorer(model.body, model.forward, model.loss, embeddings=embeddings, source=irreducible.source)
+    floors = irreducible.losses(plan, parts, model.loss, seed) if "irreducible_losses" in plan.needs else None
+    validation = None
+    if "validation_gradient" in plan.needs and aside is not None:
+        ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})
+        validation = Validation(partial(aside.epoch, ordered, seed=seed, epoch=0), model.loss, last_layer=last_layer)
+    return Sampler(plan, spec, parts.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)

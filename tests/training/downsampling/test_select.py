@@ -1,0 +1,161 @@
+"""The door to all policies: names, budgets, weights, errors."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from modyn_dagster.training.downsampling import POLICIES, select
+from tests.training.downsampling.pools import everything
+
+FIRST = "uniform loss dlis least_confidence margin entropy rs2 rs2_without_replacement rho craig gradmatch glister k_center"
+NAMES = f"{FIRST} herding facility_location graph_cut log_det infobatch el2n grand forgetting".split()
+SIZED = [name for name in NAMES if name != "infobatch"]
+DIFFERENT = [name for name in NAMES if name not in ("loss", "dlis")]
+WEIGHTED = {"uniform", "loss", "dlis", "rs2", "rs2_without_replacement", "craig", "gradmatch", "infobatch"}
+TOP = [name for name in NAMES if name not in WEIGHTED]
+
+
+def test_there_are_these_policies() -> None:
+    assert list(POLICIES) == NAMES
+
+
+@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize("k", [1, 4, 13, 40])
+def test_exactly_k_are_chosen(name: str, k: int) -> None:
+    indices, weights = select(name, k=k, seed=3, **everything(40))
+    assert (indices.shape, indices.dtype, weights.shape, weights.dtype) == ((k,), torch.int64, (k,), torch.float32)
+    assert 0 <= int(indices.min()) <= int(indices.max()) < 40
+    assert torch.isfinite(weights).all()
+    assert (weights >= 0).all()
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+@pytest.mark.parametrize("seed", range(5))
+def test_without_replacement_no_sample_repeats(name: str, seed: int) -> None:
+    indices, _ = select(name, k=17, seed=seed, **everything(40, seed=seed))
+    assert len(set(indices.tolist())) == len(indices)
+
+
+@pytest.mark.parametrize("name", TOP)
+def test_policies_that_rank_have_weights_1(name: str) -> None:
+    assert select(name, k=9, seed=0, **everything(40))[1].tolist() == [1.0] * 9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same(name: str) -> None:
+    one, other = (select(name, k=9, seed=7, **everything(40)) for _ in range(2))
+    assert torch.equal(one[0], other[0])
+    assert torch.equal(one[1], other[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_are_taken_as_tensors_are_and_are_left_alone(name: str) -> None:
+    tensors = everything(20)
+    arrays = {field: tensor.numpy().copy() for field, tensor in tensors.items()}
+    one, other = select(name, k=5, seed=1, **tensors), select(name, k=5, seed=1, **arrays)
+    assert torch.equal(one[0], other[0])
+    assert torch.equal(one[1], other[1])
+    for field, array in arrays.items():
+        np.testing.assert_array_equal(array, tensors[field].numpy())
+
+
+@pytest.mark.parametrize("name", ["uniform", "rs2", "rs2_without_replacement"])
+def test_where_no_tensor_is_needed_n_is_enough(name: str) -> None:
+    indices, weights = select(name, n=12, k=3, seed=0)
+    assert len(indices) == 3
+    assert weights.tolist() == [4.0] * 3
+
+
+def test_weights_have_the_precision_of_the_inputs() -> None:
+    assert select("loss", losses=torch.rand(9, dtype=torch.float64), k=2, seed=0)[1].dtype == torch.float64
+    assert select("loss", losses=torch.rand(9).half(), k=2, seed=0)[1].dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", [name for name in SIZED if not name.startswith(("rs2", "facility", "graph", "log"))])
+def test_balanced_variants_give_every_class_its_share(name: str) -> None:
+    inputs = everything(40)
+    inputs["labels"] = torch.tensor([0] * 30 + [1] * 6 + [2] * 2 + [3] * 2)
+    indices, _ = select(name, k=12, seed=0, balance="equal", **inputs)
+    assert torch.bincount(inputs["labels"][indices], minlength=4).tolist() == [4, 4, 2, 2]
+
+
+NEEDS: list[tuple[str, str]] = [
+    ("loss", "losses="),
+    ("dlis", "logits="),
+    ("least_confidence", "logits="),
+    ("margin", "logits="),
+    ("entropy", "logits="),
+    ("rho", "irreducible_losses="),
+    ("craig", "gradients="),
+    ("gradmatch", "gradients="),
+    ("glister", "validation_gradient="),
+    ("k_center", "embeddings="),
+    ("herding", "embeddings="),
+    ("facility_location", "embeddings="),
+    ("graph_cut", "embeddings="),
+    ("log_det", "embeddings="),
+    ("infobatch", "losses="),
+    ("el2n", "logits="),
+    ("grand", "gradients="),
+    ("forgetting", "history="),
+]
+
+
+@pytest.mark.parametrize(("name", "missing"), NEEDS)
+def test_a_missing_tensor_is_an_error_that_says_what_to_give(name: str, missing: str) -> None:
+    given: dict[str, Any] = {"rho": {"losses": torch.rand(9)}, "glister": {"gradients": torch.rand(9, 2)}}.get(name, {"n": 9})
+    with pytest.raises(ValueError, match=f"{name} needs .*{missing}"):
+        select(name, k=2, seed=0, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "complaint"),
+    [
+        ("unifrom", {}, "no downsampling policy 'unifrom'; known: uniform, loss"),
+        ("uniform", {"colour": 1}, "uniform has no option 'colour'; its options: balance"),
+        ("dlis", {"start": "soon"}, "start must be auto or always, not 'soon'"),
+        ("uniform", {"k": 0}, "k must be a whole number from 1 to 40, not 0"),
+        ("uniform", {"k": 41}, "k must be a whole number from 1 to 40, not 41"),
+        ("uniform", {"k": 2.5}, "k must be a whole number"),
+        ("uniform", {"seed": -1}, "seed must be a whole number of at least 0"),
+        ("rs2", {"epoch": -1}, "epoch must be a whole number of at least 0"),
+        ("uniform", {"n": 39}, "inputs differ in the number of samples: .*n 39"),
+        ("uniform", {"selected": [1]}, "uniform does not take selected=; these do: k_center"),
+        ("k_center", {"selected": [1, 1]}, "selected= must be different indices from 0 to 39"),
+        ("k_center", {"selected": [40]}, "selected= must be different indices from 0 to 39"),
+        ("facility_location", {"metric": "manhattan"}, "metric must be one of euclidean, cosine"),
+        ("facility_location", {"greedy": "eager"}, "greedy must be one of naive, lazy, stochastic"),
+        ("log_det", {"metric": "euclidean"}, "log_det needs a metric that is a kernel"),
+        ("graph_cut", {"metric": "dot"}, "graph_cut needs similarities of at least 0"),
+        ("infobatch", {"ratio": 1.0}, "ratio must be at least 0 and below 1"),
+        ("loss", {"losses": torch.full((40,), -1.0)}, "the score of sample 0 is -1.0, scores must be finite and at least 0"),
+        ("loss", {"losses": torch.full((40,), torch.nan)}, "the score of sample 0 is nan"),
+        ("entropy", {"logits": torch.full((40, 4), torch.nan)}, "entropy: the score of sample 0 is NaN"),
+        ("entropy", {"logits": torch.zeros(40, 1), "labels": None}, "at least two classes"),
+        ("dlis", {"labels": torch.full((40,), 4)}, "labels= must be from 0 to 3"),
+        ("craig", {"gradients": torch.full((40, 2), torch.inf)}, "NaN or infinity"),
+        ("loss", {"losses": torch.rand(40, 2)}, r"losses= must be float\[n\], found shape \(40, 2\)"),
+        ("uniform", {"balance": "equal", "k": 3}, "balance needs a sample per class: k is 3, there are 4 classes"),
+        ("uniform", {"balance": "fair"}, "balance must be one of none, proportional, equal"),
+    ],
+)
+def test_bad_input_is_a_value_error_that_names_it(name: str, options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        select(name, **{"k": 5, "seed": 0, **everything(40), **options})
+
+
+def test_every_policy_is_a_frozen_dataclass_that_says_what_it_needs() -> None:
+    for kind in POLICIES.values():
+        assert dataclasses.fields(kind) is not None
+        assert kind.needs <= {
+            "logits",
+            "losses",
+            "gradients",
+            "embeddings",
+            "validation_gradient",
+            "irreducible_losses",
+            "history",
+        }
