@@ -57,7 +57,7 @@ class Environment:
 
 @cache
 def _constant() -> dict[str, str]:
-    has_cuda = torch.cuda.is_available()  # type: ignore[no-untyped-call]
+    has_cuda = torch.cuda.is_available()
     return {
         "python": sys.version.split()[0],
         "torch": str(torch.__version__),
@@ -65,7 +65,7 @@ def _constant() -> dict[str, str]:
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "blas": "mkl" if torch.backends.mkl.is_available() else "other",
+        "blas": "mkl" if torch.backends.mkl.is_available() else "other",  # type: ignore[no-untyped-call]
         "device": torch.cuda.get_device_name() if has_cuda else "cpu",
         "cuda": str(torch.version.cuda or ""),
         "cudnn": str(torch.backends.cudnn.version() or "") if has_cuda else "",  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.errors import CorruptFile
+from modyn_dagster.errors import CorruptFile, UnknownModel
 from modyn_dagster.model_store.codec import CHUNK, BadChunk, Codec, decode_chunk, parse_table, table_bytes
 from modyn_dagster.model_store.dtypes import words_of
 from modyn_dagster.model_store.hash_tree import ModelId, leaf_digest
@@ -136,7 +136,10 @@ class Sources(AbstractContextManager["Sources"]):
         return depth
 
     def _held(self, stored: Stored, name: str, home: ModelId | None, leaf: str | None) -> tuple[Stored, str]:
-        found = None if home is None else self.model(home)
+        try:
+            found = None if home is None else self.model(home)
+        except UnknownModel as error:
+            raise CorruptFile(stored.path, f"tensor {name!r} with the help of model {home}", "no model of that id") from error
         if found is None or leaf is None or leaf not in found.held:
             raise CorruptFile(stored.path, f"tensor {name!r} with the help of model {home}", "no such tensor there")
         return found, found.held[leaf]

@@ -23,15 +23,15 @@ def zigzag(difference: np.ndarray, width: int) -> np.ndarray:
 
 def expected_words(words: bytes, base: bytes, mode: Mode, width: int) -> np.ndarray:
     x, b = np.frombuffer(words, DTYPES[width]), np.frombuffer(base, DTYPES[width])
-    bits = x.view(f"u{width}")
+    bits: np.ndarray = x.view(f"u{width}")
     with np.errstate(over="ignore"):
         match mode:
             case Mode.PLAIN:
                 return bits
             case Mode.ROTATE:
-                return (bits << np.array(1, bits.dtype)) | (bits >> np.array(8 * width - 1, bits.dtype))
+                return np.bitwise_or(bits << np.array(1, bits.dtype), bits >> np.array(8 * width - 1, bits.dtype))
             case Mode.XOR:
-                return (x ^ b).view(bits.dtype)
+                return np.bitwise_xor(x, b).view(bits.dtype)
             case Mode.SUBTRACT:
                 return zigzag(x - b, width)
             case Mode.SUBTRACT_FLOAT:
@@ -59,7 +59,7 @@ def test_floats_that_are_neighbours_differ_by_one(values):
     planes = split(there.view(np.uint8), here.view(np.uint8), Mode.SUBTRACT_FLOAT, 4)
     steps = planes.T.copy().view(np.uint32)[:, 0]
     # Two patterns stand for zero.
-    assert set(steps[(here != 0) & (there != 0)].tolist()) <= {2}
+    assert set(steps[(here != 0) & (there != 0) & np.isfinite(here)].tolist()) <= {2}
 
 
 @pytest.mark.parametrize(

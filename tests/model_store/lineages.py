@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from modyn_dagster.model_store import ChangedLayers, Delta, Snapshot
+from modyn_dagster.model_store.strategies import Strategy
 from tests.model_store.states import tensors
 
-STRATEGIES = [
+STRATEGIES: list[str | Strategy] = [
     Snapshot(compress=False),
     Snapshot(compress=True),
     ChangedLayers(),
@@ -39,7 +40,7 @@ def moved(state: dict[str, Tensor], seed: int, relative: float = 1e-3, only: str
 
 
 @st.composite
-def lineages(draw: st.DrawFn) -> list[tuple[dict[str, Tensor], object]]:
+def lineages(draw: st.DrawFn) -> list[tuple[dict[str, Tensor], str | Strategy]]:
     """States that each keep, move, replace, add or drop tensors of the one before; each with a strategy."""
     state = draw(st.dictionaries(st.sampled_from("abcde"), tensors(), min_size=1, max_size=5))
     found = [(state, draw(st.sampled_from(STRATEGIES)))]
