@@ -15,8 +15,10 @@ from benchmarks.resnet import ResNet18
 State = dict[str, Tensor]
 
 #: Batches of one update, samples of a batch, classes, and pixels of a side: fixed, for the sizes of updates depend on them.
-STEPS, BATCH, CLASSES, SIDE = 10, 32, 10, 32
-PRETRAINING = 40
+STEPS, BATCH, CLASSES, SIDE = 8, 32, 1000, 32
+PRETRAINING = 30
+#: So weak against the noise that the loss, and with it the gradients, stay where fine-tuning has them.
+SIGNAL = 0.1
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Images:
     def batch(self, seed: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(seed)
         labels = torch.randint(0, CLASSES, (BATCH,), generator=generator)
-        return self.patterns[labels] * 0.5 + torch.randn(BATCH, 3, SIDE, SIDE, generator=generator), labels
+        return self.patterns[labels] * SIGNAL + torch.randn(BATCH, 3, SIDE, SIDE, generator=generator), labels
 
 
 def train(module: nn.Module, images: Images, *, lr: float, steps: int, seed: int, only_last: bool = False) -> State:
@@ -68,11 +70,11 @@ def flow(
 
 def resnet18() -> nn.Module:
     """11.7 M parameters, as for the 1,000 classes of ImageNet."""
-    return ResNet18(1000)
+    return ResNet18(CLASSES)
 
 
 class SmallNet(nn.Module):
-    """0.3 M parameters: for flows of hundreds of models."""
+    """0.5 M parameters: for flows of hundreds of models."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ TRACE: Final = Path(__file__).resolve().parents[1] / "model_store_trace.json"
 _HERE: Final = "benchmarks.figures.choosing"
 
 
-def again(base: State | None, *, data: Any, seed: int, steps: int = 2) -> State:
+def again(base: State | None, *, data: Any, seed: int, steps: int = 2) -> State:  # noqa: ARG001 - as a provenance calls it
     """A short training that a provenance names."""
     module = SmallNet()
     if base is not None:
@@ -32,7 +32,7 @@ def again(base: State | None, *, data: Any, seed: int, steps: int = 2) -> State:
     return dict(module.state_dict())
 
 
-def provenance(setting: Setting) -> Iterator[Figure]:
+def provenance(setting: Setting) -> Iterator[Figure]:  # noqa: ARG001 - one of the groups
     """G8."""
     with Folder() as store:
         store.allow = (_HERE,)

@@ -13,6 +13,7 @@ import torch
 from benchmarks.measure import Machine, Run, Spread, interleave
 from benchmarks.model_flows import (
     BATCH,
+    CLASSES,
     SIDE,
     STEPS,
     SmallNet,
@@ -35,6 +36,7 @@ class Setting:
     """How much is measured."""
 
     rounds: int = 4
+    network: Callable[[], torch.nn.Module] = resnet18
     large_parameters: int = 60_192_808
     chain: int = 20
     fleet: int = 20
@@ -42,7 +44,7 @@ class Setting:
 
     @classmethod
     def quick(cls) -> "Setting":
-        return cls(rounds=1, large_parameters=4_000_000, chain=6, fleet=2)
+        return cls(rounds=1, network=SmallNet, large_parameters=4_000_000, chain=6, fleet=2)
 
 
 class Folder:
@@ -58,9 +60,12 @@ class Folder:
 
 def sizes(setting: Setting) -> Iterator[Figure]:
     """G2, G3 and G4."""
-    conditions = f"ResNet-18 (1000 classes), {SIDE} x {SIDE} synthetic images, SGD 0.9, batch {BATCH}, {STEPS} steps, depth 1"
+    network = setting.network.__name__
+    conditions = (
+        f"{network}, synthetic {SIDE} x {SIDE} images of {CLASSES} classes, SGD 0.9, batch {BATCH}, {STEPS} steps, depth 1"
+    )
     for lr, goal in ((1e-3, 0.63), (1e-4, 0.53)):
-        states = list(flow(resnet18, lr=lr, rounds=setting.rounds))
+        states = list(flow(setting.network, lr=lr, rounds=setting.rounds))
         with Folder() as store:
             shares = [store.size(model) / n_bytes(state) for model, state in zip(save_all(store, states), states, strict=True)]
         whole = Spread(statistics.fmean(shares), min(shares), max(shares))
@@ -72,17 +77,17 @@ def sizes(setting: Setting) -> Iterator[Figure]:
         share16 = store.size(store.save(cast, strategy=Snapshot(compress=True))) / n_bytes(cast)
     yield Figure("G4.fp32", "snapshot without a base, of raw fp32", one(share), "x", 0.845, True)
     yield Figure("G4.bf16", "the same cast to bf16, of raw bf16", one(share16), "x", 0.69, True)
-    states = list(flow(resnet18, lr=1e-3, rounds=1, only_last=True))[:2]
+    states = list(flow(setting.network, lr=1e-3, rounds=0, only_last=True))
     with Folder() as store:
         base, model = save_all(store, states)
         changed = sum(states[1][name].nbytes for name in store.diff(base, model))
         share = store.size(model) / changed
-    yield Figure("G3", f"{last_layer(resnet18())} alone, of its plain bytes", one(share), "x", 0.85, True)
+    yield Figure("G3", f"{last_layer(setting.network())} alone, of its plain bytes", one(share), "x", 0.85, True)
 
 
 def times(setting: Setting) -> Iterator[Figure]:
     """G5 and G7: saving beside MMlib's baseline, and what verification costs."""
-    networks = {"resnet152": large(setting.large_parameters), "resnet18": pair(resnet18), "small": pair(SmallNet)}
+    networks = {"resnet152": large(setting.large_parameters), "network": pair(setting.network), "small": pair(SmallNet)}
     for name, (before, after) in networks.items():
         with Folder() as store:
             base = store.save(before, strategy=Snapshot(compress=True))
@@ -144,7 +149,7 @@ def scale(setting: Setting) -> Iterator[Figure]:
     with Folder() as store:
         bytes_short, save_short, load_short = per_model(store, short)
     with Folder() as store:
-        totals = [per_model(store, list(node), prefix=n) for n, node in enumerate(nodes(setting.fleet))]
+        totals = [per_model(store, list(node)) for node in nodes(setting.fleet)]
         n_models = len(store.list())
         base = store.list()[0]
         for _ in range(20):
@@ -171,7 +176,7 @@ def _node(node: int) -> Iterator[State]:
         yield state
 
 
-def per_model(store: ModelStore, states: Sequence[State], prefix: int = 0) -> tuple[float, float, float]:
+def per_model(store: ModelStore, states: Sequence[State]) -> tuple[float, float, float]:
     """Mean bytes, median seconds to save and to recover, of the derived models."""
     base, sizes, saving, recovering = None, [], [], []
     for state in states:

@@ -111,7 +111,8 @@ def _sample(saving: Saving, parts: Sequence[Part]) -> Sample:
     n_in, n_out, encode, decode = 0, 0, 0.0, 0.0
     for part, start in chosen:
         content = saving.content(part.name)
-        codec = best_codec(part, content)
+        first = None if part.base is None else read_chunk(part.base, 0, min(CHUNK, part.leaf.n_bytes))
+        codec = best_codec(part, content, first)
         words = content[start : start + CHUNK]
         began = time.perf_counter()
         base = read_chunk(part.base, start // CHUNK, words.nbytes) if part.base is not None and codec.needs_base else None

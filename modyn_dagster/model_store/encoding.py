@@ -39,7 +39,8 @@ class Encoded:
 
 def encode(part: Part, content: memoryview) -> Encoded:
     """One tensor by the codec that a piece of it says is best."""
-    codec = best_codec(part, content)
+    first = None if part.base is None else read_chunk(part.base, 0, min(CHUNK, part.leaf.n_bytes))
+    codec = best_codec(part, content, first)
     if codec == Codec.RAW:
         return Encoded(codec, [content])
     base = part.base if codec.needs_base else None
@@ -47,7 +48,7 @@ def encode(part: Part, content: memoryview) -> Encoded:
     pieces: list[bytes | memoryview] = []
     for chunk, start in enumerate(range(0, part.leaf.n_bytes, CHUNK)):
         words = content[start : start + CHUNK]
-        other = None if base is None else read_chunk(base, chunk, words.nbytes)
+        other = None if base is None else first if chunk == 0 else read_chunk(base, chunk, words.nbytes)
         if digest is not None and other is not None:
             digest.update(other.data)
         pieces += encode_chunk(codec, part.leaf.dtype, words, other)
@@ -56,16 +57,12 @@ def encode(part: Part, content: memoryview) -> Encoded:
     return Encoded(Codec.RAW, [content]) if found.n_bytes >= part.leaf.n_bytes else found
 
 
-def best_codec(part: Part, content: memoryview) -> Codec:
-    """The smallest on a piece from the middle of the tensor: as it is, planes, or the difference."""
-    n = part.leaf.n_bytes
-    chunk = (n // CHUNK) // 2
-    start = chunk * CHUNK
-    words = content[start : start + min(_SAMPLE, n - start)]
+def best_codec(part: Part, content: memoryview, base: npt.NDArray[np.uint8] | None) -> Codec:
+    """The smallest on the beginning of the tensor: as it is, planes, or the difference to ``base``, the base's first chunk."""
+    words = content[:_SAMPLE]
     sizes = {Codec.PLANES: _size(Codec.PLANES, part, words, None)}
-    if part.base is not None:
-        base = read_chunk(part.base, chunk, min(CHUNK, n - start))[: words.nbytes]
-        sizes[part.codec] = _size(part.codec, part, words, base)
+    if base is not None:
+        sizes[part.codec] = _size(part.codec, part, words, base[: words.nbytes])
     best = min(sizes, key=lambda codec: (sizes[codec], codec))
     return best if sizes[best] < words.nbytes else Codec.RAW
 
