@@ -14,11 +14,11 @@ from benchmarks.resnet import ResNet18
 
 State = dict[str, Tensor]
 
-#: Batches of one update, samples of a batch, classes, and pixels of a side: fixed, for the sizes of updates depend on them.
-STEPS, BATCH, CLASSES, SIDE = 8, 32, 1000, 32
+#: Batches of one update, samples of a batch, classes, outputs, pixels of a side: sizes of updates depend on them, so all are fixed.
+STEPS, BATCH, CLASSES, OUTPUTS, SIDE = 8, 32, 10, 1000, 32
 PRETRAINING = 30
 #: So weak against the noise that the loss, and with it the gradients, stay where fine-tuning has them.
-SIGNAL = 0.1
+SIGNAL = 0.03
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,25 @@ def train(module: nn.Module, images: Images, *, lr: float, steps: int, seed: int
 
 def last_layer(module: nn.Module) -> str:
     """Name of the last linear layer."""
-    return [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)][-1]
+    names = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
+    return str(names[-1])
 
 
 def flow(
     build: Callable[[], nn.Module], *, lr: float, rounds: int, steps: int = STEPS, only_last: bool = False
 ) -> Iterator[State]:
-    """U1, ``rounds`` × U3-1, U2, ``rounds`` × U3-2: each trained on from the one before, the first pre-trained at 0.05."""
+    """U1, ``rounds`` × U3-1, U2, ``rounds`` × U3-2: each trained on from the one before, the first pre-trained at 0.01."""
     torch.manual_seed(0)
     module = build()
     images = Images.make()
-    yield train(module, images, lr=0.05, steps=PRETRAINING, seed=0)
+    yield train(module, images, lr=0.01, steps=PRETRAINING, seed=0)
     for n in range(2 * rounds + 1):
         yield train(module, images, lr=lr, steps=steps, seed=n + 1, only_last=only_last)
 
 
 def resnet18() -> nn.Module:
     """11.7 M parameters, as for the 1,000 classes of ImageNet."""
-    return ResNet18(CLASSES)
+    return ResNet18(OUTPUTS)
 
 
 class SmallNet(nn.Module):
@@ -89,7 +90,7 @@ class SmallNet(nn.Module):
             nn.Flatten(),
             nn.Linear(1024, 256),
             nn.ReLU(),
-            nn.Linear(256, CLASSES),
+            nn.Linear(256, OUTPUTS),
         )
 
     def forward(self, x: Tensor) -> Tensor:

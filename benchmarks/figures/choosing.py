@@ -58,7 +58,7 @@ def adaptive(setting: Setting) -> Iterator[Figure]:
     """G9: the trace under every strategy, and under adaptive."""
     trace = json.loads(TRACE.read_text())
     prices = Prices(**trace["prices"])
-    saves = trace["saves"] if setting.rounds > 1 else trace["saves"][:: len(trace["saves"]) // 6]
+    saves = trace["saves"][:: setting.smaller]
     strategies: dict[str, Strategy] = {
         "snapshot": Snapshot(compress=True),
         "plain": Snapshot(compress=False),
@@ -68,7 +68,7 @@ def adaptive(setting: Setting) -> Iterator[Figure]:
     }
     costs: dict[str, list[float]] = {name: [] for name in strategies}
     for number, save in enumerate(saves):
-        base = large_state(save["parameters"], seed=number)
+        base = large_state(save["parameters"] // setting.smaller, seed=number)
         state = updated(base, save["update"], save["relative"], number)
         for name, strategy in strategies.items():
             costs[name].append(cost(base, state, strategy, prices))

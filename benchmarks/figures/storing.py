@@ -40,11 +40,12 @@ class Setting:
     large_parameters: int = 60_192_808
     chain: int = 20
     fleet: int = 20
+    smaller: int = 1
     machine: Machine = field(default_factory=Machine)
 
     @classmethod
     def quick(cls) -> "Setting":
-        return cls(rounds=1, network=SmallNet, large_parameters=4_000_000, chain=6, fleet=2)
+        return cls(rounds=1, network=SmallNet, large_parameters=4_000_000, chain=6, fleet=2, smaller=8)
 
 
 class Folder:
@@ -101,9 +102,7 @@ def times(setting: Setting) -> Iterator[Figure]:
                 store.delete(model)
                 return Run(1, seconds)
 
-            found = interleave(
-                {"delta": delta, "baseline": lambda path=path, after=after: Run(1, baseline_save(after, path))}, setting.machine
-            )
+            found = interleave({"delta": delta, "baseline": saving_baseline(after, path)}, setting.machine)
             goal = 1.0 if name == "resnet152" else 1.5
             note = f"{n_bytes(after) / 1e6:.1f} MB, {store.threads} threads"
             yield Figure(
@@ -211,6 +210,11 @@ def verification(store: ModelStore, model: str, setting: Setting) -> Spread:
     return Spread.of(shares)
 
 
+def saving_baseline(state: State, path: Path) -> Callable[[], Run]:
+    """Saves a model as MMlib's baseline does."""
+    return lambda: Run(1, baseline_save(state, path))
+
+
 def loading(store: ModelStore, model: str, *, verify: bool = True) -> Callable[[], Run]:
     """Recovers a model, files in the page cache."""
 
@@ -236,7 +240,8 @@ def large(n_parameters: int) -> tuple[State, State]:
 
 def large_state(n_parameters: int, seed: int) -> State:
     """Layers of a million parameters and less."""
-    generator, found, left = torch.Generator().manual_seed(seed), {}, n_parameters
+    generator, left = torch.Generator().manual_seed(seed), n_parameters
+    found: State = {}
     while left > 0:
         n = min(left, 1 << 20)
         found[f"layer{len(found)}"] = torch.randn(n, generator=generator) * 0.03

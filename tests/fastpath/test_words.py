@@ -27,9 +27,11 @@ def expected_words(words: bytes, base: bytes, mode: Mode, width: int) -> np.ndar
     with np.errstate(over="ignore"):
         match mode:
             case Mode.ROTATE:
-                return np.bitwise_or(bits << np.array(1, bits.dtype), bits >> np.array(8 * width - 1, bits.dtype))
+                rotated: np.ndarray = np.bitwise_or(bits << np.array(1, bits.dtype), bits >> np.array(8 * width - 1, bits.dtype))
+                return rotated
             case Mode.XOR:
-                return np.bitwise_xor(x, b).view(bits.dtype)
+                different: np.ndarray = np.bitwise_xor(x, b)
+                return different.view(bits.dtype)
             case Mode.SUBTRACT:
                 return zigzag(x - b, width)
             case Mode.SUBTRACT_FLOAT:
