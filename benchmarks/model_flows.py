@@ -14,7 +14,7 @@ from benchmarks.resnet import ResNet18
 
 State = dict[str, Tensor]
 
-#: Batches of one update, samples of a batch, classes, outputs, pixels of a side: sizes of updates depend on them, so all are fixed.
+#: Batches of an update, samples of a batch, classes, outputs, pixels of a side: sizes of updates depend on them, so they are fixed.
 STEPS, BATCH, CLASSES, OUTPUTS, SIDE = 8, 32, 10, 1000, 32
 PRETRAINING = 30
 #: So weak against the noise that the loss, and with it the gradients, stay where fine-tuning has them.

@@ -51,5 +51,5 @@ def test_the_baseline_notices_damage(tmp_path):
     content = path.read_bytes()
     place = content.index(torch.ones(8).numpy().tobytes())
     path.write_bytes(content[: place + 3] + b"\1" + content[place + 4 :])
-    with pytest.raises(RuntimeError, match="a changed|corrupt|checksum"):
+    with pytest.raises(RuntimeError, match=r"a changed|corrupt|checksum"):
         baseline_load(path)
