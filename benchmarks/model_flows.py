@@ -14,8 +14,9 @@ from benchmarks.resnet import ResNet18
 
 State = dict[str, Tensor]
 
-#: Batches of an update, samples of a batch, classes, outputs, pixels of a side: sizes of updates depend on them, so they are fixed.
-STEPS, BATCH, CLASSES, OUTPUTS, SIDE = 8, 32, 10, 1000, 32
+#: Batches of an update, samples of a batch, classes, outputs, pixels of a side: fixed, for they decide the sizes of updates.
+#: Smaller images would leave one pixel to the last stage of ResNet-18, and most of its weights without a gradient.
+STEPS, BATCH, CLASSES, OUTPUTS, SIDE = 8, 32, 10, 1000, 64
 PRETRAINING = 30
 #: So weak against the noise that the loss, and with it the gradients, stay where fine-tuning has them.
 SIGNAL = 0.03
