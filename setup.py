@@ -38,6 +38,7 @@ REQUIREMENTS = [
     "torch>=2.4,<3",
     "torchmetrics>=1.5,<2",
     "xxhash>=3.5,<5",
+    "zstandard>=0.23,<1",
 ]
 
 # Upper bounds: later versions need numpy 2, or are free to move what we call.

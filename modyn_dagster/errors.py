@@ -17,6 +17,10 @@ ModynError
 │  ├─ UnknownKey          (key, dataset)
 │  ├─ DeletedKey          (key, dataset)
 │  ├─ UnknownModel        (model, root)
+│  ├─ ModelInUse          (model, children)              other models cannot be had without it
+│  ├─ WeightsNotStored    (model)                        a model that can only be trained again
+│  ├─ NotReproducible     (field, expected, found)       a model cannot be trained again as it was
+│  │  └─ NotAllowed       (train, allow)                 the store does not run this function
 │  ├─ CorruptFile         (path, expected, found; key, offset and dataset where a sample was read)
 │  └─ WriteFailed         (path)                         disk full and the like
 ├─ TrainingError          (step)
@@ -196,6 +200,40 @@ class CorruptFile(StorageError):
         super().__init__(f"{path}: expected {expected}, found {found}" + (f" ({', '.join(place)})" if place else ""))
         self.path, self.expected, self.found = str(path), expected, found
         self.key, self.offset, self.dataset = key, offset, dataset
+
+
+class ModelInUse(StorageError):
+    """A model cannot be deleted: ``children`` need its file, or its weights to train on from."""
+
+    def __init__(self, model: str, children: Sequence[str], remedy: str) -> None:
+        shown = ", ".join(children[:3]) + (", …" if len(children) > 3 else "")
+        super().__init__(f"model {model} is needed by {len(children)} others ({shown}); {remedy}")
+        self.model, self.children = model, list(children)
+
+
+class WeightsNotStored(StorageError):
+    """A model is stored as its provenance: it can be trained again, not read."""
+
+    def __init__(self, model: str, what: str) -> None:
+        super().__init__(f"model {model} is stored without weights, {what}")
+        self.model = model
+
+
+class NotReproducible(StorageError):
+    """A model that is stored as its provenance cannot be trained again as it was; ``field`` says what differs."""
+
+    def __init__(self, field: str, expected: object, found: object) -> None:
+        super().__init__(f"cannot be trained again: {field}: expected {expected}, found {found}")
+        self.field, self.expected, self.found = field, expected, found
+
+
+class NotAllowed(NotReproducible):
+    """A provenance names a function outside the modules whose code the store may run."""
+
+    def __init__(self, train: str, allow: Sequence[str]) -> None:
+        allowed = f"a module below {', '.join(allow)}" if allow else "nothing, for the store was opened without allow=[…]"
+        super().__init__("train", allowed, train)
+        self.train, self.allow = train, list(allow)
 
 
 class WriteFailed(StorageError):

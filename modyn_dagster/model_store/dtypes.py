@@ -42,3 +42,12 @@ VIEWED_NAMES: Final[Mapping[torch.dtype, str]] = {dtype: name for name, dtype in
 def name_of(dtype: torch.dtype) -> str:
     """``float32`` for ``torch.float32``."""
     return str(dtype).removeprefix("torch.")
+
+
+def words_of(dtype: torch.dtype) -> tuple[int, bool]:
+    """Bytes of the numbers its elements consist of, and whether these are floats: a complex number is two."""
+    return dtype.itemsize // (2 if dtype.is_complex else 1), dtype.is_floating_point or dtype.is_complex
+
+
+#: All dtypes that can be stored, by ``name_of``.
+DTYPE_BY_NAME: Final[Mapping[str, torch.dtype]] = {name_of(dtype): dtype for dtype in [*CODES, *VIEWED_NAMES]}

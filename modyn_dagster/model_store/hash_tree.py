@@ -6,8 +6,9 @@ compared layer by layer by their trees. The root, the order of the names and the
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import torch
@@ -21,9 +22,14 @@ ModelId = str
 _MAX_DEPTH: Final = 64
 
 
+def leaf_digest(dtype: torch.dtype, shape: Sequence[int]) -> "hashlib._Hash":
+    """A digest that waits for the bytes of a tensor of this kind."""
+    return hashlib.sha256(f"tensor {name_of(dtype)} {json.dumps(list(shape))}\n".encode())
+
+
 def leaf_hash(dtype: torch.dtype, shape: Sequence[int], content: memoryview) -> str:
     """Hash of one tensor: equal values of another dtype or shape have another hash."""
-    digest = hashlib.sha256(f"tensor {name_of(dtype)} {json.dumps(list(shape))}\n".encode())
+    digest = leaf_digest(dtype, shape)
     digest.update(content)
     return digest.hexdigest()
 
@@ -46,11 +52,23 @@ class HashTree:
             node.leaf = leaf
         return root
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Covers everything below, whatever the order of the names."""
         below = [[part, child.hash] for part, child in sorted(self.children.items())]
         return hashlib.sha256(f"node {json.dumps([self.leaf, below])}\n".encode()).hexdigest()
+
+    def differences(self, other: "HashTree", prefix: str = "") -> Iterator[str]:
+        """Names whose tensors are not the same in both trees; equal subtrees are not walked."""
+        if self.hash == other.hash:
+            return
+        if self.leaf != other.leaf:
+            yield prefix.removesuffix(".")
+        for part in dict.fromkeys([*self.children, *other.children]):
+            yield from self.children.get(part, _NOTHING).differences(other.children.get(part, _NOTHING), f"{prefix}{part}.")
+
+
+_NOTHING: Final = HashTree()
 
 
 def model_id(leaves: Mapping[str, str], order: Sequence[str], ties: Mapping[str, str]) -> ModelId:

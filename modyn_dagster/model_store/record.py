@@ -1,10 +1,10 @@
 """What a snapshot records beside its tensors: order, ties, dtypes the format lacks, and the hash of every tensor."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -32,6 +32,13 @@ class Leaf:
         return n_bytes_of(self.dtype, self.shape)
 
 
+class Mapper(Protocol):
+    """``map``, or that of an executor."""
+
+    def __call__(self, function: Callable[[Tensor], Leaf], tensors: Iterable[Tensor], /) -> Iterable[Leaf]:
+        """Results in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A state without its bytes.
@@ -47,9 +54,9 @@ class Record:
     ties: Mapping[str, str]
 
     @classmethod
-    def of(cls, state: Mapping[str, Tensor]) -> Self:
-        """Describe and hash a state; ``StorageError`` names what cannot be stored."""
-        leaves: dict[str, Leaf] = {}
+    def of(cls, state: Mapping[str, Tensor], mapper: Mapper = map) -> Self:
+        """Describe and hash a state, the tensors by ``mapper``; ``StorageError`` names what cannot be stored."""
+        owned: dict[str, Tensor] = {}
         ties: dict[str, str] = {}
         owners: dict[tuple[object, ...], str] = {}
         for name, value in state.items():
@@ -57,9 +64,10 @@ class Record:
             tensor = require_storable(name, value)
             owner = owners.setdefault(_memory(tensor), name) if tensor.numel() else name
             if owner == name:
-                leaves[name] = Leaf(tensor.dtype, tuple(tensor.shape), leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor)))
+                owned[name] = tensor
             else:
                 ties[name] = owner
+        leaves = dict(zip(owned, mapper(_leaf, owned.values()), strict=True))
         return cls(tuple(state), leaves, ties)
 
     @property
@@ -99,6 +107,10 @@ class Record:
             dtype, shape = _dtype_and_shape(name, header.places[name], content["viewed"].get(name), path)
             leaves[name] = Leaf(dtype, shape, content["hashes"][name])
         return cls(tuple(order), leaves, ties)
+
+
+def _leaf(tensor: Tensor) -> Leaf:
+    return Leaf(tensor.dtype, tuple(tensor.shape), leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor)))
 
 
 def _require_name(name: object) -> None:

@@ -137,7 +137,7 @@ def test_several_writers_of_one_model_at_once_leave_one_sound_file(store: ModelS
     assert models == set(store.list())
     assert len(models) == 1
     assert store.verify() == []
-    assert [path.suffix for path in store.root.rglob("*") if path.is_file()] == [".safetensors"]
+    assert [path.suffix for path in store.root.glob("??/*") if path.is_file()] == [".safetensors"]
 
 
 def test_the_file_is_plain_safetensors_to_others(store: ModelStore) -> None:

@@ -1,0 +1,130 @@
+"""One tensor as compressed bytes: chunks of planes, each plane by zstd or, where that gains nothing, as it is.
+
+``planes of chunk 0 | planes of chunk 1 | … | table of uint32 lengths, plane by plane``. A plane as long as its chunk has words
+is stored as it is. Differences are to the same elements of another tensor of the same dtype and shape.
+"""
+
+import struct
+import threading
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import torch
+import zstandard
+
+from fastpath.words import Buffer, Mode, join, split
+from modyn_dagster.model_store.dtypes import words_of
+
+#: Bytes of a chunk before it is compressed: a thread's share of the second-level cache.
+CHUNK: Final = 1 << 20
+# A prefix of a plane tells whether compressing it gains anything.
+_PROBE: Final = 16 << 10
+_WORTH: Final = 0.985
+# Bytes of weights repeat by chance alone: matches that short cost more to tell than they save. With few of them found, planes of
+# exponents get 14 % smaller than at plain level 1, in half the time (measured on normally distributed weights).
+_PARAMETERS: Final = zstandard.ZstdCompressionParameters.from_level(1, min_match=7, hash_log=6, write_content_size=True)
+_local = threading.local()
+
+
+class Codec(StrEnum):
+    """How the bytes of a tensor are stored."""
+
+    RAW = "raw"
+    PLANES = "planes"
+    XOR = "xor"
+    SUBTRACT = "subtract"
+    #: Not at all: another model of the store has the same tensor.
+    ELSEWHERE = "elsewhere"
+
+    @property
+    def needs_base(self) -> bool:
+        """Whether another tensor is needed to read it."""
+        return self in (Codec.XOR, Codec.SUBTRACT)
+
+    def mode(self, dtype: torch.dtype) -> tuple[Mode, int]:
+        """What happens to the words of a tensor, and their width in bytes."""
+        width, is_float = words_of(dtype)
+        match self:
+            case Codec.PLANES:
+                return (Mode.ROTATE if is_float else Mode.PLAIN), width
+            case Codec.XOR:
+                return Mode.XOR, width
+            case Codec.SUBTRACT:
+                return (Mode.SUBTRACT_FLOAT if is_float else Mode.SUBTRACT), width
+            case _:
+                return Mode.PLAIN, width
+
+
+class BadChunk(ValueError):
+    """Stored bytes that no encoder wrote."""
+
+
+def n_chunks(n_bytes: int) -> int:
+    """Chunks of a tensor of so many bytes."""
+    return -(-n_bytes // CHUNK)
+
+
+def encode_chunk(codec: Codec, dtype: torch.dtype, words: Buffer, base: Buffer | None) -> list[bytes]:
+    """The planes of one chunk, each compressed where that gains something."""
+    mode, width = codec.mode(dtype)
+    return [_compressed(plane.data) for plane in split(words, base, mode, width)]
+
+
+def decode_chunk(codec: Codec, dtype: torch.dtype, planes: Sequence[memoryview], base: Buffer | None, out: memoryview) -> None:
+    """Fill ``out`` with what ``encode_chunk`` was given; ``BadChunk`` for what it cannot have written."""
+    mode, width = codec.mode(dtype)
+    n_words = out.nbytes // width
+    join([_decompressed(plane, n_words) for plane in planes], base, mode, width, out)
+
+
+def table(lengths: Sequence[int]) -> bytes:
+    """Lengths of all planes, in the order they are stored."""
+    return struct.pack(f"<{len(lengths)}I", *lengths)
+
+
+def table_bytes(dtype: torch.dtype, n_bytes: int) -> int:
+    """Size of the table of a tensor of so many bytes."""
+    return 4 * n_chunks(n_bytes) * words_of(dtype)[0]
+
+
+def parse_table(text: bytes) -> Sequence[int]:
+    """The inverse of ``table``."""
+    return struct.unpack(f"<{len(text) // 4}I", text)
+
+
+def _compressed(plane: memoryview) -> bytes:
+    compressor = _compressor()
+    if plane.nbytes > 4 * _PROBE:
+        middle = plane.nbytes // 2
+        if len(compressor.compress(plane[middle : middle + _PROBE])) > _WORTH * _PROBE:
+            return plane.tobytes()
+    found = compressor.compress(plane)
+    return found if len(found) < plane.nbytes else plane.tobytes()
+
+
+def _decompressed(plane: memoryview, n_bytes: int) -> Buffer:
+    if plane.nbytes == n_bytes:
+        return plane
+    try:
+        # The frame's own word, checked before anything of that size is allocated.
+        announced = zstandard.frame_content_size(plane[:18])
+        if announced != n_bytes:
+            raise BadChunk(f"a plane of {n_bytes} bytes, found a frame of {announced}")
+        return _decompressor().decompress(plane, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise BadChunk(f"a compressed plane, found {error}") from error
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    if not hasattr(_local, "compressor"):
+        _local.compressor = zstandard.ZstdCompressor(compression_params=_PARAMETERS)
+    found: zstandard.ZstdCompressor = _local.compressor
+    return found
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_local, "decompressor"):
+        _local.decompressor = zstandard.ZstdDecompressor()
+    found: zstandard.ZstdDecompressor = _local.decompressor
+    return found

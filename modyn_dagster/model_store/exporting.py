@@ -1,0 +1,70 @@
+"""A model for others: safetensors for any tool, TorchScript or ``torch.export`` for a serving system."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from modyn_dagster.errors import ConfigError, NotAllowed
+from modyn_dagster.imports import import_callable
+from modyn_dagster.model_store.dtypes import VIEWED_NAMES, name_of
+from modyn_dagster.model_store.names import load_into
+from modyn_dagster.storage import atomic_file
+
+_SUFFIXES: Final = (".safetensors", ".pt", ".pt2")
+
+
+def export(
+    state: Mapping[str, Tensor],
+    path: Path,
+    architecture: Mapping[str, Any] | None,
+    allow: Sequence[str],
+    inputs: tuple[Tensor, ...] | None,
+) -> None:
+    """Write ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``, which needs example ``inputs``)."""
+    match path.suffix:
+        case ".safetensors":
+            with atomic_file(path) as file:
+                file.write(_as_safetensors(state))
+        case ".pt" | ".pt2":
+            module = _module(state, architecture, allow)
+            if inputs is None:
+                raise ConfigError("export", "inputs", None, f"example inputs are needed to trace the model for {path.suffix}")
+            _write_program(module, inputs, path)
+        case _:
+            raise ConfigError("export", "path", str(path), f"must end in one of {', '.join(_SUFFIXES)}")
+
+
+def _as_safetensors(state: Mapping[str, Tensor]) -> bytes:
+    if odd := [name for name, tensor in state.items() if tensor.dtype in VIEWED_NAMES]:
+        name = odd[0]
+        raise ConfigError("export", name, name_of(state[name].dtype), "a dtype that safetensors files do not have")
+    # The library refuses names that share memory.
+    return save({name: tensor.clone() for name, tensor in state.items()}, {"format": "pt"})
+
+
+def _module(state: Mapping[str, Tensor], architecture: Mapping[str, Any] | None, allow: Sequence[str]) -> nn.Module:
+    if architecture is None:
+        raise ConfigError("export", "model", None, "the model was saved without its architecture; save it with model=…")
+    factory = architecture["factory"]
+    package = factory.partition(":")[0]
+    if not any(package == prefix or package.startswith(f"{prefix}.") for prefix in allow):
+        raise NotAllowed(factory, allow)
+    module = import_callable(factory, source="export", field="model")(**architecture["args"])
+    load_into(module, state)
+    return module.eval()  # type: ignore[no-any-return]
+
+
+def _write_program(module: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> None:
+    with atomic_file(path) as file:
+        if path.suffix == ".pt2":
+            torch.export.save(torch.export.export(module, inputs), file)
+            return
+        with warnings.catch_warnings():
+            # Serving systems still load TorchScript, which torch no longer develops.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.jit.save(torch.jit.trace(module, inputs), file)  # type: ignore[no-untyped-call]

@@ -1,0 +1,76 @@
+"""What belongs to a model beside its state, such as the state of an optimizer, a schedule or a generator, without pickle.
+
+Nested lists, tuples and dictionaries of numbers, texts, bytes, tensors and arrays. The tensors are stored like those of the
+model, under names no module can have; the nesting is one more tensor, of the bytes of a JSON text.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from modyn_dagster.errors import StorageError
+
+#: No module can be named like this.
+PREFIX: Final = "\0extra"
+
+
+def to_tensors(extra: object) -> dict[str, Tensor]:
+    """All of ``extra`` as tensors by name; none for None. ``StorageError`` says what cannot be stored."""
+    if extra is None:
+        return {}
+    tensors: dict[str, Tensor] = {}
+    text = json.dumps(_encode(extra, "extra", tensors), separators=(",", ":"))
+    return {PREFIX: torch.tensor(bytearray(text.encode()), dtype=torch.uint8), **tensors}
+
+
+def split(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
+    """The state of the model, and the inverse of ``to_tensors`` on the rest; ``StorageError`` when that was never written."""
+    model = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
+    if PREFIX not in state:
+        return model, None
+    try:
+        return model, _decode(json.loads(bytes(state[PREFIX].numpy()).decode()), state)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StorageError(f"the extra state of a model cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _encode(value: object, place: str, tensors: dict[str, Tensor]) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else ["float", repr(value)]
+        case bytes():
+            return ["bytes", value.hex()]
+        case Tensor() | np.ndarray():
+            name = f"{PREFIX}.{len(tensors)}"
+            tensors[name] = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+            return ["tensor" if isinstance(value, Tensor) else "array", name]
+        case list() | tuple():
+            parts = [_encode(part, f"{place}[{n}]", tensors) for n, part in enumerate(value)]
+            return ["list" if isinstance(value, list) else "tuple", parts]
+        case Mapping():
+            pairs = [[_encode(key, place, tensors), _encode(part, f"{place}[{key!r}]", tensors)] for key, part in value.items()]
+            return ["dict", pairs]
+    raise StorageError(f"{place} is a {type(value).__name__}, which cannot be stored without pickle")
+
+
+def _decode(value: Any, state: Mapping[str, Tensor]) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case ["list" | "tuple" as kind, list(parts)]:
+            found = [_decode(part, state) for part in parts]
+            return found if kind == "list" else tuple(found)
+        case ["dict", list(pairs)]:
+            return {_decode(key, state): _decode(part, state) for key, part in pairs}
+        case ["float" | "bytes" as kind, str(text)]:
+            return float(text) if kind == "float" else bytes.fromhex(text)
+        case ["tensor" | "array" as kind, str(name)]:
+            return state[name] if kind == "tensor" else state[name].numpy()
+    raise ValueError(f"{str(value)[:100]} was never written")

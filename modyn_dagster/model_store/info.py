@@ -1,0 +1,82 @@
+"""What a model's file tells without its weights being read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from modyn_dagster.model_store.extra import PREFIX
+from modyn_dagster.model_store.hash_tree import ModelId
+from modyn_dagster.model_store.stored import Stored
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One name of a model's state; ``tied_to`` names the tensor it shares its memory with."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    hash: str
+    tied_to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A stored model without its weights.
+
+    Attributes:
+        id: its identity.
+        path: its file.
+        n_bytes: size of that, without what it shares with others.
+        n_elements: its number of distinct elements.
+        tensors: its names, in order, without those of the extra state.
+        strategy: ``snapshot``, ``changed_layers``, ``delta`` or ``provenance``.
+        reason: why that.
+        base: the model it was derived from.
+        needs: models it cannot be had without.
+        full_bytes: what its tensors take in memory.
+        architecture: ``factory`` and ``args``.
+        code: hash of the source text of the factory's module.
+        environment: hash of the description of where it was made.
+        provenance: how to train it again, if that is recorded.
+    """
+
+    id: ModelId
+    path: Path
+    n_bytes: int
+    n_elements: int
+    tensors: tuple[TensorInfo, ...]
+    strategy: str
+    reason: str
+    base: ModelId | None
+    needs: tuple[ModelId, ...]
+    full_bytes: int
+    architecture: Mapping[str, Any] | None
+    code: str | None
+    environment: str | None
+    provenance: Mapping[str, Any] | None
+
+
+def info_of(stored: Stored) -> ModelInfo:
+    """What there is to tell."""
+    record, about = stored.record, stored.about
+    owners = {name: record.leaves[record.ties.get(name, name)] for name in record.order if not name.startswith(PREFIX)}
+    return ModelInfo(
+        stored.id,
+        stored.path,
+        stored.n_bytes,
+        sum(leaf.n_bytes // leaf.dtype.itemsize for leaf in record.leaves.values()),
+        tuple(TensorInfo(name, leaf.dtype, leaf.shape, leaf.hash, record.ties.get(name)) for name, leaf in owners.items()),
+        about.strategy,
+        about.reason,
+        about.base,
+        tuple(sorted(stored.needs)),
+        sum(leaf.n_bytes for leaf in record.leaves.values()),
+        about.architecture,
+        about.code,
+        about.environment,
+        about.provenance,
+    )

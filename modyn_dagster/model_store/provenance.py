@@ -1,0 +1,84 @@
+"""How to train a model again: a function by its import path, and everything it is called with."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor
+
+from modyn_dagster.errors import NotAllowed, NotReproducible
+from modyn_dagster.imports import import_callable
+from modyn_dagster.model_store.determinism import deterministic
+from modyn_dagster.model_store.environment import Environment
+from modyn_dagster.storage import checksum_of
+
+#: ``train(base, data=…, seed=…, **args)``: the state of the base (None without one) to that of the model.
+Train = Callable[..., Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """A training that can be done again.
+
+    Attributes:
+        train: ``package.module:function``, called as ``train(base, data=data, seed=seed, **args)`` with the state of the base
+            model, or None; it returns the state of the model.
+        args: what else it is called with: values of JSON.
+        data: what it was trained on: a reference in values of JSON. A mapping with ``path``, and perhaps ``checksum`` (BLAKE2b
+            of 16 bytes in hex), is a file that must be there, unchanged.
+        seed: of every generator.
+        environment: where it was trained; None for that of this process, as it is when the model is saved.
+        seconds: how long the training took, if it was measured.
+        probed: whether a probe found every step of it the same twice.
+    """
+
+    train: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    data: Any = None
+    seed: int = 0
+    environment: Environment | None = None
+    seconds: float | None = None
+    probed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the environment, which is stored by itself. ``TypeError`` for what JSON lacks."""
+        content = {name: getattr(self, name) for name in ("train", "data", "seed", "seconds", "probed")}
+        content["args"] = dict(self.args)
+        if json.loads(json.dumps(content, allow_nan=False)) != content:
+            raise TypeError("args and data of a provenance must be values of JSON: no tuples, and texts as keys")
+        return content
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any], environment: Environment | None) -> Self:
+        """The inverse; ``NotReproducible`` for anything else."""
+        match content:
+            case {"train": str(), "seed": int(), "args": dict()} if set(content) <= set(cls.__dataclass_fields__):
+                return cls(**content, environment=environment)
+        raise NotReproducible("train", "package.module:function, args, data and seed", str(content)[:200])
+
+    def run(self, base: Mapping[str, Tensor] | None, *, allow: Sequence[str]) -> dict[str, Tensor]:
+        """Train, with the recorded seed and thread count, deterministically.
+
+        Raises ``NotAllowed`` unless the function stands below a prefix of ``allow``, ``NotReproducible`` for data that are gone.
+        """
+        module = self.train.partition(":")[0]
+        if not any(module == prefix or module.startswith(f"{prefix}.") for prefix in allow):
+            raise NotAllowed(self.train, allow)
+        self._require_data()
+        train: Train = import_callable(self.train, source="provenance", field="train")
+        threads = (self.environment or Environment.now()).threads
+        with deterministic(self.seed, threads):
+            return dict(train(base, data=self.data, seed=self.seed, **self.args))
+
+    def _require_data(self) -> None:
+        match self.data:
+            case {"path": str(text), **rest}:
+                path, expected = Path(text), rest.get("checksum")
+            case _:
+                return
+        if not path.is_file():
+            raise NotReproducible("data.path", str(path), "no file")
+        if expected is not None and (found := checksum_of(path)) != expected:
+            raise NotReproducible("data.checksum", str(expected), found)

@@ -1,0 +1,62 @@
+"""From a file back to a state, every tensor verified while it is read."""
+
+import os
+from concurrent.futures import Executor
+from pathlib import Path
+
+from torch import Tensor
+
+from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.model_store.record import Leaf
+from modyn_dagster.model_store.sources import Source, Sources, check, read_unverified, read_verified
+from modyn_dagster.model_store.stored import Stored
+from modyn_dagster.model_store.tensor_bytes import allocate, tensor_of
+
+
+def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool = True) -> dict[str, Tensor]:
+    """All tensors on the CPU. ``CorruptFile`` names the first that is not what was saved."""
+    total = sum(leaf.n_bytes for leaf in stored.record.leaves.values())
+    if total > (limit := memory_of_the_machine()):
+        raise CorruptFile(stored.path, f"at most {limit} bytes of tensors, the memory of this machine", f"{total} bytes")
+
+    def read(leaf: Leaf, source: Source) -> tuple[Tensor, str]:
+        buffer = allocate(leaf.n_bytes)
+        content = buffer.numpy().data
+        if verify:
+            return buffer, read_verified(source, leaf, content)
+        read_unverified(source, leaf, content)
+        return buffer, leaf.hash
+
+    leaves = stored.record.leaves
+    origins = {name: sources.of(stored, name) for name in leaves}
+    results = {name: pool.submit(read, leaf, origins[name]) for name, leaf in leaves.items()}
+    held = {}
+    for name, leaf in leaves.items():
+        buffer, found = results[name].result()
+        check(sources, stored, name, found)
+        held[name] = _tensor(buffer, leaf, name, stored.path)
+    return {name: held[stored.record.ties.get(name, name)] for name in stored.record.order}
+
+
+def verify_state(stored: Stored, sources: Sources, pool: Executor) -> None:
+    """Read every tensor and keep none."""
+
+    def read(leaf: Leaf, source: Source) -> str:
+        return read_verified(source, leaf, allocate(leaf.n_bytes).numpy().data)
+
+    origins = {name: sources.of(stored, name) for name in stored.record.leaves}
+    results = [(name, pool.submit(read, leaf, origins[name])) for name, leaf in stored.record.leaves.items()]
+    for name, result in results:
+        check(sources, stored, name, result.result())
+
+
+def memory_of_the_machine() -> int:
+    """Bytes: nothing larger can ever have been a model here."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _tensor(buffer: Tensor, leaf: Leaf, name: str, path: Path) -> Tensor:
+    try:
+        return tensor_of(buffer, leaf.dtype, leaf.shape)
+    except (RuntimeError, TypeError) as error:
+        raise StorageError(f"{path}: tensor {name!r} of shape {leaf.shape} cannot be made: {error}") from error

@@ -1,0 +1,67 @@
+"""Models that are stored as their provenance, trained again: bit for bit, or not at all."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
+
+from torch import Tensor
+
+from modyn_dagster.errors import CorruptFile, NotReproducible, WeightsNotStored
+from modyn_dagster.model_store.documents import Documents
+from modyn_dagster.model_store.environment import Environment
+from modyn_dagster.model_store.hash_tree import ModelId
+from modyn_dagster.model_store.names import normalised
+from modyn_dagster.model_store.provenance import Provenance
+from modyn_dagster.model_store.record import Record
+from modyn_dagster.model_store.stored import Stored
+
+#: What to do where this process differs from where the model was trained.
+OnDifference = Literal["require", "warn", "ignore"]
+
+# More trainings in a row than anybody waits for; a cycle of bases is found before.
+_MAX_LINEAGE: Final = 10_000
+
+
+def lineage_to_train(model: Stored, open_model: Callable[[ModelId], Stored]) -> tuple[Stored | None, list[Stored]]:
+    """The nearest model with weights that training starts from (None: from nothing), and those to train, in order."""
+    todo, seen = [model], {model.id}
+    while (base := todo[-1].about.base) is not None:
+        if base in seen or len(todo) > _MAX_LINEAGE:
+            raise CorruptFile(todo[-1].path, "a base that was there before it", f"{base}: a cycle of bases")
+        stored = open_model(base)
+        if stored.has_weights:
+            return stored, todo[::-1]
+        seen.add(base)
+        todo.append(stored)
+    return None, todo[::-1]
+
+
+def provenance_of(model: Stored, documents: Documents) -> Provenance:
+    """How a model was trained, and where. ``WeightsNotStored`` when neither weights nor this is there."""
+    if model.about.provenance is None:
+        raise WeightsNotStored(model.id, "and no provenance either")
+    environment = None if model.about.environment is None else documents.environment(model.about.environment)
+    return Provenance.parse(model.about.provenance, environment)
+
+
+def require_environment(provenance: Provenance, on_difference: OnDifference) -> None:
+    """Raise, warn or do nothing where this process differs; the thread count is set for the training and may differ."""
+    recorded = provenance.environment
+    if recorded is None or on_difference == "ignore":
+        return
+    differences = {name: pair for name, pair in recorded.differences(Environment.now()).items() if name != "threads"}
+    for name, (expected, found) in differences.items():
+        if on_difference == "require":
+            raise NotReproducible(f"environment.{name}", expected, found)
+        warnings.warn(f"the model was trained with {name} {expected}, here it is {found}", stacklevel=4)
+
+
+def train_again(
+    model: Stored, base: Mapping[str, Tensor] | None, provenance: Provenance, allow: Sequence[str]
+) -> dict[str, Tensor]:
+    """The state, which has the hash that was recorded; ``NotReproducible`` when it has another."""
+    state = normalised(provenance.run(base, allow=allow))
+    found = Record.of(state).id
+    if found != model.id:
+        raise NotReproducible("hash", model.id, found)
+    return state

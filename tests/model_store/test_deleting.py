@@ -1,0 +1,83 @@
+"""Deleting never breaks another model: it is refused, or the others are stored again without what goes."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modyn_dagster.errors import ModelInUse, UnknownModel
+from modyn_dagster.model_store import Delta, ModelStore, Snapshot
+from tests.model_store.lineages import lineages, moved, network
+from tests.model_store.states import assert_exact
+
+
+def test_a_base_that_is_needed_is_refused_and_stays(tmp_path):
+    store = ModelStore(tmp_path)
+    base = store.save(network())
+    child = store.save(moved(network(), 1), base=base, strategy="delta")
+    with pytest.raises(ModelInUse, match="pass rebase=True") as caught:
+        store.delete(base)
+    assert caught.value.children == [child]
+    assert store.verify() == []
+    store.delete(child)
+    store.delete(base)
+    assert store.list() == []
+
+
+def test_children_become_differences_to_the_first_of_them(tmp_path):
+    store, first = ModelStore(tmp_path), network()
+    base = store.save(first, strategy="snapshot")
+    states = [moved(first, n) for n in range(4)]
+    children = [store.save(state, base=base, strategy="delta") for state in states]
+    store.delete(base, rebase=True)
+    with pytest.raises(UnknownModel):
+        store.load(base)
+    needs = [store.info(child).needs for child in sorted(children)]
+    assert needs == [(), *[(min(children),)] * 3]
+    assert store.size(sorted(children)[1]) < 0.6 * store.info(children[0]).full_bytes
+    for child, state in zip(children, states, strict=True):
+        assert_exact(store.load(child), state)
+
+
+def test_a_grandchild_that_refers_through_a_child_survives(tmp_path):
+    store, first = ModelStore(tmp_path), network()
+    base = store.save(first, strategy=Snapshot(compress=True))
+    deep = Delta(max_depth=4, full_model_interval=None)
+    second = moved(first, 1)
+    child = store.save(second, base=base, strategy=deep)
+    third = moved(second, 2, only="layers.1")
+    grandchild = store.save(third, base=child, strategy=deep)
+    store.delete(base, rebase=True)
+    assert_exact(store.load(child), second)
+    assert_exact(store.load(grandchild), third)
+    store.delete(child, rebase=True)
+    assert_exact(store.load(grandchild), third)
+    assert store.verify() == []
+
+
+@settings(max_examples=40)
+@given(lineages(), st.randoms(use_true_random=False))
+def test_whatever_is_deleted_the_others_come_back(lineage, random):
+    with tempfile.TemporaryDirectory() as root:
+        store, base, saved = ModelStore(Path(root)), None, {}
+        for state, strategy in lineage:
+            base = store.save(state, base=base, strategy=strategy)
+            saved[base] = state
+        order = list(saved)
+        random.shuffle(order)
+        for gone in order:
+            store.delete(gone, rebase=True)
+            del saved[gone]
+            for model, state in saved.items():
+                assert_exact(store.load(model), state)
+        assert store.list() == []
+
+
+def test_a_damaged_model_can_be_deleted_when_nobody_needs_it(tmp_path):
+    store = ModelStore(tmp_path)
+    model = store.save(network())
+    store.info(model).path.write_bytes(b"nothing")
+    store.delete(model)
+    assert store.list() == []

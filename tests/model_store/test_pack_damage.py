@@ -1,0 +1,220 @@
+"""Packed files that are not what they were, or never were a model: an error that names the tensor, in bounded memory."""
+
+import hashlib
+import json
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modyn_dagster.errors import CorruptFile, ModynError
+from modyn_dagster.model_store import Delta, ModelStore, Snapshot
+from modyn_dagster.model_store.hash_tree import leaf_hash, model_id
+from modyn_dagster.model_store.pack import MAGIC
+from tests.model_store.lineages import moved, network
+from tests.model_store.states import assert_exact
+
+ID = "5" * 64
+SMALL = {f"a.{n}": torch.arange(40.0) + n for n in range(3)} | {"b": torch.ones(300, dtype=torch.int16)}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ModelStore:
+    return ModelStore(tmp_path)
+
+
+def pack_of(header: object, data: bytes = b"", *, announced: int | None = None) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    packed = zstandard.ZstdCompressor(write_content_size=True).compress(text)
+    end = struct.pack("<32sQQ8s", hashlib.sha256(packed).digest(), len(packed), announced or len(text), MAGIC)
+    return MAGIC + data + packed + end
+
+
+def planted(store: ModelStore, content: bytes, model: str = ID) -> str:
+    path = store.root / model[:2] / f"{model}.pack"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return model
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_a_flipped_bit_anywhere_in_any_file_is_found(data):
+    with tempfile.TemporaryDirectory() as root:
+        store = ModelStore(Path(root))
+        base = store.save(SMALL, strategy=Snapshot(compress=True))
+        state = moved(SMALL, 1)
+        model = store.save(state, base=base, strategy="delta")
+        path = store.info(data.draw(st.sampled_from([base, model]))).path
+        content = bytearray(path.read_bytes())
+        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        path.write_bytes(content)
+        with pytest.raises(CorruptFile) as caught:
+            store.load(path.stem)
+        assert caught.value.path == str(path)
+        assert path.stem in {Path(damage.path).stem for damage in store.verify()}
+        # Saving the damaged model again puts it, and its children, right.
+        store.save(SMALL if path.stem == base else state, base=None if path.stem == base else base)
+        assert_exact(store.load(model), state)
+        assert store.verify() == []
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_a_truncated_or_longer_file_is_found(data):
+    with tempfile.TemporaryDirectory() as root:
+        store = ModelStore(Path(root))
+        model = store.save(SMALL, strategy=Snapshot(compress=True))
+        path = store.info(model).path
+        content = path.read_bytes()
+        cut = data.draw(st.integers(0, len(content) - 1))
+        path.write_bytes(data.draw(st.sampled_from([content[:cut], content + content[cut:]])))
+        with pytest.raises(CorruptFile):
+            store.load(model)
+
+
+def test_the_damaged_tensor_is_named_also_in_the_base(store):
+    first = network()
+    base = store.save(first, strategy=Snapshot(compress=True))
+    model = store.save(moved(first, 1), base=base, strategy="delta")
+    with_entry = store._open(base)
+    entry = with_entry.entries["layers.1.weight"]
+    content = bytearray(with_entry.path.read_bytes())
+    # The lowest plane is stored as it is: nothing notices but the hash.
+    content[entry.start + 5] ^= 1
+    with_entry.path.write_bytes(content)
+    for each in (base, model):
+        with pytest.raises(CorruptFile, match=r"expected tensor 'layers\.1\.weight' with hash") as caught:
+            store.load(each)
+        assert caught.value.path == str(with_entry.path)
+    assert store.load(model, verify=False).keys() == first.keys()
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_garbage_is_an_error_of_ours(content, framed):
+    with tempfile.TemporaryDirectory() as root:
+        store = ModelStore(Path(root))
+        model = planted(store, pack_of(content) if framed else content)
+        with pytest.raises(CorruptFile):
+            store.load(model)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+SIZES = st.integers(-1, 60) | st.sampled_from([2**31, 2**62, 2**64])
+ROWS = st.tuples(
+    st.sampled_from(["float32", "uint8", "complex128", "os.system"]),
+    st.lists(SIZES, max_size=3),
+    st.sampled_from([ID, "x"]),
+    st.sampled_from(["raw", "planes", "xor", "subtract", "elsewhere"]),
+    SIZES,
+    SIZES,
+    st.none() | st.sampled_from([ID, "../../x"]),
+    st.none() | st.just(ID),
+).map(list)
+
+
+@settings(max_examples=200)
+@given(
+    st.dictionaries(st.sampled_from("abc"), ROWS | JSON, max_size=3),
+    JSON | st.just({"strategy": "delta"}),
+    st.binary(max_size=60),
+)
+def test_a_hostile_header_is_an_error_of_ours(tensors, about, data):
+    with tempfile.TemporaryDirectory() as root:
+        store = ModelStore(Path(root))
+        header = {"about": about, "order": sorted(tensors), "ties": {}, "tensors": tensors}
+        model = planted(store, pack_of(header, data))
+        with pytest.raises(ModynError):
+            store.load(model)
+
+
+def lying(store: ModelStore, rows: dict[str, list[Any]], data: bytes = b"", about: dict[str, Any] | None = None) -> str:
+    """A file with the name its header asks for: everything is consistent but what the test lies about."""
+    model = model_id({name: row[2] for name, row in rows.items()}, list(rows), {})
+    header = {"about": about or {"strategy": "delta"}, "order": list(rows), "ties": {}, "tensors": rows}
+    return planted(store, pack_of(header, data), model)
+
+
+def test_a_plane_that_announces_more_than_its_chunk_allocates_nothing(store):
+    bomb = zstandard.ZstdCompressor(write_content_size=True).compress(bytes(50 << 20))
+    n = 1 << 20
+    assert len(bomb) < n
+    data = bomb + struct.pack("<I", len(bomb))
+    model = lying(store, {"a": ["uint8", [n], ID, "planes", 8, 8 + len(data), None, None]}, data)
+    with pytest.raises(CorruptFile, match=r"chunk 0 of tensor 'a' as a plane of 1048576 bytes, found a frame of 52428800"):
+        store.load(model)
+
+
+def test_a_model_larger_than_the_memory_is_refused_before_it_is_allocated(store):
+    # Each chunk of zeros takes a few bytes: the file is small, what it stands for is not.
+    n_chunks = 1 << 20
+    table = struct.pack("<I", 0) * n_chunks
+    model = lying(store, {"a": ["uint8", [n_chunks << 20], ID, "planes", 8, 8 + len(table), None, None]}, table)
+    with pytest.raises(CorruptFile, match="the memory of this machine"):
+        store.load(model)
+
+
+def test_a_header_that_announces_too_much_is_refused(store):
+    model = planted(store, pack_of(b"{}", announced=2**60))
+    with pytest.raises(CorruptFile, match="the end of a model's file"):
+        store.load(model)
+    planted(store, pack_of(b"{}", announced=3))
+    with pytest.raises(CorruptFile, match="another length than announced"):
+        store.load(model)
+
+
+def test_cycles_of_bases_end_with_an_error(store):
+    leaf = leaf_hash(torch.uint8, [1], memoryview(b"\1"))
+    data = b"\0" + struct.pack("<I", 1)
+    model = model_id({"a": leaf}, ["a"], {})
+    assert lying(store, {"a": ["uint8", [1], leaf, "xor", 8, 13, model, leaf]}, data) == model
+    with pytest.raises(CorruptFile, match="found more, or a cycle of bases"):
+        store.load(model)
+    assert len(store.verify()) == 1
+    other = lying(store, {"a": ["uint8", [1], leaf, "elsewhere", 0, 0, model, None]})
+    assert other == model
+    with pytest.raises(CorruptFile, match="no such tensor there"):
+        store.load(model)
+
+
+def test_cycles_of_provenances_end_with_an_error(store):
+    rows = {"a": ["uint8", [1], ID]}
+    about = {"strategy": "provenance", "provenance": {}, "base": model_id({"a": ID}, ["a"], {})}
+    model = lying(store, rows, about=about)
+    with pytest.raises(CorruptFile, match="a cycle of bases"):
+        store.load(model, retrain=True)
+
+
+@pytest.mark.parametrize("home", ["../../etc/passwd", "", ID, "0" * 63 + "/"])
+def test_a_home_is_never_a_path(store, home):
+    model = lying(store, {"a": ["uint8", [1], ID, "elsewhere", 0, 0, home, None]})
+    with pytest.raises(ModynError, match="found no model of that id"):
+        store.load(model)
+    assert isinstance(store.verify()[0], CorruptFile)
+
+
+def test_a_model_under_the_name_of_another_is_refused(store):
+    one, other = (store.save(network(n), strategy=Snapshot(compress=True)) for n in range(2))
+    store.info(one).path.write_bytes(store.info(other).path.read_bytes())
+    with pytest.raises(CorruptFile, match=f"expected the record of model {one}, found that of {other}"):
+        store.load(one)
+
+
+def test_verify_reports_progress_and_each_damage(store):
+    base = store.save(network())
+    models = [store.save(moved(network(), n), base=base, strategy=Delta()) for n in range(3)]
+    path = store.info(models[1]).path
+    path.write_bytes(path.read_bytes()[:-1])
+    seen: list[tuple[int, int]] = []
+    damage = store.verify(progress=lambda done, of: seen.append((done, of)))
+    assert [Path(error.path).stem for error in damage] == [models[1]]
+    assert seen == [(n, 4) for n in range(1, 5)]

@@ -1,0 +1,139 @@
+"""The probe finds the first layer that differs, whichever call of it, and nothing where nothing does."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.model_store import Environment
+from modyn_dagster.model_store.probe import Difference, Summary, compare, probe, summarise
+
+INPUTS = (torch.linspace(-1, 1, 24).reshape(4, 6),)
+
+
+def loss(outputs: Tensor) -> Tensor:
+    return outputs.square().mean()
+
+
+class Unsteady(nn.Module):
+    """Adds the system's entropy in one of its calls: to what comes out, or to what flows back."""
+
+    def __init__(self, at: int, backward: bool = False) -> None:
+        super().__init__()
+        self.at, self.backward, self.calls = at, backward, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        call, self.calls = self.calls, self.calls + 1
+        noise = random.SystemRandom().random()
+        if call != self.at:
+            return x * 1
+        if not self.backward:
+            return x + noise
+        out = x * 1
+        if x.requires_grad:
+            x.register_hook(lambda gradient: gradient * (1 + noise))  # type: ignore[no-untyped-call]
+        return out
+
+
+class Twice(nn.Module):
+    """Uses one layer two times."""
+
+    def __init__(self, unsteady: nn.Module) -> None:
+        super().__init__()
+        self.first, self.again, self.last = nn.Linear(6, 6), unsteady, nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.last(self.again(self.again(self.first(x))))
+        return found
+
+
+MODELS = {
+    "linear with dropout": lambda: nn.Sequential(nn.Linear(6, 9), nn.Dropout(), nn.Linear(9, 2)),
+    "batch norm": lambda: nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(inplace=True), nn.Linear(5, 1)),
+    "attention": lambda: nn.TransformerEncoderLayer(6, 2, 8, batch_first=True),
+    "recurrent": lambda: Last(nn.GRU(6, 4, batch_first=True)),
+    "used twice": lambda: Twice(nn.Tanh()),
+}
+
+
+class Last(nn.Module):
+    def __init__(self, recurrent: nn.Module) -> None:
+        super().__init__()
+        self.recurrent = recurrent
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.recurrent(x[None])[0]
+        return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_deterministic_model_is_safe(name):
+    report = probe(MODELS[name], INPUTS, loss)
+    assert report.is_safe
+    assert report.first is None
+    assert report.environment == {}
+    assert {mark for line in report.table()[1:] for mark in line[4:]} == {"same"}
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (0, Difference("forward", "again", "Unsteady", 0, "outputs")),
+        (1, Difference("forward", "again", "Unsteady", 1, "outputs")),
+        (2, Difference("training", "again", "Unsteady", 0, "outputs")),
+        (3, Difference("training", "again", "Unsteady", 1, "outputs")),
+    ],
+)
+def test_the_first_call_that_differs_is_named(at, expected):
+    report = probe(lambda: Twice(Unsteady(at)), INPUTS, loss)
+    assert report.first == expected
+    assert not report.is_safe
+    lines = [line for line in report.table() if line[1] == "again" and line[0] == expected.phase]
+    assert [line[5] for line in lines] == (["same", "DIFFERENT"] if expected.number else ["DIFFERENT", "DIFFERENT"])
+
+
+def test_a_gradient_that_differs_is_named_where_it_first_does():
+    report = probe(lambda: Twice(Unsteady(3, backward=True)), INPUTS, loss)
+    assert report.first == Difference("training", "first", "Linear", 0, "gradients")
+
+
+def test_a_summary_is_compared_with_that_of_another_machine(tmp_path):
+    path = tmp_path / "summary.json"
+    build = MODELS["batch norm"]
+    here = summarise(build, INPUTS, loss)
+    replace(here, environment=replace(Environment.now(), processor="another")).save(path)
+    report = probe(build, INPUTS, loss, against=Summary.load(path))
+    assert report.is_safe
+    assert report.environment == {"processor": ("another", here.environment.processor)}
+    assert not compare(here, summarise(build, INPUTS, loss, seed=1)).is_safe
+
+
+def test_runs_of_different_models_are_not_compared():
+    one, other = (summarise(MODELS[name], INPUTS, loss) for name in ("batch norm", "used twice"))
+    with pytest.raises(StorageError, match="call different layers"):
+        compare(one, other)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 9999, b'{"calls": [[1]], "parameters": {}, "environment": {}}'])
+def test_what_is_no_summary_is_refused(tmp_path: Path, content: bytes):
+    (tmp_path / "s").write_bytes(content)
+    with pytest.raises(CorruptFile, match="summary of a probe"):
+        Summary.load(tmp_path / "s")
+
+
+def test_an_operation_without_a_deterministic_form_raises_or_is_let_through():
+    class Scatter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(6))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.nn.functional.max_unpool1d(x[None] * self.weight, torch.arange(6).expand(1, 4, 6), (1,))
+
+    with pytest.raises(RuntimeError, match="deterministic"):
+        probe(Scatter, INPUTS, loss)
+    assert probe(Scatter, INPUTS, loss, fixed=False).is_safe

@@ -1,0 +1,201 @@
+"""Models stored as how they were trained: trained again bit for bit, or refused with the field that differs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from modyn_dagster.errors import ConfigError, ModelInUse, NotAllowed, NotReproducible, StorageError, WeightsNotStored
+from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance
+from modyn_dagster.storage import checksum_of
+from tests.model_store import trainings
+from tests.model_store.states import assert_exact
+
+TRAININGS = "tests.model_store.trainings"
+TRAIN = f"{TRAININGS}:train"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ModelStore:
+    return ModelStore(tmp_path / "models", allow=[TRAININGS])
+
+
+def test_a_model_comes_back_by_training_again_along_its_lineage(store):
+    state, base, saved = None, None, {}
+    for n in range(3):
+        provenance = Provenance(train=TRAIN, data=n, seed=n, args={"steps": 2})
+        state = provenance.run(state, allow=[TRAININGS])
+        base = store.save(state, base=base, strategy="provenance", provenance=provenance)
+        saved[base] = state
+        assert store.info(base).strategy == "provenance"
+        assert store.size(base) < 5_000
+    torch.manual_seed(99)
+    generator = torch.get_rng_state()
+    for model, expected in saved.items():
+        assert_exact(store.load(model, retrain=True), expected)
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert store.verify() == []
+
+
+def test_the_thread_count_of_the_record_is_used_and_the_own_one_left(store):
+    provenance = Provenance(train=TRAIN, environment=replace(Environment.now(), threads=1))
+    model = store.save(provenance.run(None, allow=[TRAININGS]), strategy="provenance", provenance=provenance)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        store.load(model, retrain=True, environment="require")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_without_the_flag_nothing_is_trained(store):
+    provenance = Provenance(train=TRAIN)
+    model = store.save(provenance.run(None, allow=[TRAININGS]), strategy="provenance", provenance=provenance)
+    with pytest.raises(WeightsNotStored, match="retrain=True"):
+        store.load(model)
+
+
+@pytest.mark.parametrize("allow", [[], ["tests.model_stor"], ["tests.model_store.trainings.more"], ["os"]])
+def test_only_functions_below_allowed_prefixes_run(store, allow):
+    provenance = Provenance(train=TRAIN)
+    model = store.save(provenance.run(None, allow=["tests"]), strategy="provenance", provenance=provenance)
+    with pytest.raises(NotAllowed, match=f"train: expected .*, found {TRAIN}"):
+        ModelStore(store.root, allow=allow).load(model, retrain=True)
+    assert_exact(
+        ModelStore(store.root, allow=["tests.model_store"]).load(model, retrain=True),
+        trained := provenance.run(None, allow=["tests"]),
+    )
+    assert trained
+
+
+def test_a_training_that_gives_other_bits_is_refused(store):
+    provenance = Provenance(train=f"{TRAININGS}:without_seed")
+    model = store.save(trainings.train(None, data=5, seed=0), strategy="provenance", provenance=provenance)
+    with pytest.raises(NotReproducible, match=f"hash: expected {model}, found"):
+        store.load(model, retrain=True)
+
+
+def test_another_environment_is_refused_or_told_by_field(store):
+    provenance = Provenance(train=TRAIN, environment=replace(Environment.now(), torch="1.7.1"))
+    model = store.save(provenance.run(None, allow=[TRAININGS]), strategy="provenance", provenance=provenance)
+    with pytest.raises(NotReproducible, match=r"environment\.torch: expected 1\.7\.1, found") as caught:
+        store.load(model, retrain=True, environment="require")
+    assert caught.value.field == "environment.torch"
+    with pytest.warns(UserWarning, match=r"torch 1\.7\.1"):
+        store.load(model, retrain=True)
+
+
+def test_data_that_are_gone_or_changed_are_refused(store, tmp_path):
+    file = tmp_path / "keys"
+    file.write_bytes(b"123")
+    provenance = Provenance(train=TRAIN, data={"path": str(file), "checksum": checksum_of(file)})
+    model = store.save(provenance.run(None, allow=[TRAININGS]), strategy="provenance", provenance=provenance)
+    file.write_bytes(b"124")
+    with pytest.raises(NotReproducible, match=r"data\.checksum"):
+        store.load(model, retrain=True)
+    file.unlink()
+    with pytest.raises(NotReproducible, match=r"data\.path: expected .*keys, found no file"):
+        store.load(model, retrain=True)
+
+
+def test_architecture_code_and_environment_are_recorded_and_shared(store):
+    architecture = Architecture(f"{TRAININGS}:network", {"width": 8})
+    models = [store.save(trainings.train(None, data=n, seed=0), model=architecture) for n in range(3)]
+    infos = [store.info(model) for model in models]
+    assert {info.environment for info in infos} == {infos[0].environment}
+    assert infos[0].architecture == {"factory": f"{TRAININGS}:network", "args": {"width": 8}}
+    assert store.environment(models[0]) == Environment.now()
+    assert len([path for path in (store.root / "documents").rglob("*") if path.is_file()]) == 2
+    for model in models:
+        store.delete(model)
+    assert len(store.gc()) == 2
+
+
+def test_a_base_of_a_provenance_cannot_be_deleted(store):
+    base = store.save(trainings.train(None, data=1, seed=0))
+    provenance = Provenance(train=TRAIN)
+    child = store.save(
+        provenance.run(store.load(base), allow=[TRAININGS]), base=base, strategy="provenance", provenance=provenance
+    )
+    for rebase in (False, True):
+        with pytest.raises(ModelInUse, match=child):
+            store.delete(base, rebase=rebase)
+    store.delete(child)
+    store.delete(base)
+
+
+def test_adaptive_trains_again_only_what_was_probed_and_in_time(store):
+    provenance = Provenance(train=TRAIN, seconds=0.5, probed=True)
+    state = provenance.run(None, allow=[TRAININGS])
+    free = Prices(store=1e9, save=0, recover=0)
+
+    def kind(provenance: Provenance, limit: float | None) -> str:
+        model = store.save(state, strategy=Adaptive(free, max_recovery_seconds=limit), provenance=provenance)
+        found = store.info(model)
+        store.delete(model)
+        assert found.provenance == provenance.to_json()
+        return str(found.strategy)
+
+    big = {f"x{n}": torch.randn(40_000) for n in range(9)}
+    state = state | big
+    assert kind(provenance, None) == "provenance"
+    assert kind(provenance, 0.4) == "snapshot"
+    assert kind(replace(provenance, probed=False), None) == "snapshot"
+    assert kind(replace(provenance, seconds=None), None) == "snapshot"
+
+
+def test_what_is_no_provenance_is_refused(store):
+    state = trainings.train(None, data=1, seed=0)
+    with pytest.raises(ConfigError, match="provenance"):
+        store.save(state, strategy="provenance")
+    with pytest.raises(ConfigError, match=r"package\.module:factory"):
+        store.save(state, model="network")
+    with pytest.raises(TypeError, match="values of JSON"):
+        store.save(state, provenance=Provenance(train=TRAIN, args={"steps": (1, 2)}))
+    with pytest.raises(ConfigError, match="extra"):
+        store.save(state, strategy="provenance", provenance=Provenance(train=TRAIN), extra={"a": 1})
+    assert store.list() == []
+
+
+def test_a_model_is_exported_for_others(store, tmp_path):
+    state = trainings.train(None, data=1, seed=0)
+    model = store.save(state, model=Architecture(f"{TRAININGS}:network", {"width": 8}))
+    inputs = torch.randn(4, 6)
+    module = trainings.network().eval()
+    module.load_state_dict(state)
+    store.export(model, tmp_path / "m.safetensors")
+    assert_exact(dict(sorted(load_file(tmp_path / "m.safetensors").items())), dict(sorted(state.items())))
+    store.export(model, tmp_path / "m.pt2", inputs=(inputs,))
+    assert torch.equal(torch.export.load(tmp_path / "m.pt2").module()(inputs), module(inputs))
+    with pytest.raises(ConfigError, match="must end in one of"):
+        store.export(model, tmp_path / "m.onnx")
+    with pytest.raises(NotAllowed):
+        ModelStore(store.root).export(model, tmp_path / "m.pt2", inputs=(inputs,))
+
+
+def test_extra_state_comes_back_of_the_same_types_and_is_part_of_the_identity(store):
+    module = trainings.network()
+    optimizer = torch.optim.Adam(module.parameters())
+    module(torch.randn(3, 6)).sum().backward()
+    optimizer.step()
+    extra = {
+        "optimizer": optimizer.state_dict(),
+        "rng": torch.get_rng_state(),
+        "numbers": (1, 2.5, float("inf"), None, True, b"x"),
+    }
+    model = store.save(module.state_dict(), extra=extra)
+    assert model != store.save(module.state_dict())
+    found = store.load_extra(model)
+    assert found["numbers"] == extra["numbers"]
+    assert found["rng"].equal(extra["rng"])
+    assert_exact(store.load(model), module.state_dict())
+    assert [t.name for t in store.info(model).tensors] == list(module.state_dict())
+    again = torch.optim.Adam(module.parameters())
+    again.load_state_dict(found["optimizer"])
+    assert str(again.state_dict()) == str(optimizer.state_dict())
+    assert store.load_extra(store.save({"a": torch.ones(1)})) is None
+    with pytest.raises(StorageError, match=r"extra\['x'\] is a object, which cannot be stored without pickle"):
+        store.save(module.state_dict(), extra={"x": object()})
