@@ -1,7 +1,6 @@
 """Dagster's webserver and daemon over a deployment."""
 
 import os
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -52,9 +51,14 @@ class Servers:
         wait_for("the second daemon", lambda: "SensorDaemon" in log.read_text(errors="replace"), _START_SECONDS, self.why)
 
     def kill_first_daemon(self) -> None:
-        """SIGKILL to the older daemon and all that it has started, code server and runs."""
-        ours = [process for process in psutil.process_iter() if _is_daemon(process, str(self.logs))]
-        os.killpg(min(ours, key=lambda process: process.create_time()).pid, signal.SIGKILL)
+        """SIGKILL to the older daemon and to its code servers, in which its ticks run; runs under way go on.
+
+        A run that dies together with its code server has nobody left to report it: Dagster's launcher on one machine does not.
+        """
+        daemons = [process for process in psutil.process_iter() if _is_daemon(process, str(self.logs))]
+        first = min(daemons, key=lambda process: process.create_time())
+        for process in [first, *first.children()]:
+            process.kill()
 
     def stop(self) -> None:
         self._services.stop()
