@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from benchmarks.resnet import ResNet18
+from modyn_dagster.training.models.resnet import ResNet
 
 State = dict[str, Tensor]
 
@@ -72,7 +72,7 @@ def flow(
 
 def resnet18() -> nn.Module:
     """11.7 M parameters, as for the 1,000 classes of ImageNet."""
-    return ResNet18(OUTPUTS)
+    return ResNet(OUTPUTS)
 
 
 class SmallNet(nn.Module):
