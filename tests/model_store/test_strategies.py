@@ -1,5 +1,6 @@
 """Every strategy, mixed along lineages: what comes back is what was saved, and it is as small as the strategy promises."""
 
+import re
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -237,9 +238,17 @@ def test_adaptive_follows_the_prices_and_says_why(store):
     assert bytes_only.strategy == "delta"
     assert bytes_only.reason.startswith("adaptive, cheapest first: delta ")
     assert bytes_only.n_bytes < 0.55 * bytes_only.full_bytes
-    assert chosen(Prices(store=0, save=1, recover=1)).strategy == "snapshot"
+    # Which one is quickest depends on the machine; the choice must be the one that the reason's own figures call cheapest.
+    quickest = chosen(Prices(store=0, save=1, recover=1))
+    ranked = re.findall(r"(\w+) [^ ]+ MB, ([^ ]+) s to save, ([^ ]+) s to recover: ([^ ;]+)", quickest.reason)
+    costs = [float(cost) for *_, cost in ranked]
+    assert {kind for kind, *_ in ranked} >= {"snapshot", "delta"}
+    assert ranked[0][0] == quickest.strategy
+    assert costs == sorted(costs)
+    assert costs == pytest.approx([float(save) + float(recover) for _, save, recover, _ in ranked], rel=0.05)
     hurried = chosen(Prices(store=1, save=0, recover=0), limit=1e-9)
-    assert hurried.strategy == "snapshot"
+    # Nothing is as quick as that: the quickest is taken, and the reason names the others.
+    assert hurried.reason.startswith(f"adaptive, cheapest first: {hurried.strategy} ")
     assert "above 1e-09 s: " in hurried.reason
 
 
