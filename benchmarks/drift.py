@@ -20,7 +20,6 @@ per call at 2 x 5,000.
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +34,8 @@ import torch
 from benchmarks.figures import drifting
 from benchmarks.figures.deciding import deciding_figures
 from benchmarks.figures.drifting import QUICK, Setting
-from benchmarks.report import Figure, busyness, print_table, write_json
+from benchmarks.groups import measured, one_of
+from benchmarks.report import Figure, busyness, write_json
 
 _GROUPS: Final[Mapping[str, Callable[[Setting], Iterator[Figure]]]] = {
     "deciding": lambda setting: deciding_figures(setting.machine, setting.decisions),
@@ -50,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed and memory of drift metrics.")
     parser.add_argument("--quick", action="store_true", help="everything smaller, within a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
-    parser.add_argument("--only", type=_groups, default=tuple(_GROUPS), help="groups to measure, for example mmd,ks")
+    parser.add_argument("--only", type=one_of(_GROUPS), default=tuple(_GROUPS), help="groups to measure, for example mmd,ks")
     parser.add_argument("--sizes", type=_numbers, help="samples per window for mmd, for example 1000,5000")
     parser.add_argument("--widths", type=_numbers, help="dimensions for mmd, for example 32,512")
     parser.add_argument("--threads", type=int, help="threads of torch, for both sides (default: torch's)")
@@ -59,24 +59,10 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     setting = QUICK if options.quick else Setting()
     setting = replace(setting, sizes=options.sizes or setting.sizes, widths=options.widths or setting.widths)
-    found: list[Figure] = []
-    for name in options.only:
-        start, figures = time.perf_counter(), []
-        for figure in _GROUPS[name](setting):
-            figures.append(figure)
-            print(f"{figure.id}: {figure.spread}", flush=True)
-        print_table(figures, f"{name} ({time.perf_counter() - start:.0f} s)")
-        found += figures
+    found = measured(_GROUPS, options.only, setting)
     found += busyness(setting.machine)
     if options.json is not None:
         write_json(options.json, found)
-
-
-def _groups(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if unknown := [name for name in names if name not in _GROUPS]:
-        raise argparse.ArgumentTypeError(f"no group {', '.join(unknown)}; there are {', '.join(_GROUPS)}")
-    return names
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -17,7 +17,6 @@ Ratios are taken between contenders of the same round.
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -30,7 +29,8 @@ import torch
 
 from benchmarks.figures import choosing, storing
 from benchmarks.figures.storing import Setting
-from benchmarks.report import Figure, busyness, print_table, write_json
+from benchmarks.groups import measured, one_of
+from benchmarks.report import Figure, busyness, write_json
 
 _GROUPS: Final[Mapping[str, Callable[[Setting], Iterator[Figure]]]] = {
     "sizes": storing.sizes,
@@ -47,30 +47,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Bytes and times of the model store.")
     parser.add_argument("--quick", action="store_true", help="everything smaller, within a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
-    parser.add_argument("--only", type=_groups, default=tuple(_GROUPS), help="groups to measure, for example sizes,chain")
+    parser.add_argument("--only", type=one_of(_GROUPS), default=tuple(_GROUPS), help="groups to measure, for example sizes,chain")
     parser.add_argument("--threads", type=int, help="threads of torch and of the store (default: torch's)")
     options = parser.parse_args()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     setting = Setting.quick() if options.quick else Setting()
-    found: list[Figure] = []
-    for name in options.only:
-        start, figures = time.perf_counter(), []
-        for figure in _GROUPS[name](setting):
-            figures.append(figure)
-            print(f"{figure.id}: {figure.spread}", flush=True)
-        print_table(figures, f"{name} ({time.perf_counter() - start:.0f} s)")
-        found += figures
+    found = measured(_GROUPS, options.only, setting)
     found += busyness(setting.machine)
     if options.json is not None:
         write_json(options.json, found)
-
-
-def _groups(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if unknown := [name for name in names if name not in _GROUPS]:
-        raise argparse.ArgumentTypeError(f"no group {', '.join(unknown)}; there are {', '.join(_GROUPS)}")
-    return names
 
 
 if __name__ == "__main__":
