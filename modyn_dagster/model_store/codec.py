@@ -1,16 +1,18 @@
 """One tensor as compressed bytes: chunks of planes, each plane by zstd or, where that gains nothing, as it is.
 
-``planes of chunk 0 | planes of chunk 1 | … | table of uint32 lengths, plane by plane``. A plane as long as its chunk has words
-is stored as it is. Differences are to the same elements of another tensor of the same dtype and shape.
+``planes of chunk 0 | planes of chunk 1 | … | uint32 lengths, plane by plane | uint64 checksums (XXH3), chunk by chunk``. A plane
+as long as its chunk has words is stored as it is. Differences are to the same elements of another tensor of the same dtype and
+shape. The hash of a tensor covers what the planes say, not the bits of a compressed frame that say nothing: hence the checksums.
 """
 
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
 import torch
+import xxhash
 import zstandard
 
 from fastpath.words import Buffer, Mode, join, split
@@ -78,19 +80,30 @@ def decode_chunk(codec: Codec, dtype: torch.dtype, planes: Sequence[memoryview],
     join([_decompressed(plane, n_words) for plane in planes], base, mode, width, out)
 
 
-def table(lengths: Sequence[int]) -> bytes:
-    """Lengths of all planes, in the order they are stored."""
-    return struct.pack(f"<{len(lengths)}I", *lengths)
+def table(chunks: Sequence[Sequence[bytes]]) -> bytes:
+    """What ``parse_table`` needs to find and to trust the planes of each chunk, in the order they are stored."""
+    lengths = [len(plane) for planes in chunks for plane in planes]
+    return struct.pack(f"<{len(lengths)}I{len(chunks)}Q", *lengths, *(checksum(planes) for planes in chunks))
 
 
 def table_bytes(dtype: torch.dtype, n_bytes: int) -> int:
     """Size of the table of a tensor of so many bytes."""
-    return 4 * n_chunks(n_bytes) * words_of(dtype)[0]
+    return n_chunks(n_bytes) * (4 * words_of(dtype)[0] + 8)
 
 
-def parse_table(text: bytes) -> Sequence[int]:
-    """The inverse of ``table``."""
-    return struct.unpack(f"<{len(text) // 4}I", text)
+def parse_table(text: bytes, n_chunks: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Lengths of the planes and checksums of the chunks in a table of ``table_bytes``."""
+    n_lengths = (len(text) - 8 * n_chunks) // 4
+    found = struct.unpack(f"<{n_lengths}I{n_chunks}Q", text)
+    return found[:n_lengths], found[n_lengths:]
+
+
+def checksum(planes: Iterable[bytes | memoryview]) -> int:
+    """XXH3 of a chunk as it is stored, 64 bits."""
+    found = xxhash.xxh3_64()
+    for plane in planes:
+        found.update(plane)
+    return found.intdigest()
 
 
 def _compressed(plane: memoryview) -> bytes:

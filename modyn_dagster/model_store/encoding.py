@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -45,15 +46,14 @@ def encode(part: Part, content: memoryview) -> Encoded:
         return Encoded(codec, [content])
     base = part.base if codec.needs_base else None
     digest = None if base is None else leaf_digest(base.leaf.dtype, base.leaf.shape)
-    pieces: list[bytes | memoryview] = []
+    chunks: list[list[bytes]] = []
     for chunk, start in enumerate(range(0, part.leaf.n_bytes, CHUNK)):
         words = content[start : start + CHUNK]
         other = None if base is None else first if chunk == 0 else read_chunk(base, chunk, words.nbytes)
         if digest is not None and other is not None:
             digest.update(other.data)
-        pieces += encode_chunk(codec, part.leaf.dtype, words, other)
-    pieces.append(table([len(piece) for piece in pieces]))
-    found = Encoded(codec, pieces, None if digest is None else digest.hexdigest())
+        chunks.append(encode_chunk(codec, part.leaf.dtype, words, other))
+    found = Encoded(codec, [*chain.from_iterable(chunks), table(chunks)], None if digest is None else digest.hexdigest())
     return Encoded(Codec.RAW, [content]) if found.n_bytes >= part.leaf.n_bytes else found
 
 

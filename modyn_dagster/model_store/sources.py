@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import CorruptFile, UnknownModel
-from modyn_dagster.model_store.codec import CHUNK, BadChunk, Codec, decode_chunk, parse_table, table_bytes
+from modyn_dagster.model_store.codec import CHUNK, BadChunk, Codec, checksum, decode_chunk, n_chunks, parse_table, table_bytes
 from modyn_dagster.model_store.dtypes import words_of
 from modyn_dagster.model_store.hash_tree import ModelId, leaf_digest
 from modyn_dagster.model_store.pack import Entry
@@ -52,8 +52,10 @@ class Encoded:
         self._file, self._path, self._name = file, path, name
         self._codec, self._dtype, self._base = entry.codec, leaf.dtype, base
         n_table = table_bytes(leaf.dtype, leaf.n_bytes)
-        self._lengths = parse_table(os.pread(file, n_table, entry.end - n_table))
-        if sum(self._lengths) != entry.end - entry.start - n_table or len(self._lengths) * 4 != n_table:
+        text = os.pread(file, n_table, entry.end - n_table)
+        if len(text) == n_table:
+            self._lengths, self._checksums = parse_table(text, n_chunks(leaf.n_bytes))
+        if len(text) != n_table or sum(self._lengths) != entry.end - entry.start - n_table:
             raise CorruptFile(path, f"the planes of tensor {name!r} in {entry.end - entry.start} bytes", "other lengths")
         width = words_of(leaf.dtype)[0]
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.int64)])[::width] + entry.start
@@ -63,6 +65,9 @@ class Encoded:
         """Decompressed, joined, and put on the base."""
         first, end = int(self._starts[chunk]), int(self._starts[chunk + 1])
         stored = memoryview(os.pread(self._file, end - first, first))
+        if (found := checksum([stored])) != (expected := self._checksums[chunk]):
+            name = f"chunk {chunk} of tensor {self._name!r} with XXH3 {expected:016x}"
+            raise CorruptFile(self._path, name, f"{found:016x}")
         planes, start = [], 0
         for length in self._lengths[chunk * self._width : (chunk + 1) * self._width]:
             planes.append(stored[start : start + length])

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from modyn_dagster.model_store import ChangedLayers, Delta, Snapshot
 from modyn_dagster.model_store.strategies import Strategy
-from tests.model_store.states import tensors
+from tests.model_store.states import copied, tensors
 
 STRATEGIES: list[str | Strategy] = [
     Snapshot(compress=False),
@@ -59,7 +59,7 @@ def lineages(draw: st.DrawFn) -> list[tuple[dict[str, Tensor], str | Strategy]]:
 
 def flipped(tensor: Tensor, bit: int) -> Tensor:
     """One bit of every element's first byte the other way."""
-    plain = tensor.contiguous().clone()
+    plain = copied(tensor)
     if plain.dtype == torch.bool:
         return ~plain
     words = plain.reshape(-1).view(torch.uint8)

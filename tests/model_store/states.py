@@ -31,11 +31,14 @@ def tensors(draw: st.DrawFn) -> Tensor:
 STATES = st.dictionaries(NAMES, tensors(), max_size=6)
 
 
-def raw(tensor: Tensor) -> bytes:
+def copied(tensor: Tensor) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "ComplexHalf support is experimental")
-        tensor = tensor.contiguous()
-    return tensor.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def raw(tensor: Tensor) -> bytes:
+    return copied(tensor).resolve_conj().resolve_neg().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def assert_exact(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import CorruptFile, ModynError
 from modyn_dagster.model_store import Delta, ModelStore, Snapshot
+from modyn_dagster.model_store.codec import table
 from modyn_dagster.model_store.hash_tree import leaf_hash, model_id
 from modyn_dagster.model_store.pack import MAGIC
 from tests.model_store.lineages import moved, network
@@ -79,21 +80,46 @@ def test_a_truncated_or_longer_file_is_found(data):
             store.load(model)
 
 
-def test_the_damaged_tensor_is_named_also_in_the_base(store):
+@pytest.mark.parametrize("compress", [True, False])
+def test_the_damaged_tensor_is_named_also_in_the_base(store, compress):
     first = network()
-    base = store.save(first, strategy=Snapshot(compress=True))
+    base = store.save(first, strategy=Snapshot(compress=compress))
     model = store.save(moved(first, 1), base=base, strategy="delta")
     with_entry = store._open(base)
     entry = with_entry.entries["layers.1.weight"]
     content = bytearray(with_entry.path.read_bytes())
-    # The lowest plane is stored as it is: nothing notices but the hash.
     content[entry.start + 5] ^= 1
     with_entry.path.write_bytes(content)
+    expected = r"chunk 0 of tensor 'layers\.1\.weight' with XXH3" if compress else r"tensor 'layers\.1\.weight' with hash"
     for each in (base, model):
-        with pytest.raises(CorruptFile, match=r"expected tensor 'layers\.1\.weight' with hash") as caught:
+        with pytest.raises(CorruptFile, match=f"expected {expected}") as caught:
             store.load(each)
         assert caught.value.path == str(with_entry.path)
-    assert store.load(model, verify=False).keys() == first.keys()
+
+
+def test_unverified_means_that_bytes_stored_as_they_are_come_as_they_are(store):
+    first = network()
+    model = store.save(first, strategy=Snapshot(compress=False))
+    path = store.info(model).path
+    content = bytearray(path.read_bytes())
+    content[store._open(model).entries["layers.1.weight"].start] ^= 1
+    path.write_bytes(content)
+    found = store.load(model, verify=False)
+    assert [name for name, tensor in found.items() if not torch.equal(tensor, first[name])] == ["layers.1.weight"]
+
+
+def test_bits_of_a_frame_that_mean_nothing_are_found_too(store):
+    # Bit 4 of a frame's first byte is unused (RFC 8878, 3.1.1.1.1.3): what it holds decompresses all the same.
+    model = store.save({"a": torch.zeros(1000)}, strategy=Snapshot(compress=True))
+    path = store.info(model).path
+    content = bytearray(path.read_bytes())
+    start = content.index(zstandard.FRAME_HEADER)
+    frame = bytes(content[start : store._open(model).entries["a"].end])
+    content[start + 4] ^= 1 << 4
+    path.write_bytes(content)
+    assert zstandard.ZstdDecompressor().decompress(frame) == zstandard.ZstdDecompressor().decompress(bytes(content[start:]))
+    with pytest.raises(CorruptFile, match="chunk 0 of tensor 'a'"):
+        store.load(model)
 
 
 @given(st.binary(max_size=300), st.booleans())
@@ -148,7 +174,7 @@ def test_a_plane_that_announces_more_than_its_chunk_allocates_nothing(store):
     bomb = zstandard.ZstdCompressor(write_content_size=True).compress(bytes(50 << 20))
     n = 1 << 20
     assert len(bomb) < n
-    data = bomb + struct.pack("<I", len(bomb))
+    data = bomb + table([[bomb]])
     model = lying(store, {"a": ["uint8", [n], ID, "planes", 8, 8 + len(data), None, None]}, data)
     with pytest.raises(CorruptFile, match=r"chunk 0 of tensor 'a' as a plane of 1048576 bytes, found a frame of 52428800"):
         store.load(model)
@@ -157,8 +183,8 @@ def test_a_plane_that_announces_more_than_its_chunk_allocates_nothing(store):
 def test_a_model_larger_than_the_memory_is_refused_before_it_is_allocated(store):
     # Each chunk of zeros takes a few bytes: the file is small, what it stands for is not.
     n_chunks = 1 << 20
-    table = struct.pack("<I", 0) * n_chunks
-    model = lying(store, {"a": ["uint8", [n_chunks << 20], ID, "planes", 8, 8 + len(table), None, None]}, table)
+    lengths = table([[b""]] * n_chunks)
+    model = lying(store, {"a": ["uint8", [n_chunks << 20], ID, "planes", 8, 8 + len(lengths), None, None]}, lengths)
     with pytest.raises(CorruptFile, match="the memory of this machine"):
         store.load(model)
 
@@ -174,9 +200,9 @@ def test_a_header_that_announces_too_much_is_refused(store):
 
 def test_cycles_of_bases_end_with_an_error(store):
     leaf = leaf_hash(torch.uint8, [1], memoryview(b"\1"))
-    data = b"\0" + struct.pack("<I", 1)
+    data = b"\0" + table([[b"\0"]])
     model = model_id({"a": leaf}, ["a"], {})
-    assert lying(store, {"a": ["uint8", [1], leaf, "xor", 8, 13, model, leaf]}, data) == model
+    assert lying(store, {"a": ["uint8", [1], leaf, "xor", 8, 8 + len(data), model, leaf]}, data) == model
     with pytest.raises(CorruptFile, match="found more, or a cycle of bases"):
         store.load(model)
     assert len(store.verify()) == 1
