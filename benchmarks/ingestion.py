@@ -29,6 +29,7 @@ if __name__ == "__main__":
 
 from benchmarks.database import Database, database
 from benchmarks.figures import ingesting, metadata, selecting
+from benchmarks.groups import one_of
 from benchmarks.measure import Machine
 from benchmarks.report import Figure, busyness, print_table, write_json
 
@@ -69,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Throughput of ingestion; figures F14 to F16.")
     parser.add_argument("--quick", action="store_true", help="everything smaller, about a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
-    parser.add_argument("--only", type=_ids, default=tuple(_GROUPS), help="figures to measure, for example F14,F15")
+    parser.add_argument("--only", type=one_of(_GROUPS), default=tuple(_GROUPS), help="figures to measure, for example F14,F15")
     parser.add_argument(
         "--work", type=Path, help="existing folder for data, 10 GB at most; emptied again (default: a temporary folder)"
     )
@@ -84,13 +85,6 @@ def main() -> None:
     print_table(found, "All figures")
     if options.json is not None:
         write_json(options.json, found)
-
-
-def _ids(text: str) -> tuple[str, ...]:
-    ids = tuple(text.split(","))
-    if unknown := [one for one in ids if one not in _GROUPS]:
-        raise argparse.ArgumentTypeError(f"no figure {', '.join(unknown)}; there are {', '.join(_GROUPS)}")
-    return ids
 
 
 if __name__ == "__main__":

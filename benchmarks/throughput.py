@@ -48,6 +48,7 @@ if __name__ == "__main__":
 import torch
 
 from benchmarks.figures import cold, libraries, pictures, reading, scaling, training, training_sets
+from benchmarks.groups import one_of
 from benchmarks.report import Figure, busyness, print_table, write_json
 from benchmarks.setting import QUICK, Setting, Sizes
 
@@ -81,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Throughput of keyed, shuffled samples; figures F1 to F13.")
     parser.add_argument("--quick", action="store_true", help="everything smaller, about a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
-    parser.add_argument("--only", type=_ids, default=(), help="figures to measure, for example F1,F5")
+    parser.add_argument("--only", type=one_of(sorted(_IDS)), default=(), help="figures to measure, for example F1,F5")
     parser.add_argument(
         "--work", type=Path, help="existing folder for data, 10 GB at most; emptied again (default: a temporary folder)"
     )
@@ -100,13 +101,6 @@ def main() -> None:
     print_table(found, "All figures")
     if options.json is not None:
         write_json(options.json, found)
-
-
-def _ids(text: str) -> tuple[str, ...]:
-    ids = tuple(text.split(","))
-    if unknown := [one for one in ids if one not in _IDS]:
-        raise argparse.ArgumentTypeError(f"no figure {', '.join(unknown)}; there are {', '.join(sorted(_IDS))}")
-    return ids
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def test_an_unknown_figure_is_refused():
     command = [sys.executable, str(ROOT / "benchmarks/ingestion.py"), "--only", "F99"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no figure F99; there are F14, F15, F16" in done.stderr
+    assert "no group F99; there are F14, F15, F16" in done.stderr
 
 
 def test_the_command_writes_a_figure_with_its_five_fields(scratch):

@@ -97,4 +97,4 @@ def test_an_unknown_figure_is_refused(tmp_path):
     command = [sys.executable, str(ROOT / "benchmarks/throughput.py"), "--only", "F99"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no figure F99" in done.stderr
+    assert "no group F99" in done.stderr
