@@ -3,15 +3,18 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import Machine, Spread
+
+#: What is divided by where nothing was needed of what there was a limit of.
+_NOTHING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,34 @@ class Figure:
             return None
         return self.spread.value <= self.goal if self.at_most else self.spread.value >= self.goal
 
+    @property
+    def over_goal(self) -> Spread | None:
+        """How many times its goal it reaches, 1 or more where it does; None without a goal or a measurement."""
+        if self.goal is None or self.spread is None:
+            return None
+        value, low, high = self.spread.value, self.spread.min, self.spread.max
+        if not self.at_most:
+            return Spread(value / self.goal, low / self.goal, high / self.goal)
+        return Spread(*(self.goal / max(each, _NOTHING) for each in (value, high, low)))
+
     def as_json(self) -> dict[str, Any]:
         """The five fields of the JSON; a figure that could not be measured has null values."""
         spread = self.spread
         values = (None, None, None) if spread is None else (spread.value, spread.min, spread.max)
         return {"value": values[0], "unit": self.unit, "min": values[1], "max": values[2], "goal": self.goal}
+
+
+def with_least(figure: str, parts: Iterable[Figure]) -> Iterator[Figure]:
+    """The parts of a figure that have goals of their own (``F9.warm``), then the figure itself: its least part over its goal."""
+    with_goal, shares = 0, []
+    for part in parts:
+        yield part
+        if part.id.startswith(f"{figure}.") and part.goal is not None:
+            with_goal += 1
+            shares += [part.over_goal] if part.over_goal is not None else []
+    least = min(shares, key=lambda share: share.value, default=None)
+    note = f"{len(shares)} of {with_goal} parts were measured"
+    yield Figure(figure, "the least of its parts, each over its goal", least, "x", 1.0, note=note)
 
 
 def busyness(machine: Machine) -> list[Figure]:

@@ -1,5 +1,6 @@
 """The batches of a store: each index is opened, and verified, when a key of it is first asked for."""
 
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -46,8 +47,11 @@ class BatchTable:
 
     def open(self, ordinal: int) -> BatchIndex:
         """Open a batch that is in the store, unless it is. Raises ``CorruptFile``."""
-        with self._files.opening:
-            return self._entry(ordinal).index
+        try:
+            with self._files.opening:
+                return self._entry(ordinal).index
+        except CorruptFile as error:
+            raise error.read_for(self._how.roots.dataset) from error
 
     def open_all(self) -> list[BatchIndex]:
         """All batches."""
@@ -94,9 +98,11 @@ class BatchTable:
     def _enter(self, ordinal: int, index: BatchIndex) -> None:
         files = self._files
         deleted = self._deleted_positions(ordinal, index)
-        index_file = files.add([index.version.size], lambda _: self._renewed(ordinal))
+        # Files that kept the batches in turn would stay mapped until garbage is collected, however many stores come and go.
+        batches = weakref.proxy(self)
+        index_file = files.add([index.version.size], lambda _: batches._renewed(ordinal))
         files.hold(index_file, _opened(index), lasting=True)
-        first_file = files.add(index.sizes, lambda i: self._open_file(ordinal, i))
+        first_file = files.add(index.sizes, lambda i: batches._open_file(ordinal, i))
         self._ordinal_of[index_file] = ordinal
         self._fill(ordinal, _Entry(index, deleted, index_file, first_file))
 

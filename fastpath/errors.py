@@ -61,6 +61,6 @@ class CorruptFile(StoreError):
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str], dict[str, object]]:
         return type(self), (self.path, self.expected, self.found), self.__dict__ | {"args": self.args}
 
-    def read_for(self, dataset: str, key: int, offset: int | None = None) -> "CorruptFile":
-        """The same, saying for which sample the file was read."""
+    def read_for(self, dataset: str, key: int | None = None, offset: int | None = None) -> "CorruptFile":
+        """The same, saying for which dataset and, where it was one, which sample the file was read."""
         return CorruptFile(self.path, self.expected, self.found, key=key, offset=offset, dataset=dataset)

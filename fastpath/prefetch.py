@@ -70,8 +70,7 @@ class _Work(Generic[T]):
         # One lock, which the same thread may take again: garbage may be collected, and `close` called, while it is held.
         self._lock = threading.RLock()
         self._room, self._ready = threading.Condition(self._lock), threading.Condition(self._lock)
-        names = (f"prefetch-{i}" for i in range(min(threads, len(numbers))))
-        self._threads = [threading.Thread(target=self._run, name=name, daemon=True) for name in names]
+        self._n_threads, self._threads = min(threads, len(numbers)), list[threading.Thread]()
         self._started = False
 
     def take(self) -> T:
@@ -86,7 +85,12 @@ class _Work(Generic[T]):
         if isinstance(item, _Failure):
             self.close()
             self.join(time.monotonic() + _PATIENCE)
-            raise item.error
+            error = item.error
+            try:
+                raise error
+            finally:
+                # Its traceback leads to this frame, and so to all that the iteration holds: no circle of these.
+                del item, error
         return item
 
     def close(self) -> None:
@@ -108,6 +112,9 @@ class _Work(Generic[T]):
         if not self._started and not self._closed:
             self._started = True
             _working.add(self)
+            # Threads that were never started would keep this, and be kept by it.
+            names = (f"prefetch-{i}" for i in range(self._n_threads))
+            self._threads = [threading.Thread(target=self._run, name=name, daemon=True) for name in names]
             try:
                 for thread in self._threads:
                     thread.start()

@@ -44,6 +44,8 @@ class ColumnCopy:
 
 def checked_keys(keys: KeyArray) -> KeyArray:
     """Contiguous, aligned keys; raises ``ValueError`` for anything but ``uint64[n]``."""
+    if not isinstance(keys, np.ndarray):
+        raise ValueError(f"keys must be uint64[n], not {type(keys).__name__}")
     if keys.dtype != np.uint64 or keys.ndim != 1:
         raise ValueError(f"keys must be uint64[n], not {keys.dtype}{list(keys.shape)}")
     return np.require(keys, requirements=("C", "A"))

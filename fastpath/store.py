@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from fastpath._columns import OPERATIONS
 from fastpath.attempts import KeyArray
-from fastpath.batches import BatchTable
+from fastpath.batches import BatchTable, LabelKind
 from fastpath.columns import Arrays, Columns, aligned_bytes
+from fastpath.errors import CorruptFile, UnknownKey
 from fastpath.extents import Int64Array
 from fastpath.files import FileTable
 from fastpath.opening import Opening, by_ordinal, roots_of, row_width
@@ -120,15 +121,18 @@ class SampleStore:
 
     def read(self, keys: KeyArray, *, threads: int | None = None) -> FixedRows | Blobs:
         """The samples' bytes: rows where all samples have one width, else blobs."""
-        if self.width is None:
+        keys = checked_keys(keys)
+        width = self._width_for(keys)
+        if width is None:
             return self.read_blobs(keys, threads=threads)
-        out = aligned_bytes(len(keys) * self.width).reshape(len(keys), self.width)
+        out = aligned_bytes(len(keys) * width).reshape(len(keys), width)
         self.read_into(keys, out, threads=threads)
         return FixedRows(out)
 
     def read_into(self, keys: KeyArray, out: ByteArray, *, threads: int | None = None) -> None:
         """The same into ``uint8[n, width]``; only where all samples have one width."""
-        keys, width = checked_keys(keys), self._fixed_width()
+        keys = checked_keys(keys)
+        width = self._fixed_width(keys)
         if out.shape != (len(keys), width) or out.dtype != np.uint8 or not is_open(out):
             raise ValueError(f"out must be a writable, contiguous uint8[{len(keys)}, {width}], not {out.dtype}{list(out.shape)}")
         operations = np.array([(OPERATIONS["bytes"], 0, width, 0, 0)], dtype=np.int64)
@@ -137,7 +141,8 @@ class SampleStore:
 
     def columns_into(self, keys: KeyArray, columns: Columns, out: Arrays, *, threads: int | None = None) -> None:
         """Rows as typed columns, converted in the pass that reads them, into arrays of ``columns.shapes(n)``."""
-        keys, width = checked_keys(keys), self._fixed_width()
+        keys = checked_keys(keys)
+        width = self._fixed_width(keys)
         if columns.dtype.itemsize != width:
             raise ValueError(f"columns are of rows of {columns.dtype.itemsize} bytes, a sample has {width}")
         places = columns.places(len(keys), out)
@@ -180,7 +185,7 @@ class SampleStore:
 
     def labels(self, keys: KeyArray) -> npt.NDArray[np.int64] | npt.NDArray[np.float64] | None:
         """Class indices ``int64[n]``, regression targets ``float64[n]``, or None where the dataset has neither."""
-        kind = self._batches.label_kind()
+        kind = self._label_kind(keys)
         if kind is None:
             self.check(keys)
             return None
@@ -190,7 +195,7 @@ class SampleStore:
 
     def labels_into(self, keys: KeyArray, out: npt.NDArray[Any], *, threads: int | None = None) -> None:
         """The same into an array of that type."""
-        kind = self._batches.label_kind()
+        kind = self._label_kind(keys)
         if kind is None:
             raise ValueError(f"{self.dataset} has no labels")
         self._words(keys, out, np.dtype(np.int64 if kind == "labels" else np.float64), labels=True, threads=threads)
@@ -208,6 +213,8 @@ class SampleStore:
     def where(self, key: int) -> Place:
         """Where a sample lies; its file is not opened."""
         key = index(key)
+        if not 0 <= key < 2**64:
+            raise UnknownKey(key, self.dataset)
         file, offset, length = self._requests.place(key)
         return Place(self.dataset, key, str(self._batches.path(key >> 32, file)), offset, length)
 
@@ -240,8 +247,24 @@ class SampleStore:
     def _threads(self, threads: int | None) -> int:
         return self._how.threads if threads is None else threads
 
-    def _fixed_width(self) -> int:
-        width = self.width
+    def _width_for(self, keys: KeyArray) -> int | None:
+        try:
+            return self.width
+        except CorruptFile:
+            # Of any batch; if it is one that is asked for, the error can say for which key.
+            self.check(keys)
+            raise
+
+    def _label_kind(self, keys: KeyArray) -> LabelKind | None:
+        try:
+            return self._batches.label_kind()
+        except CorruptFile:
+            # Of the first batch, and any other that is open tells as well.
+            self.check(keys)
+            return self._batches.label_kind()
+
+    def _fixed_width(self, keys: KeyArray) -> int:
+        width = self._width_for(keys)
         if width is None:
             raise ValueError(f"{self.dataset}: samples have different lengths; read_blobs reads them")
         return width

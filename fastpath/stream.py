@@ -8,6 +8,8 @@ from functools import partial
 from operator import index
 from typing import Any, Self
 
+import numpy as np
+
 from fastpath.batch import Batch, BatchMaker
 from fastpath.columns import Columns
 from fastpath.dealing import STATE_VERSION, Batching, Shard, resumed
@@ -68,6 +70,8 @@ class BatchStream:
         transform: Callable[[Batch], Any] | None = None,
         allocate: Callable[[int], ByteArray] | None = None,
     ) -> None:
+        prefetch, threads = index(prefetch), index(threads)
+        shuffle = bool(shuffle) if isinstance(shuffle, np.bool_) else shuffle
         if prefetch < 0 or threads < 1:
             raise ValueError(f"prefetch must be at least 0 and threads at least 1, not {prefetch} and {threads}")
         self.store, self.training_set = store, _as_training_set(training_set)

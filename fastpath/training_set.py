@@ -177,6 +177,8 @@ class TrainingSet:
 def check_columns(keys: KeyArray, weights: WeightArray) -> None:
     """Raise ``ValueError`` unless these are ``uint64[n]`` and ``float32[n]``."""
     for name, array, dtype in (("keys", keys, np.uint64), ("weights", weights, np.float32)):
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{name} must be {np.dtype(dtype)}[n], not {type(array).__name__}")
         if array.dtype != dtype or array.ndim != 1:
             raise ValueError(f"{name} must be {np.dtype(dtype)}[n], not {array.dtype}{list(array.shape)}")
     if len(keys) != len(weights):

@@ -1,6 +1,6 @@
 """F6: the libraries one would pick instead, asked for the same shuffled rows of the same data."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from benchmarks import data
 from benchmarks.contenders.remote import Missing, Remote
 from benchmarks.epochs import stream, streamed
-from benchmarks.measure import Contender, Run, Spread, interleave
-from benchmarks.report import Figure
+from benchmarks.measure import Contender, Run, interleave
+from benchmarks.report import Figure, with_least
 from benchmarks.rows import BATCH, digest
 from benchmarks.setting import Mismatch, Setting
 
@@ -45,11 +45,14 @@ class _Asked:
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
-    """F6 by library, then F6: the smallest of the ratios, each as a share of its goal."""
+    """F6 by library, then F6."""
+    yield from with_least("F6", _by_library(setting))
+
+
+def _by_library(setting: Setting) -> Iterator[Figure]:
     rows = data.make(setting.work / "library_rows", setting.sizes.library_rows, seed=2)
     data.warm(rows)
     chosen = np.random.default_rng(5).permutation(rows.keys)
-    shares: list[Spread] = []
     with rows.open(threads=2) as store, ExitStack() as stack:
         remotes = [Remote(module, setting.python, setting.work / "libraries", rows.paths) for module, _, _ in _LIBRARIES]
         for remote in remotes:
@@ -71,9 +74,6 @@ def figures(setting: Setting) -> Iterator[Figure]:
             yield Figure(f"F6.{module}", f"keyed, shuffled / {name}", ratio, "x", goal, note=notes[module])
             if ratio is not None:
                 yield Figure(f"rows.{module}", name, rounds.rate(module), "rows/s")
-                shares.append(Spread(ratio.value / goal, ratio.min / goal, ratio.max / goal))
-    least = min(shares, key=lambda share: share.value, default=None)
-    yield Figure("F6", "the smallest of these, each over its goal", least, "x", 1.0, note=_counted(shares))
 
 
 def _checked(remote: Remote, shuffled: npt.NDArray[np.int64], expected: str) -> _Asked:
@@ -81,7 +81,3 @@ def _checked(remote: Remote, shuffled: npt.NDArray[np.int64], expected: str) -> 
     if found != expected:
         raise Mismatch(f"{remote.name}: its batch differs from that of SampleStore.read_columns")
     return _Asked(remote, shuffled)
-
-
-def _counted(shares: Sequence[Spread]) -> str:
-    return f"{len(shares)} of {len(_LIBRARIES)} libraries are installed"

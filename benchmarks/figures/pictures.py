@@ -4,6 +4,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from benchmarks import data, images
 from benchmarks.contenders.cold_reads import forget
 from benchmarks.figures.training import Loop, compare, devices
 from benchmarks.measure import Contender, Run, interleave, timed
-from benchmarks.report import Figure
+from benchmarks.report import Figure, with_least
 from benchmarks.setting import Mismatch, Setting
 from fastpath import BatchStream, SampleStore
 from modyn_dagster.spec.parsing import ImagesSpec
@@ -32,12 +33,12 @@ _SIZE: Final = (96, 128)
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
-    """F9.warm, F9.cold, F9.decode, F9.decode_scaled, and F8b."""
+    """F9.warm, F9.cold, F9.decode, F9.decode_scaled, F9, and F8b."""
     paths = images.write_images(setting.work / "images", setting.sizes.images)
     packed = data.pack(setting.work / "packed", paths)
     if setting.wants("F9"):
-        yield from _reading(setting, packed, paths)
-        yield from _decoding(setting, paths[: setting.sizes.decoded_images])
+        decoded = paths[: setting.sizes.decoded_images]
+        yield from with_least("F9", chain(_reading(setting, packed, paths), _decoding(setting, decoded)))
     if setting.wants("F8b"):
         threads = torch.get_num_threads()
         for device in devices():

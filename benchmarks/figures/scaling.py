@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.data import Data
 from benchmarks.epochs import bare, stream, streamed
 from benchmarks.measure import Run, Spread, interleave
-from benchmarks.report import Figure
+from benchmarks.report import Figure, with_least
 from benchmarks.rows import BATCH
 from benchmarks.setting import Setting
 from fastpath import Partition, TrainingSet
@@ -29,7 +29,11 @@ _SAMPLE_BYTES: Final = 13 * 4 + 26 * 8 + 4 + 8 + 4
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
-    """F3.4GiB, F11 and F12."""
+    """F3.4GiB, F12 and F11 by part, then F11."""
+    yield from with_least("F11", _parts(setting)) if setting.wants("F11") else _parts(setting)
+
+
+def _parts(setting: Setting) -> Iterator[Figure]:
     if setting.wants("F11"):
         yield from _threads(setting)
     if setting.wants("F3", "F11"):

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.measure import Run, Spread, interleave
-from benchmarks.report import Figure
+from benchmarks.report import Figure, with_least
 from benchmarks.rows import BATCH
 from benchmarks.setting import Setting
 from fastpath import Partition, TrainingSet
@@ -18,7 +18,11 @@ _PARTITION: Final = 1_000_000
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
-    """F13.write: samples a second, checksum and fsync included. F13.first_batch: open, then the first 65,536 samples."""
+    """F13.write: samples a second, checksum and fsync included. F13.first_batch: open, then the first 65,536 samples. F13."""
+    yield from with_least("F13", _parts(setting))
+
+
+def _parts(setting: Setting) -> Iterator[Figure]:
     n = setting.sizes.training_rows
     keys, weights = np.arange(n, dtype=np.uint64) + np.uint64(1 << 32), np.ones(n, np.float32)
     partitions = [Partition(keys[at : at + _PARTITION], weights[at : at + _PARTITION]) for at in range(0, n, _PARTITION)]

@@ -1,7 +1,7 @@
 """What a pipeline sees of a dataset at one moment: an immutable list of ingested batches."""
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of
 from modyn_dagster.pipeline.window_keys import CHUNK, WindowKeys
-from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.dataset import DatasetSpec, Split
 from modyn_dagster.triggering.stream import Stream, StreamBatch
 
 Positions = npt.NDArray[np.int64]
@@ -40,10 +40,11 @@ class DatasetView:
         self._engine = engine
         self.home = home
         self._root = root
-        self._by_ordinal = {batch.ordinal: batch for batch in batches}
         self.deleted = DeletedLists(home, row.name, batches)
-        self._index = lru_cache(maxsize=256)(self._open_index)
-        self._sides = lru_cache(maxsize=256)(self._split)
+        # Not methods: views share these, and one that is let go should not stay, with its reader's files, for their sake.
+        by_ordinal = {batch.ordinal: batch for batch in batches}
+        self._index = lru_cache(maxsize=256)(partial(_open_index, home, by_ordinal))
+        self._sides = lru_cache(maxsize=256)(partial(_split, spec.split, by_ordinal))
 
     @cached_property
     def reader(self) -> SampleReader:
@@ -193,10 +194,11 @@ class DatasetView:
             return np.arange(first, max(first, stop))
         return first + np.flatnonzero(self._sides(batch.ordinal)[first:stop] == side)
 
-    def _open_index(self, ordinal: int) -> BatchIndex:
-        batch = self._by_ordinal[ordinal]
-        with storage_errors():
-            return BatchIndex.open(self.home / str(batch.index_path), batch.index_checksum)
 
-    def _split(self, ordinal: int) -> npt.NDArray[np.uint8]:
-        return self.sides(keys_of(ordinal, np.arange(int(self._by_ordinal[ordinal].n_samples or 0))))
+def _open_index(home: Path, batches: Mapping[int, BatchRow], ordinal: int) -> BatchIndex:
+    with storage_errors():
+        return BatchIndex.open(home / str(batches[ordinal].index_path), batches[ordinal].index_checksum)
+
+
+def _split(split: Split, batches: Mapping[int, BatchRow], ordinal: int) -> npt.NDArray[np.uint8]:
+    return side_of(keys_of(ordinal, np.arange(int(batches[ordinal].n_samples or 0))), split)

@@ -118,7 +118,8 @@ class StreamDataset(IterableDataset[Any]):
 
     Args:
         stream: of all consumers together; its transform must be picklable where workers are not forked.
-        shard: (rank, number of ranks); None: of ``torch.distributed`` where that is initialised, else (0, 1).
+        shard: (rank, number of ranks); None: of ``torch.distributed`` where that is initialised, else (0, 1). Pickled by a
+            rank, for workers that are not forked, it stays that rank's.
     """
 
     def __init__(self, stream: BatchStream, *, shard: tuple[int, int] | None = None) -> None:
@@ -172,13 +173,18 @@ class StreamDataset(IterableDataset[Any]):
             self._begin.rewind()
             self._running = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Spawned workers are in no process group that they could ask.
+        return self.__dict__ | {"_shard": self._known_rank(), "_running": None}
+
     def _rank(self) -> tuple[int, int]:
-        if self._shard is not None:
-            return self._shard
+        return self._known_rank() or (0, 1)
+
+    def _known_rank(self) -> tuple[int, int] | None:
         distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
+        if self._shard is None and distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank(), distributed.get_world_size()
-        return 0, 1
+        return self._shard
 
 
 def _begin_of(state: State) -> dict[str, int]:

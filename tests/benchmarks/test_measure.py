@@ -17,7 +17,7 @@ from benchmarks.measure import (
     interleave,
     timed,
 )
-from benchmarks.report import Figure, busyness, short, write_json
+from benchmarks.report import Figure, busyness, short, with_least, write_json
 
 positive = st.floats(1e-3, 1e3)
 
@@ -120,6 +120,22 @@ def test_json_maps_each_id_to_five_fields(tmp_path):
 )
 def test_a_goal_is_a_lower_limit_or_an_upper_one(value, goal, at_most, reached):
     assert Figure("F", "", Spread(value, value, value), "x", goal, at_most).reached is reached
+
+
+def test_a_figure_of_parts_is_the_least_of_them_over_its_goal():
+    parts = [
+        Figure("F9.warm", "", Spread(9.0, 6.0, 12.0), "x", 6.0),
+        Figure("F9.late", "", Spread(4.0, 2.0, 8.0), "ms", 5.0, at_most=True),
+        Figure("F9.nothing", "", Spread(0.0, 0.0, 0.0), "MB", 5.0, at_most=True),
+        Figure("F9.missing", "", None, "x", 1.0),
+        Figure("F9.informs", "", Spread(0.1, 0.1, 0.1), "x"),
+        Figure("F3.4GiB", "", Spread(0.1, 0.1, 0.1), "x", 0.6),
+    ]
+    *before, whole = with_least("F9", parts)
+    assert before == parts
+    assert (whole.id, whole.spread, whole.goal) == ("F9", Spread(1.25, 0.625, 2.5), 1.0)
+    assert whole.note == "3 of 4 parts were measured"
+    assert list(with_least("F6", parts[3:]))[-1].spread is None
 
 
 @pytest.mark.parametrize(

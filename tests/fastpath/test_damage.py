@@ -174,6 +174,29 @@ def test_an_index_that_is_not_what_its_checksum_says_is_named_with_the_key(files
         assert rows(store, keys_of(1 << 32))[0, 0] == 1
 
 
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_index_is_named_with_dataset_and_key_though_nobody_said_how_wide_samples_are(
+    tmp_path: Path, damaged: int
+) -> None:
+    files = one_file_of_rows(tmp_path, 4, ordinals=(0, 1))
+    files.indexes[damaged].write_bytes(files.indexes[damaged].read_bytes()[:-8])
+    mine, others = ((np.uint64(ordinal << 32) + np.arange(2, dtype=np.uint64)) for ordinal in (damaged, 1 - damaged))
+    with files.open() as store:
+        for call in (
+            store.read,
+            store.read_blobs,
+            store.labels,
+            store.timestamps,
+            lambda k: store.read_into(k, np.empty((2, 8), np.uint8)),
+        ):
+            with pytest.raises(CorruptFile, match=rf"{damaged}\.arrow.*\(d, key {mine[0]}\)") as caught:
+                call(mine)
+            assert (caught.value.dataset, caught.value.key) == ("d", int(mine[0]))
+        with pytest.raises(CorruptFile, match=rf"{damaged}\.arrow.*\(d\)"):
+            store.read(others)
+        assert np.asarray(store.labels(others)).tolist() == [files.label(key) for key in others.tolist()]
+
+
 def scattered(home: Path) -> MadeStore:
     """A batch whose places stand one by one in its index, of several pages."""
     samples = [PlacedSample(0, i % 3, i.to_bytes(8, "little")) for i in range(2000)]

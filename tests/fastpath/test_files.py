@@ -1,5 +1,6 @@
 """Mapped files: bounded, shared by threads, opened when first needed, and never gone while a request reads them."""
 
+import gc
 import os
 import threading
 import weakref
@@ -48,6 +49,22 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     with files.open() as store:
         assert values(store, files.keys).tolist() == list(range(50))
         assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_a_store_that_is_let_go_gives_its_memory_back_before_garbage_is_collected(tmp_path: Path, resident: bool) -> None:
+    files = one_file_a_sample(tmp_path, 20)
+    gc.collect()
+    gc.disable()
+    try:
+        store = files.open(resident=resident)
+        assert values(store, files.keys).tolist() == list(range(20))
+        held = [weakref.ref(table) for table in fastpath.files._tables]
+        del store
+        assert not any(table() for table in held)
+        assert mapped_paths() == []
+    finally:
+        gc.enable()
 
 
 def test_more_files_than_may_be_mapped_are_read_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,13 +201,21 @@ def test_samples_of_different_lengths_are_blobs_and_no_rows(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "keys", [np.zeros(1, np.int64), np.zeros((1, 1), np.uint64), np.zeros(1, np.float64)], ids=["int64", "2d", "float64"]
+    "keys",
+    [np.zeros(1, np.int64), np.zeros((1, 1), np.uint64), np.zeros(1, np.float64), [0]],
+    ids=["int64", "2d", "float64", "list"],
 )
-def test_keys_of_another_type_are_refused(tmp_path: Path, keys: np.ndarray) -> None:
+def test_keys_of_another_type_are_refused(tmp_path: Path, keys: Any) -> None:
     with one_file_of_rows(tmp_path, 2).open() as store:
         for call in (store.read, store.labels, store.read_blobs, store.check):
             with pytest.raises(ValueError, match=r"keys must be uint64\[n\]"):
                 call(keys)
+
+
+@pytest.mark.parametrize("key", [-1, 2**64, 2**63, 1 << 32])
+def test_a_place_of_no_sample_is_refused(tmp_path: Path, key: int) -> None:
+    with one_file_of_rows(tmp_path, 2).open() as store, pytest.raises(UnknownKey, match=f"d: no sample with key {key} "):
+        store.where(key)
 
 
 def test_outputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:

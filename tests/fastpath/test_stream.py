@@ -264,6 +264,8 @@ def test_any_stream_deals_each_batch_to_one_consumer(
     [
         ({"batch_size": 0}, "batch_size"),
         ({"prefetch": -1}, "prefetch"),
+        ({"training_set": [1, 2]}, r"keys must be uint64\[n\], not list"),
+        ({"training_set": (np.ones(1, np.uint64), [1.0])}, r"weights must be float32\[n\], not list"),
         ({"threads": 0}, "threads"),
         ({"shard": (2, 2)}, r"shard must be \(i, n\)"),
         ({"shard": (-1, 2)}, "shard"),
@@ -275,7 +277,7 @@ def test_any_stream_deals_each_batch_to_one_consumer(
 def test_an_impossible_stream_is_refused(rows, options, match):
     store, keys = rows
     with pytest.raises(ValueError, match=match):
-        BatchStream(store, keys, **{"batch_size": 10, **options})
+        BatchStream(store, **{"training_set": keys, "batch_size": 10, **options})
 
 
 def test_columns_of_other_rows_are_refused(rows, texts):

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -251,6 +252,28 @@ print("began", flush=True)
     assert process.returncode == code, errors
     # Python's own way out takes its time on a busy machine.
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("how", ["taken", "failed", "never started"])
+def test_what_an_iteration_held_is_free_before_garbage_is_collected(rows, how):
+    store, keys = rows
+    chosen = np.append(keys, np.uint64(9 << 32)) if how == "failed" else keys
+    gc.collect()
+    gc.disable()
+    try:
+        stream = BatchStream(store, chosen, 100, threads=2)
+        iterator = iter(stream)
+        held, threads = weakref.ref(stream._maker), set()
+        if how != "never started":
+            with nullcontext() if how == "taken" else pytest.raises(UnknownKey):
+                for _ in iterator:
+                    threads |= running()
+        wait_until_gone(threads)
+        del stream, iterator
+        threads.clear()
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_no_batch_is_kept_alive_by_the_threads(rows):

@@ -1,6 +1,8 @@
 """Training-set files under deletions and purges: replaced, shared by attempts, and gone once nobody needs them."""
 
+import gc
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,11 +14,13 @@ from modyn_dagster.catalog.deletions import lock_deletions
 from modyn_dagster.catalog.tables import pipeline_run
 from modyn_dagster.errors import CorruptFile, LostClaim
 from modyn_dagster.ingestion.replaced import replaced_pairs
+from modyn_dagster.ingestion.split import TRAIN
+from modyn_dagster.keys import ORIGIN, KeyRange, key_of
 from modyn_dagster.pipeline.attempts import claim_trigger, give_up_attempt, working_attempt
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.select import select_training_set
 from modyn_dagster.pipeline.stages import model_stage, training_set_stage
-from tests.pipeline.deleting import claimed, delete, keys_of, purge, reread
+from tests.pipeline.deleting import SPLIT, claimed, delete, keys_of, purge, reread
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, amount
 
@@ -160,3 +164,24 @@ def test_a_commit_that_waits_for_a_deletion_keeps_nobody_from_the_run(world_of):
             row = sa.select(pipeline_run.c.id).where(pipeline_run.c.id == context.run.id)
             assert conn.execute(row.with_for_update(nowait=True)).scalar_one() == context.run.id
         assert done.result() is not None
+
+
+def test_a_view_that_is_let_go_gives_its_files_back_before_garbage_is_collected(world_of):
+    world = world_of(amount(every=60), split=SPLIT)
+    world.deliver(range(3))
+    window = KeyRange(ORIGIN, key_of(2, ROWS - 1))
+    gc.collect()
+    gc.disable()
+    try:
+        view = world.platform.view(DATASET)
+        keys = view.keys_on(TRAIN, window)
+        view.reader.read(keys)
+        held = weakref.ref(view.reader.store)
+        delete(world, keys[:1].tolist())
+        later = view.renewed()
+        assert later is not view
+        del view
+        assert held() is None
+        assert later.keys_on(TRAIN, window).tolist() == keys[1:].tolist()
+    finally:
+        gc.enable()

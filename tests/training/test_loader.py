@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -211,6 +212,29 @@ def test_every_batch_reaches_one_rank_in_the_global_order(make: Make, ranks: int
 def test_workers_that_are_not_forked_get_the_same(make: Make) -> None:
     loader = DataLoader(StreamDataset(make()), batch_size=None, num_workers=1, multiprocessing_context="spawn")
     assert keys_of(iter(loader)) == expected_keys(make)
+
+
+def test_a_dataset_that_a_rank_sends_to_workers_outside_its_process_group_keeps_the_ranks_share(
+    make: Make, tmp_path: Path
+) -> None:
+    fork = multiprocessing.get_context("fork")
+    sent: Any = fork.SimpleQueue()
+    ranks = [fork.Process(target=_send_from_rank, args=(make(), rank, tmp_path / "meeting", sent)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    found = dict(sent.get() for _ in ranks)
+    for process in ranks:
+        process.join()
+    for rank in range(2):
+        dataset = pickle.loads(found[rank])  # noqa: S301  of our own
+        assert len(dataset) == len(expected_keys(make)[rank::2])
+        assert keys_of(iter(dataset)) == expected_keys(make)[rank::2]
+
+
+def _send_from_rank(stream: BatchStream, rank: int, meeting: Path, sent: Any) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    sent.put((rank, pickle.dumps(StreamDataset(stream))))
+    torch.distributed.barrier()
 
 
 @pytest.mark.parametrize(("before", "after"), [((1, 0), (1, 2)), ((2, 1), (1, 0)), ((1, 2), (2, 1))])
