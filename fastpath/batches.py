@@ -12,7 +12,7 @@ from fastpath._batches import BATCH_FIELDS, fill_directory, publish
 from fastpath._resolve import Resolver
 from fastpath.batch_rows import batch_row
 from fastpath.deleted import newest_deleted, read_deleted
-from fastpath.errors import CorruptFile
+from fastpath.errors import CorruptFile, StoreError
 from fastpath.files import FileTable, Opened
 from fastpath.index import BatchIndex
 from fastpath.opening import Opening
@@ -79,6 +79,16 @@ class BatchTable:
     def index_file(self, ordinal: int) -> int:
         """The id of the index of an opened batch among the files."""
         return self._entry(ordinal).index_file
+
+    def place(self, key: int) -> tuple[str, int]:
+        """The file of a sample of an opened batch, deleted or not, and where it begins there. Raises ``CorruptFile``."""
+        index = self._entry(key >> 32).index
+        file, offset = index.place(key & 0xFFFFFFFF)
+        try:
+            return str(self._expected(key >> 32, file).path), offset
+        except StoreError:
+            # Below a root that is not known here, or that it leaves.
+            return str(index.file(file).path), offset
 
     def path(self, ordinal: int, file: int) -> Path:
         """Where a file of an opened batch lies."""

@@ -2,7 +2,7 @@
 
 StoreError
 ├─ UnknownKey     (key, dataset)                                        LookupError too
-├─ DeletedKey     (key, dataset)                                        LookupError too
+├─ DeletedKey     (key, dataset, path, offset)                          LookupError too
 └─ CorruptFile    (path, expected, found, key, offset, dataset)
 """
 
@@ -26,14 +26,17 @@ class UnknownKey(StoreError, LookupError):
 
 
 class DeletedKey(StoreError, LookupError):
-    """The sample with this key was deleted."""
+    """The sample with this key was deleted; where known, ``path`` and ``offset`` say in which file it began where."""
 
-    def __init__(self, key: int, dataset: str) -> None:
-        super().__init__(f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF})")
-        self.key, self.dataset = key, dataset
+    def __init__(self, key: int, dataset: str, path: Path | str | None = None, offset: int | None = None) -> None:
+        place = "" if path is None else f", byte {offset} of {path}"
+        super().__init__(
+            f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF}{place})"
+        )
+        self.key, self.dataset, self.path, self.offset = key, dataset, None if path is None else str(path), offset
 
-    def __reduce__(self) -> tuple[type[Self], tuple[int, str]]:
-        return type(self), (self.key, self.dataset)
+    def __reduce__(self) -> tuple[type[Self], tuple[int, str, str | None, int | None]]:
+        return type(self), (self.key, self.dataset, self.path, self.offset)
 
 
 class CorruptFile(StoreError):

@@ -145,6 +145,13 @@ class BatchIndex:
         """Where samples lie: index into ``files``, byte offset and length, each ``[k]``; positions below ``n``."""
         return self.extents.locate(positions)
 
+    def place(self, position: int) -> tuple[int, int]:
+        """The file and the offset of one sample, whatever was written over the mapped index. Raises ``CorruptFile``."""
+        file, offset, _ = _private(self.path, self.extents).locate(np.array([position]))
+        if not 0 <= file[0] < len(self.sizes):
+            raise CorruptFile(self.path, f"one of {len(self.sizes)} files", f"file {file[0]}")
+        return int(file[0]), int(offset[0])
+
 
 def private_copy(path: Path, values: npt.NDArray[Any]) -> Any:
     """A copy of an array of a mapped index; raises ``CorruptFile`` when the file was cut short."""

@@ -113,13 +113,13 @@ class Requests:
         """What the kernel needs to go on at a key, or the error that it means."""
         if code == CODES["unknown"]:
             raise UnknownKey(key, self._dataset)
-        if code == CODES["deleted"]:
-            raise DeletedKey(key, self._dataset)
-        if code == CODES["not_open"]:
-            try:
+        try:
+            if code == CODES["deleted"]:
+                raise DeletedKey(key, self._dataset, *self._batches.place(key))
+            if code == CODES["not_open"]:
                 self._batches.open(key >> 32)
-            except CorruptFile as error:
-                raise error.read_for(self._dataset, key) from error
+        except CorruptFile as error:
+            raise error.read_for(self._dataset, key) from error
         scratch.reserve(0, len(self._files.arrays.base))
 
     def _copied(self, first: int, keys: KeyArray, scratch: Scratch, copy: Copy, width: int | None) -> int | None:

@@ -15,7 +15,7 @@ ModynError
 │  └─ UnknownName         (kind, name, known)
 ├─ StorageError
 │  ├─ UnknownKey          (key, dataset)
-│  ├─ DeletedKey          (key, dataset)
+│  ├─ DeletedKey          (key, dataset; path and offset where known)
 │  ├─ UnknownModel        (model, root)
 │  ├─ ModelInUse          (model, children)              other models cannot be had without it
 │  ├─ WeightsNotStored    (model)                        a model that can only be trained again
@@ -164,11 +164,17 @@ class UnknownKey(StorageError, LookupError):
 
 
 class DeletedKey(StorageError, LookupError):
-    """The sample with this key was deleted: it is not read, trained on or judged any more."""
+    """The sample with this key was deleted: it is not read, trained on or judged any more.
 
-    def __init__(self, key: int, dataset: str) -> None:
-        super().__init__(f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF})")
-        self.key, self.dataset = key, dataset
+    Where known, ``path`` and ``offset`` say in which file it began where.
+    """
+
+    def __init__(self, key: int, dataset: str, path: Path | str | None = None, offset: int | None = None) -> None:
+        place = "" if path is None else f", byte {offset} of {path}"
+        super().__init__(
+            f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF}{place})"
+        )
+        self.key, self.dataset, self.path, self.offset = key, dataset, None if path is None else str(path), offset
 
 
 class UnknownModel(StorageError, LookupError):

@@ -15,7 +15,7 @@ def storage_errors() -> Iterator[None]:
     except native.UnknownKey as error:
         raise UnknownKey(error.key, error.dataset) from error
     except native.DeletedKey as error:
-        raise DeletedKey(error.key, error.dataset) from error
+        raise DeletedKey(error.key, error.dataset, error.path, error.offset) from error
     except native.CorruptFile as error:
         raise CorruptFile(
             error.path, error.expected, error.found, key=error.key, offset=error.offset, dataset=error.dataset

@@ -1,5 +1,6 @@
 """Files that are gone, cut short or changed are errors that name them; the process lives and no row is wrong."""
 
+import copy
 import ctypes
 import mmap
 import os
@@ -7,15 +8,19 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastpath import Columns, CorruptFile, SampleStore, StoreError
+from fastpath.deleted import write_deleted
 from fastpath.errors import DeletedKey
 from fastpath.index import Extents, IndexedFile, write_index_to
 from fastpath.scratch import Scratch
-from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, one_file_of_rows, rows
+from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, batches, one_file_of_rows, rows
 
 PAGE = mmap.PAGESIZE
 ROWS = 3 * PAGE // 8
@@ -284,8 +289,6 @@ def test_what_was_copied_while_another_request_looked_at_the_file_again_is_copie
 
 
 def test_deleted_samples_are_refused_and_others_are_read(tmp_path: Path) -> None:
-    from fastpath.deleted import write_deleted
-
     files = one_file_of_rows(tmp_path, 200, ordinals=(0, 4))
     listed = tmp_path / "batches" / "d" / "4.1.deleted"
     with listed.open("wb") as out:
@@ -305,6 +308,25 @@ def test_deleted_samples_are_refused_and_others_are_read(tmp_path: Path) -> None
         write_deleted(out, np.array([200], dtype=np.uint32))
     with files.open() as store, pytest.raises(CorruptFile, match="positions below 200"):
         store.read(keys_of(4 << 32))
+
+
+@given(batches(), st.data())
+def test_a_deleted_sample_is_refused_with_its_place(made: list[MadeBatch], data: st.DataObject) -> None:
+    with TemporaryDirectory() as home:
+        files = MadeStore(Path(home), made)
+        key = int(data.draw(st.sampled_from(list(files.content))))
+        listed = Path(home) / "deleted"
+        with listed.open("wb") as out:
+            write_deleted(out, np.array([key & 0xFFFFFFFF], dtype=np.uint32))
+        with files.open() as store:
+            place = store.where(key)
+        for root in (files.root, None):
+            with files.open(deleted={key >> 32: listed}, root=root) as store, pytest.raises(DeletedKey) as caught:
+                store.check(files.keys)
+            error = copy.copy(caught.value)  # by way of __reduce__, as pickle does
+            assert (error.key, error.dataset, error.offset) == (key, "d", place.offset)
+            assert error.path == place.path or (root is None and error.path == Path(place.path).name)
+            assert f"byte {place.offset} of {error.path})" in str(error)
 
 
 OTHERS_BUS_ERROR = """
