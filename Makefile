@@ -12,6 +12,8 @@ EXAMPLE := examples/baseball
 
 export PATH := $(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
+# Programs that tests and Dagster start compile every module again where nobody may keep the result.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help set-up system-packages demo ui test sanitize lint clean

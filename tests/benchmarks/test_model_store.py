@@ -11,6 +11,7 @@ import torch
 from benchmarks.figures.choosing import TRACE, updated
 from benchmarks.figures.storing import large_state
 from benchmarks.model_flows import baseline_load, baseline_save
+from benchmarks.model_store import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,11 +26,12 @@ def test_the_command_writes_figures_with_their_five_fields(tmp_path):
     assert found["G9.hindsight"]["goal"] == 1.05
 
 
-def test_an_unknown_group_is_refused():
-    command = [sys.executable, str(ROOT / "benchmarks/model_store.py"), "--only", "speed"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no group speed" in done.stderr
+def test_an_unknown_group_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("sys.argv", ["model_store.py", "--only", "speed"])
+    with pytest.raises(SystemExit) as refused:
+        main()
+    assert refused.value.code == 2
+    assert "no group speed" in capsys.readouterr().err
 
 
 def test_the_trace_has_forty_saves_of_three_sizes_and_prices():

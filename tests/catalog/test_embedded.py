@@ -116,6 +116,14 @@ def test_secrets_are_closed_to_others_and_nobody_is_trusted(running_server: Embe
             query(url.set(password=wrong), "select 1")
 
 
+def test_a_password_that_nobody_can_guess_is_hashed_once(running_server: EmbeddedPostgres) -> None:
+    if int(query(running_server.url, "show server_version_num")) < 160_000:
+        return
+    stored = query(running_server.url, "select rolpassword from pg_authid where rolname = current_user")
+    assert stored.startswith("SCRAM-SHA-256$1:")
+    assert len(running_server.url.password or "") >= 32
+
+
 def test_no_process_of_the_server_is_root(running_server: EmbeddedPostgres) -> None:
     uids = Path(f"/proc/{pid_of(running_server)}/status").read_text().split("Uid:")[1].split()[:4]
     assert set(uids) == {str(running_server.status().data.stat().st_uid)}

@@ -1,4 +1,7 @@
-"""Trains and predicts, and writes the bits to standard output: ``seed, rows per read, cold | warm``."""
+"""Trains and predicts, and writes the bits to standard output: ``seed, rows per read, cold | warm``.
+
+Ends with an error when that has loaded a library that no training of this kind uses.
+"""
 
 import sys
 from collections.abc import Callable
@@ -47,3 +50,5 @@ def bits(seed: int, chunk: int, start: str) -> bytes:
 
 if __name__ == "__main__":
     sys.stdout.buffer.write(bits(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    unused = {"torchmetrics", "transformers", "mlflow", "matplotlib", "pandas", "scipy", "sklearn", "dagster"} & set(sys.modules)
+    sys.exit(f"loaded for nothing: {sorted(unused)}" if unused else 0)

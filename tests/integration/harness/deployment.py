@@ -24,7 +24,7 @@ from modyn_dagster.settings import Settings
 from tests.conftest import RunningServer
 from tests.projects.tiny import DATASET, Content, write_project
 
-_COMMAND_SECONDS: Final = 240
+_COMMAND_SECONDS: Final = 600
 _OURS: Final = ("MODYN_", "DAGSTER_", "MLFLOW_")
 
 
