@@ -53,6 +53,12 @@ def list_models(conn: sa.Connection, run_id: int) -> list[ModelRow]:
     return [as_row(ModelRow, row) for row in rows]
 
 
+def models_before(conn: sa.Connection, run_id: int, ordinal: int, *, newest: int) -> list[ModelRow]:
+    """The newest models of a run whose triggers come before a place in it, the newest first."""
+    before = _MODEL.where(trigger.c.run_id == run_id, trigger.c.ordinal < ordinal)
+    return [as_row(ModelRow, row) for row in conn.execute(before.order_by(trigger.c.ordinal.desc()).limit(newest))]
+
+
 def newest_model(conn: sa.Connection, run_id: int, model_hash: str) -> ModelRow | None:
     """The newest model with this hash: of the run where it has one, else of the run it took its first model from."""
     newest = (trigger.c.run_id == run_id).desc(), trigger.c.id.desc()

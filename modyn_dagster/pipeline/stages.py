@@ -14,6 +14,7 @@ from modyn_dagster.pipeline.evaluate import Progress as EvaluationProgress
 from modyn_dagster.pipeline.evaluate import evaluate_model
 from modyn_dagster.pipeline.ready import require_runnable
 from modyn_dagster.pipeline.select import open_training_set, select_training_set
+from modyn_dagster.pipeline.storing import stored_exactly
 from modyn_dagster.pipeline.train import train_model
 from modyn_dagster.training import FastPath
 from modyn_dagster.training.progress import ProgressCallback
@@ -90,7 +91,7 @@ def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:
 
 
 def _model(context: TriggerContext, row: ModelRow) -> StageResult:
-    return StageResult("model", context, row, [checks.loss_finite(row)])
+    return StageResult("model", context, row, [checks.loss_finite(row), stored_exactly(context.platform.model_store, row)])
 
 
 def _evaluation(context: TriggerContext, cells: list[EvaluationRow]) -> StageResult:
