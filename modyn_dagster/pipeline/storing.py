@@ -2,6 +2,7 @@
 
 import logging
 from time import perf_counter
+from typing import Final
 
 from modyn_dagster.catalog.models import ModelRow, models_before
 from modyn_dagster.errors import CorruptFile, StorageError, UnknownModel
@@ -9,11 +10,11 @@ from modyn_dagster.model_store import Adaptive, Architecture, ChangedLayers, Del
 from modyn_dagster.model_store.strategies import Strategy
 from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.platform import MODULES_OF_THE_BOX
 from modyn_dagster.spec.model_store import ModelStoreSpec
 from modyn_dagster.training import TrainedModel
 
-#: What builds the module of a model again, for exports; models of user code are refused there.
-BUILDER = "modyn_dagster.training.module:build_module"
+_BUILDER: Final = f"{MODULES_OF_THE_BOX}:build_module"
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def store_model(context: TriggerContext, trained: TrainedModel) -> ModelId:
     A base that is gone or damaged costs the difference to it, and a warning; never the new model.
     """
     store, strategy = context.platform.model_store, strategy_of(context.spec.model_store)
-    architecture = Architecture(BUILDER, {"architecture": trained.architecture})
+    architecture = Architecture(_BUILDER, {"architecture": trained.architecture})
     base = base_of(context)
     try:
         return store.save(trained.state_dict, base=base, strategy=strategy, model=architecture)

@@ -41,6 +41,23 @@ def _row(info: ModelInfo) -> tuple[str, ...]:
     return info.id[:SHORT], info.strategy, base, bytes_text(info.n_bytes), bytes_text(info.full_bytes), share(info)
 
 
+def tensors_table(info: ModelInfo) -> Table:
+    """Every name of a model: dtype, shape, hash, and what it shares its memory with."""
+    rows = [
+        (each.name, str(each.dtype).removeprefix("torch."), str(list(each.shape)), each.hash[:SHORT], each.tied_to or "")
+        for each in info.tensors
+    ]
+    return Table(("tensor", "dtype", "shape", "hash", "tied to"), tuple(rows), f"{info.n_elements:,} elements")
+
+
+def difference_table(one: ModelInfo, other: ModelInfo, names: Sequence[str]) -> Table:
+    """The tensors that differ: their hashes in both models."""
+    here, there = ({each.name: each.hash[:SHORT] for each in info.tensors} for info in (one, other))
+    rows = [(name, here.get(name, "–"), there.get(name, "–")) for name in names]
+    caption = f"{len(names)} of {len(here.keys() | there.keys())} tensors differ"
+    return Table(("tensor", one.id[:SHORT], other.id[:SHORT]), tuple(rows), caption)
+
+
 def tree_lines(tree: Mapping[ModelId | None, Sequence[ModelId]], text: Callable[[ModelId], str]) -> Iterator[str]:
     """Every model below what it derives from; an only child stands right below its parent, others branch off.
 

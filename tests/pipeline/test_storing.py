@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+import torch
 
 from modyn_dagster.catalog.models import find_model, list_models
 from modyn_dagster.catalog.runs import RunRow
@@ -12,8 +13,9 @@ from modyn_dagster.pipeline.storing import stored_exactly, strategy_of
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.model_store import ModelStoreSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.training.module import build_module
 from tests.pipeline.world import World
-from tests.projects.tiny import amount
+from tests.projects.tiny import USER_CODE, amount, custom
 
 
 def stored(world: World, run: RunRow) -> list[ModelInfo]:
@@ -90,6 +92,31 @@ def test_what_the_store_does_not_give_back_fails_the_check(world_of):
     assert "tensor '" in found.description
     info.path.unlink()
     assert "no model" in stored_exactly(world.platform.model_store, row).description
+
+
+def test_a_model_of_a_pipeline_is_exported_and_predicts_as_before(world_of, tmp_path):
+    world = world_of(amount(every=40))
+    world.deliver(range(1))
+    world.replay("by_amount")
+    store = world.platform.model_store
+    [info] = stored(world, world.run("by_amount", "replay"))
+    assert info.architecture is not None
+    module = build_module(info.architecture["args"]["architecture"])
+    store.load_into(info.id, module)
+    inputs = {"features": torch.linspace(-2, 2, 16, dtype=torch.float64).reshape(8, 2)}
+    store.export(info.id, tmp_path / "model.pt2", inputs=(inputs,))
+    exported = torch.export.load(tmp_path / "model.pt2").module()
+    assert torch.equal(exported(inputs), module.eval()(inputs))
+
+
+def test_models_of_user_code_are_not_built_from_what_a_file_says(world_of, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(USER_CODE))
+    world = world_of(custom("own", "tiny_models:linear"))
+    world.deliver(range(3))
+    world.replay("own")
+    [info, *_] = stored(world, world.run("own", "replay"))
+    with pytest.raises(ConfigError, match=r"model\.factory.*code of your own"):
+        world.platform.model_store.export(info.id, tmp_path / "model.pt2", inputs=({},))
 
 
 def test_specs_become_strategies():
