@@ -34,6 +34,8 @@ def n_intervals(cells: Sequence[EvaluationRow]) -> int:
 
 def stage_metadata(result: StageResult, key: dg.AssetKey, mlflow_url: str | None = None) -> dict[str, Any]:
     """Numbers, tables and plots of an asset of a trigger; ``key`` is the asset's, ``mlflow_url`` the trigger's page."""
+    from modyn_dagster.reporting.registered_models import registered_name
+
     metadata = _trigger(result.context.trigger, result.context.run.title)
     match result.row:
         case TrainingSetRow() as row:
@@ -47,6 +49,10 @@ def stage_metadata(result: StageResult, key: dg.AssetKey, mlflow_url: str | None
         metadata |= decision_metadata(result.context.platform, result.context.trigger)
     if mlflow_url is not None:
         metadata["mlflow"] = dg.MetadataValue.url(mlflow_url)
+        if isinstance(result.row, ModelRow):
+            # One page for all versions: which was live when, which one is the champion.
+            page = f"{mlflow_url.partition('/#/')[0]}/#/models/{registered_name(result.context.run)}"
+            metadata["mlflow_versions"] = dg.MetadataValue.url(page)
     return metadata
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -108,6 +109,32 @@ def verify(model: str | None, root: str | None) -> None:
     click.echo(f"{len(store.list()) if chosen is None else 1} models read, {len(damage)} damaged")
     if damage:
         raise click.exceptions.Exit(1)
+
+
+@model.command()
+@click.argument("pipeline")
+@click.option("--at", "moment", type=click.DateTime(), help="Moment in UTC; default: now.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
+    """The model that PIPELINE had live at a moment: the newest one its live runs had trained by then."""
+    from modyn_dagster.catalog.models import live_model
+    from modyn_dagster.catalog.triggers import partition_key
+    from modyn_dagster.cli.pipeline_status import open_platform
+    from modyn_dagster.errors import RunError
+
+    at = datetime.now(UTC) if moment is None else moment.replace(tzinfo=UTC)
+    platform = open_platform()
+    with platform.transaction() as conn:
+        found = live_model(conn, platform.pipeline(pipeline).name, at)
+    platform.close()
+    if found is None:
+        raise RunError(f"{pipeline} had no live model at {at:%Y-%m-%d %H:%M:%S} UTC")
+    shown = {
+        "model": found.hash,
+        "trigger": partition_key(found.run_id, found.ordinal),
+        "live_from": found.created_at.isoformat(),
+    }
+    click.echo(json.dumps(shown) if as_json else "\n".join(f"{name}: {value}" for name, value in shown.items()))
 
 
 @model.command()

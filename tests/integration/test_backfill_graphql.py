@@ -9,7 +9,7 @@ PIPELINE = "by_amount"
 CHECKS = {
     "training_set": ("not_empty", "only_train_samples", "keys_once", "weights_sum"),
     "model": ("loss_finite", "stored_exactly"),
-    "evaluation": ("enough_samples",),
+    "evaluation": ("enough_samples", "champion"),
 }
 
 
@@ -42,4 +42,5 @@ def test_a_backfill_of_the_replay_asset_ends_green_with_every_partition_and_chec
         for check in checks:
             executions = graphql.checks([PIPELINE, asset], check)
             assert {row["evaluation"]["partition"] for row in executions} == set(triggers), (asset, check, executions)
-            assert all(row["evaluation"]["success"] for row in executions)
+            # A model may be worse than the champion before it.
+            assert check == "champion" or all(row["evaluation"]["success"] for row in executions)
