@@ -14,6 +14,7 @@ from modyn_dagster.assets.freshness import freshness_check
 from modyn_dagster.assets.jobs import evaluate_job, measure_job, retention, train_job
 from modyn_dagster.assets.measurement import measurement_asset
 from modyn_dagster.assets.model import model_asset
+from modyn_dagster.assets.model_store_jobs import model_store_gc, model_store_gc_schedule
 from modyn_dagster.assets.operation_jobs import notify_job, trigger_now_job
 from modyn_dagster.assets.replay import replay_asset
 from modyn_dagster.assets.samples import samples_asset
@@ -22,6 +23,7 @@ from modyn_dagster.assets.training_set import training_set_asset
 from modyn_dagster.assets.translator import ModynTranslator
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
+from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.postgres import PostgresResource
 from modyn_dagster.sensors.freshness import freshness_sensor
@@ -66,11 +68,13 @@ def build_definitions(
     face = translator or ModynTranslator()
     parts = [_of_dataset(assets) for assets in _datasets(loaded, face)]
     shared = dg.Definitions(
-        jobs=[retention],
+        jobs=[retention, model_store_gc],
+        schedules=[model_store_gc_schedule],
         resources={
             "modyn": PlatformResource(settings=chosen),
             "modyn_postgres": PostgresResource(settings=chosen),
             "modyn_mlflow": MlflowResource(),
+            "modyn_model_store": ModelStoreResource(settings=chosen),
             "modyn_fast_path": fast_path if fast_path is not None else FastPathResource(),
         },
     )

@@ -29,8 +29,14 @@ _CHECKS: Final[Mapping[str, Sequence[_Check]]] = {
         _Check("keys_once", True, "No key is missing, repeated or outside of the window."),
         _Check("weights_sum", False, "The weights add up to the window that they stand for."),
     ],
-    "model": [_Check("loss_finite", True, "The mean loss of every epoch is a number.")],
-    "evaluation": [_Check("enough_samples", False, "Every closed interval has the samples that the spec asks for.")],
+    "model": [
+        _Check("loss_finite", True, "The mean loss of every epoch is a number."),
+        _Check("stored_exactly", True, "The store gives the model back: every tensor has its hash."),
+    ],
+    "evaluation": [
+        _Check("enough_samples", False, "Every closed interval has the samples that the spec asks for."),
+        _Check("champion", False, "Where both were judged, the model is at least as good as the champion before it."),
+    ],
 }
 
 

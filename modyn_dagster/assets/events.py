@@ -20,7 +20,7 @@ def stage_events(assets: PipelineAssets, result: "StageResult", mlflow_url: str 
     from modyn_dagster.assets.metadata_triggers import stage_metadata
 
     key = assets.key(result.stage)
-    metadata = stage_metadata(result, mlflow_url)
+    metadata = stage_metadata(result, key, mlflow_url)
     yield dg.AssetMaterialization(key, partition=result.partition_key, metadata=metadata)
     yield from check_evaluations(key, result.partition_key, result.checks)
 
@@ -30,5 +30,5 @@ def stage_result(assets: PipelineAssets, result: "StageResult", mlflow_url: str 
     from modyn_dagster.assets.metadata_triggers import stage_metadata
 
     key = assets.key(result.stage)
-    yield dg.MaterializeResult(asset_key=key, metadata=stage_metadata(result, mlflow_url))
+    yield dg.MaterializeResult(asset_key=key, metadata=stage_metadata(result, key, mlflow_url))
     yield from check_evaluations(key, result.partition_key, result.checks)

@@ -10,6 +10,7 @@ import dagster as dg
 
 from modyn_dagster.assets.metadata_decisions import decision_metadata
 from modyn_dagster.assets.metadata_samples import time_text
+from modyn_dagster.assets.metadata_stored import stored_metadata
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.timings import seconds_by_stage
@@ -31,14 +32,16 @@ def n_intervals(cells: Sequence[EvaluationRow]) -> int:
     return len({(cell.interval_start, cell.interval_end) for cell in cells})
 
 
-def stage_metadata(result: StageResult, mlflow_url: str | None = None) -> dict[str, Any]:
-    """Numbers, tables and plots of one asset of a trigger; ``mlflow_url`` is the page of the trigger in MLflow."""
+def stage_metadata(result: StageResult, key: dg.AssetKey, mlflow_url: str | None = None) -> dict[str, Any]:
+    """Numbers, tables and plots of an asset of a trigger; ``key`` is the asset's, ``mlflow_url`` the trigger's page."""
+    from modyn_dagster.reporting.registered_models import registered_name
+
     metadata = _trigger(result.context.trigger, result.context.run.title)
     match result.row:
         case TrainingSetRow() as row:
             metadata |= _training_set(row)
         case ModelRow() as row:
-            metadata |= _model(row)
+            metadata |= _model(row) | stored_metadata(result.context, row, key)
         case cells:
             metadata |= _evaluation(result.context, cells)
     metadata |= _seconds(result.context)
@@ -46,6 +49,10 @@ def stage_metadata(result: StageResult, mlflow_url: str | None = None) -> dict[s
         metadata |= decision_metadata(result.context.platform, result.context.trigger)
     if mlflow_url is not None:
         metadata["mlflow"] = dg.MetadataValue.url(mlflow_url)
+        if isinstance(result.row, ModelRow):
+            # One page for all versions: which was live when, which one is the champion.
+            page = f"{mlflow_url.partition('/#/')[0]}/#/models/{registered_name(result.context.run)}"
+            metadata["mlflow_versions"] = dg.MetadataValue.url(page)
     return metadata
 
 

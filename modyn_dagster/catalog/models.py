@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from modyn_dagster.catalog.rows import as_row
-from modyn_dagster.catalog.tables import model, trigger
+from modyn_dagster.catalog.tables import model, pipeline, pipeline_run, trigger
 from modyn_dagster.errors import UnknownName
 
 
@@ -51,6 +51,21 @@ def list_models(conn: sa.Connection, run_id: int) -> list[ModelRow]:
     """Models of a run in trigger order."""
     rows = conn.execute(_MODEL.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
     return [as_row(ModelRow, row) for row in rows]
+
+
+def models_before(conn: sa.Connection, run_id: int, ordinal: int, *, newest: int) -> list[ModelRow]:
+    """The newest models of a run whose triggers come before a place in it, the newest first."""
+    before = _MODEL.where(trigger.c.run_id == run_id, trigger.c.ordinal < ordinal)
+    return [as_row(ModelRow, row) for row in conn.execute(before.order_by(trigger.c.ordinal.desc()).limit(newest))]
+
+
+def live_model(conn: sa.Connection, pipeline_name: str, moment: datetime) -> ModelRow | None:
+    """The model that a pipeline had live at a moment: the newest one its live runs had trained by then."""
+    live = (pipeline.c.name == pipeline_name) & (pipeline_run.c.mode == "live") & (model.c.created_at <= moment)
+    statement = _MODEL.join(pipeline_run, trigger.c.run_id == pipeline_run.c.id).join(pipeline)
+    newest = model.c.created_at.desc(), trigger.c.id.desc()
+    row = conn.execute(statement.where(live).order_by(*newest).limit(1)).one_or_none()
+    return None if row is None else as_row(ModelRow, row)
 
 
 def newest_model(conn: sa.Connection, run_id: int, model_hash: str) -> ModelRow | None:

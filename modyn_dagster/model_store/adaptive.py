@@ -1,9 +1,11 @@
 """Which strategy is cheapest for one model, by what a sample of it costs to encode and to decode.
 
 The choice that MMlib leaves as future work (EDBT 2022, section 6): bytes, time to save and time to recover, each at its price,
-within a limit on the time to recover.
+within a limit on the time to recover: where no estimate is below it, with a margin for a busy machine, a plain snapshot is
+stored, than which nothing is read sooner.
 """
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,19 +58,19 @@ class Sample:
 def choose(saving: Saving, adaptive: Adaptive, about: About) -> tuple[Strategy, str]:
     """The cheapest strategy within the limit, and the reason with the figures behind it."""
     estimates = list(_estimates(saving, adaptive, about))
-    limit = adaptive.max_recovery_seconds
+    limit, prices = adaptive.max_recovery_seconds, adaptive.prices
     within = [each for each in estimates if limit is None or each.recover_seconds * _MARGIN <= limit]
-    prices = adaptive.prices
 
     def cost(each: Estimate) -> float:
         return prices.cost(each.n_bytes, each.save_seconds, each.recover_seconds)
 
-    ranked = sorted(within or [min(estimates, key=lambda each: each.recover_seconds)], key=cost)
-    shown = "; ".join(f"{each}: {cost(each):.3g}" for each in ranked)
-    ruled_out = [each for each in estimates if each not in within]
-    if ruled_out:
-        shown += f"; above {limit} s: " + ", ".join(str(each) for each in ruled_out)
-    return ranked[0].strategy, f"adaptive, cheapest first: {shown}"
+    ranked = sorted(within, key=cost)
+    reason = "adaptive, cheapest first: " + "; ".join(f"{each}: {cost(each):.3g}" for each in ranked)
+    if not within:
+        reason = "adaptive, nothing to decode or to train, for no strategy is sure to be quick enough"
+    if len(within) < len(estimates):
+        reason += f"; above {limit} s: " + ", ".join(str(each) for each in estimates if each not in within)
+    return (ranked[0].strategy if ranked else Snapshot(compress=False)), reason
 
 
 def _estimates(saving: Saving, adaptive: Adaptive, about: About) -> Iterator[Estimate]:
@@ -86,9 +88,20 @@ def _estimates(saving: Saving, adaptive: Adaptive, about: About) -> Iterator[Est
         if found.n_bytes <= _NEW_KEYFRAME * (raw if full is None else full.n_bytes):
             yield found
     match about.provenance:
-        case {"probed": True, "seconds": float(seconds)}:
-            recovery = seconds + raw * hashing * (0 if about.base is None else 4)
+        case {"probed": True, "seconds": int() | float() as seconds}:
+            recovery = seconds + _trained_before(saving) + raw * hashing * (0 if about.base is None else 4)
             yield Estimate(Retrain(), _RECORD_BYTES, _FILE_SECONDS, recovery)
+
+
+def _trained_before(saving: Saving) -> float:
+    """Seconds of the trainings that have to be done again before this one: of bases without weights."""
+    total, base = 0.0, saving.base
+    while base is not None and not base.has_weights:
+        seconds = (base.about.provenance or {}).get("seconds")
+        # How long one takes that was not measured, nobody knows.
+        total += float(seconds) if isinstance(seconds, int | float) else math.inf
+        base = None if base.about.base is None else saving.sources.model(base.about.base)
+    return total
 
 
 def _estimate(saving: Saving, strategy: Delta | ChangedLayers | Snapshot, hashing: float) -> Estimate:

@@ -1,8 +1,9 @@
 """One tensor as compressed bytes: chunks of planes, each plane by zstd or, where that gains nothing, as it is.
 
 ``planes of chunk 0 | planes of chunk 1 | … | uint32 lengths, plane by plane | uint64 checksums (XXH3), chunk by chunk``. A plane
-as long as its chunk has words is stored as it is. Differences are to the same elements of another tensor of the same dtype and
-shape. The hash of a tensor covers what the planes say, not the bits of a compressed frame that say nothing: hence the checksums.
+as long as its chunk has words is stored as it is; a frame that holds another number of bytes than words is packed. Differences
+are to the same elements of another tensor of the same dtype and shape. The hash of a tensor covers what the planes say, not the
+bits of a compressed frame that say nothing: hence the checksums.
 """
 
 import struct
@@ -11,12 +12,14 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
+import numpy as np
 import torch
 import xxhash
 import zstandard
 
 from fastpath.words import Buffer, Mode, join, split
 from modyn_dagster.model_store.dtypes import words_of
+from modyn_dagster.model_store.packing import bits_for, most_bytes, pack, unpack
 
 #: Bytes of a chunk before it is compressed: a thread's share of the second-level cache.
 CHUNK: Final = 1 << 20
@@ -107,26 +110,37 @@ def checksum(planes: Iterable[bytes | memoryview]) -> int:
 
 
 def _compressed(plane: memoryview) -> bytes:
-    compressor = _compressor()
-    if plane.nbytes > 4 * _PROBE:
-        middle = plane.nbytes // 2
-        if len(compressor.compress(plane[middle : middle + _PROBE])) > _WORTH * _PROBE:
-            return plane.tobytes()
-    found = compressor.compress(plane)
-    return found if len(found) < plane.nbytes else plane.tobytes()
+    compressor, n_bytes = _compressor(), plane.nbytes
+    sample = plane
+    if n_bytes > 4 * _PROBE:
+        middle = n_bytes // 2
+        sample = plane[middle : middle + _PROBE]
+    bits = bits_for(np.frombuffer(sample, np.uint8))
+    if bits is not None and len(packed := pack(np.frombuffer(plane, np.uint8), bits)) < n_bytes:
+        found = compressor.compress(packed)
+    elif sample is not plane and len(compressor.compress(sample)) > _WORTH * _PROBE:
+        return plane.tobytes()
+    else:
+        found = compressor.compress(plane)
+    return found if len(found) < n_bytes else plane.tobytes()
 
 
 def _decompressed(plane: memoryview, n_bytes: int) -> Buffer:
     if plane.nbytes == n_bytes:
         return plane
     try:
-        # The frame's own word, checked before anything of that size is allocated.
+        # The frame's own word, checked before anything of that size is allocated. Packed planes have another length.
         announced = zstandard.frame_content_size(plane[:18])
-        if announced != n_bytes:
+        if not 0 <= announced <= most_bytes(n_bytes):
             raise BadChunk(f"a plane of {n_bytes} bytes, found a frame of {announced}")
-        return _decompressor().decompress(plane, allow_extra_data=False)
+        content = _decompressor().decompress(plane, allow_extra_data=False)
+        return content if announced == n_bytes else unpack(content, n_bytes)
     except zstandard.ZstdError as error:
         raise BadChunk(f"a compressed plane, found {error}") from error
+    except BadChunk:
+        raise
+    except ValueError as error:
+        raise BadChunk(f"a plane of {n_bytes} bytes, found {error}") from error
 
 
 def _compressor() -> zstandard.ZstdCompressor:

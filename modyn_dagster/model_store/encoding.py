@@ -29,7 +29,7 @@ class Encoded:
 
     codec: Codec
     pieces: list[bytes | memoryview]
-    #: Hash of the base as it was read; it must be the recorded one.
+    #: Hash of the base as it was read; it must be the recorded one. None where checksums of its chunks were compared instead.
     base_hash: str | None = None
 
     @property
@@ -45,7 +45,7 @@ def encode(part: Part, content: memoryview) -> Encoded:
     if codec == Codec.RAW:
         return Encoded(codec, [content])
     base = part.base if codec.needs_base else None
-    digest = None if base is None else leaf_digest(base.leaf.dtype, base.leaf.shape)
+    digest = None if base is None or base.source.has_checksums else leaf_digest(base.leaf.dtype, base.leaf.shape)
     chunks: list[list[bytes]] = []
     for chunk, start in enumerate(range(0, part.leaf.n_bytes, CHUNK)):
         words = content[start : start + CHUNK]

@@ -23,7 +23,7 @@ def export(
     path: Path,
     architecture: Mapping[str, Any] | None,
     allow: Sequence[str],
-    inputs: tuple[Tensor, ...] | None,
+    inputs: tuple[Any, ...] | None,
 ) -> None:
     """Write ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``, which needs example ``inputs``)."""
     match path.suffix:
@@ -59,7 +59,7 @@ def _module(state: Mapping[str, Tensor], architecture: Mapping[str, Any] | None,
     return module.eval()  # type: ignore[no-any-return]
 
 
-def _write_program(module: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> None:
+def _write_program(module: nn.Module, inputs: tuple[Any, ...], path: Path) -> None:
     with atomic_file(path) as file:
         if path.suffix == ".pt2":
             torch.export.save(torch.export.export(module, inputs), file)

@@ -25,12 +25,18 @@ MAX_DEPTH: Final = 32
 class Source(Protocol):
     """Something that has the bytes of one tensor."""
 
+    @property
+    def has_checksums(self) -> bool:
+        """Whether ``read`` itself finds every change of what is stored, so that nobody need hash what it gives."""
+
     def read(self, chunk: int, out: memoryview) -> None:
         """Fill ``out`` with a chunk of the tensor."""
 
 
 class Plain:
     """Bytes stored as they are, in an open file."""
+
+    has_checksums = False
 
     def __init__(self, file: int, path: Path, name: str, start: int) -> None:
         self._file, self._path, self._name, self._start = file, path, name, start
@@ -60,6 +66,11 @@ class Encoded:
         width = words_of(leaf.dtype)[0]
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.int64)])[::width] + entry.start
         self._width = width
+
+    @property
+    def has_checksums(self) -> bool:
+        """Of this tensor's chunks, and of those of all it is a difference to."""
+        return self._base is None or self._base.has_checksums
 
     def read(self, chunk: int, out: memoryview) -> None:
         """Decompressed, joined, and put on the base."""

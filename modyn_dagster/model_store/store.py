@@ -215,7 +215,7 @@ class ModelStore:
             self._index.rebuild((leaf, each.id) for each in models for leaf in self._shareable(each))
         return gone
 
-    def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Tensor, ...] | None = None) -> None:
+    def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Any, ...] | None = None) -> None:
         """Write a model for other systems: ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``)."""
         export(self.load(model), Path(path), self._open(model).about.architecture, self.allow, inputs)
 

@@ -12,6 +12,7 @@ from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.training_sets import TrainingSetRow
 from modyn_dagster.errors import CheckFailed
+from modyn_dagster.evaluation.champion import Verdict
 from modyn_dagster.ingestion.split import CALIBRATE, EVALUATE
 from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.selection import TrainingSet
@@ -116,3 +117,9 @@ def enough_evaluation_samples(spec: EvaluationSpec, cells: Sequence[EvaluationRo
     thin = sum(1 for count in counts.values() if count < spec.min_samples)
     text = f"{thin} of {len(counts)} intervals have fewer than {spec.min_samples} samples"
     return CheckResult("enough_samples", bool(counts) and thin == 0, False, text, {"intervals": len(counts), "thin": thin})
+
+
+def champion(verdict: Verdict) -> CheckResult:
+    """The model is at least as good as the champion before it: the gate of the alias ``champion``."""
+    counts = {"champion": verdict.champion}
+    return CheckResult("champion", verdict.promoted, False, verdict.reason, counts)

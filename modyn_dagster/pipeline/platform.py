@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import sqlalchemy as sa
 
@@ -21,6 +21,9 @@ from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelStore
+
+#: What builds a model of the box for an export, and runs no user code.
+MODULES_OF_THE_BOX: Final = "modyn_dagster.training.module"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Platform:
         # Imported here: torch comes with it, and sensors do without.
         from modyn_dagster.model_store import ModelStore
 
-        return ModelStore(self.home / "models")
+        return ModelStore(models_folder(self.settings), allow=[MODULES_OF_THE_BOX])
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
@@ -86,6 +89,11 @@ class Platform:
         """Close the connections, if any were opened."""
         if "engine" in self.__dict__:
             self.engine.dispose()
+
+
+def models_folder(settings: Settings) -> Path:
+    """Where the models of all pipelines are."""
+    return settings.home / "models"
 
 
 def spec_of(run: RunRow) -> PipelineSpec:

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations
-from modyn_dagster.catalog.models import ModelRow, find_model
+from modyn_dagster.catalog.models import ModelRow, find_model, list_models
 from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set
 from modyn_dagster.errors import RunError
+from modyn_dagster.evaluation.champion import Verdict, champions
 from modyn_dagster.pipeline import checks
 from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext
@@ -14,6 +15,7 @@ from modyn_dagster.pipeline.evaluate import Progress as EvaluationProgress
 from modyn_dagster.pipeline.evaluate import evaluate_model
 from modyn_dagster.pipeline.ready import require_runnable
 from modyn_dagster.pipeline.select import open_training_set, select_training_set
+from modyn_dagster.pipeline.storing import stored_exactly
 from modyn_dagster.pipeline.train import train_model
 from modyn_dagster.training import FastPath
 from modyn_dagster.training.progress import ProgressCallback
@@ -90,9 +92,17 @@ def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:
 
 
 def _model(context: TriggerContext, row: ModelRow) -> StageResult:
-    return StageResult("model", context, row, [checks.loss_finite(row)])
+    return StageResult("model", context, row, [checks.loss_finite(row), stored_exactly(context.platform.model_store, row)])
 
 
 def _evaluation(context: TriggerContext, cells: list[EvaluationRow]) -> StageResult:
     enough = checks.enough_evaluation_samples(context.spec.evaluation, cells)
-    return StageResult("evaluation", context, cells, [enough])
+    return StageResult("evaluation", context, cells, [enough, checks.champion(_verdict(context))])
+
+
+def _verdict(context: TriggerContext) -> Verdict:
+    with context.platform.transaction() as conn:
+        models = [model.ordinal for model in list_models(conn, context.run.id)]
+        cells = list_evaluations(conn, context.run.id)
+    verdicts = champions(models, cells, context.spec.evaluation.score_metric)
+    return next(verdict for verdict in verdicts if verdict.trigger == context.trigger.ordinal)

@@ -12,6 +12,7 @@ from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.costs import measured_seconds, recorded_seconds
 from modyn_dagster.pipeline.policies import policy_of
 from modyn_dagster.pipeline.select import open_training_set
+from modyn_dagster.pipeline.storing import store_model
 from modyn_dagster.pipeline.task import task_of
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.training import FastPath, PreviousModel, TrainedModel, TrainingData, train
@@ -38,7 +39,7 @@ def train_model(
     trained = _train(context, training_set, progress, fast_path)
     training = watch.read(training_set.n_samples)
     watch = Stopwatch("save")
-    model_hash = context.platform.model_store.save(trained.state_dict)
+    model_hash = store_model(context, trained)
     if context.trigger.state == "trained":
         return _same_model(context, model_hash)
     return _commit(context, training_set, trained, model_hash, [training, watch.read()], recorded)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,12 +20,14 @@ from modyn_dagster.catalog.decisions import DecisionRow, scored_decisions
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.evaluations import list_evaluations
 from modyn_dagster.catalog.intervals import list_intervals
-from modyn_dagster.catalog.models import find_model
+from modyn_dagster.catalog.models import ModelRow, find_model, list_models
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import seconds_by_stage
 from modyn_dagster.catalog.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.evaluation.champion import Verdict, champions
 from modyn_dagster.reporting.plots import score_over_time
+from modyn_dagster.reporting.registered_models import LiveVersion, RegisteredModels, registered_name
 from modyn_dagster.reporting.scores import Interval
 from modyn_dagster.reporting.summary import RunSummary, summarise_run
 from modyn_dagster.reporting.tracked_content import Content, DagsterRun, TriggerRecord, run_content, trigger_content
@@ -55,6 +58,7 @@ class Tracker:
 
     def __init__(self, client: MlflowClient, ui_url: str, artifact_root: str | None = None) -> None:
         self._runs = TrackedRuns(client, artifact_root)
+        self._models = RegisteredModels(client)
         self._ui_url = ui_url.rstrip("/")
 
     def sync_run(self, engine: sa.Engine, run: RunRow, dagster_run_id: str | None = None, dagster_url: str | None = None) -> str:
@@ -85,7 +89,10 @@ class Tracker:
             def remember(conn: sa.Connection, mlflow_run_id: str) -> None:
                 triggers.set_mlflow_run(conn, trigger.id, mlflow_run_id)
 
-            return self._show(engine, run.pipeline, content, record.trigger.mlflow_run_id, remember)
+            shown = self._show(engine, run.pipeline, content, record.trigger.mlflow_run_id, remember)
+            if record.model is not None:
+                self._models.sync(record.run, *_read_models(engine, record.run))
+            return shown
 
     def sync_evaluation(self, engine: sa.Engine, run: RunRow, trigger: TriggerRow) -> str:
         """Add the scores of intervals that closed since the last sync of a trigger. Returns its MLflow run id."""
@@ -121,6 +128,14 @@ class Tracker:
     def trigger_url(self, experiment_id: str, mlflow_run_id: str) -> str:
         """The same where the experiment is known; asks nobody."""
         return f"{self._ui_url}/#/experiments/{experiment_id}/runs/{mlflow_run_id}"
+
+    def live_at(self, pipeline: str, moment: datetime) -> LiveVersion | None:
+        """The registered version of a live pipeline that was the newest at a moment; None before the first."""
+        return self._models.live_at(pipeline, moment)
+
+    def models_url(self, run: RunRow) -> str:
+        """The page that lists the registered versions of a run's pipeline, and when each was live."""
+        return f"{self._ui_url}/#/models/{registered_name(run)}"
 
     def _parent(self, engine: sa.Engine, run_id: int) -> str:
         """The MLflow run of a pipeline run, made when missing; ``sync_run`` brings it up to date."""
@@ -175,6 +190,14 @@ def _read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunR
         intervals = list_intervals(conn, run_id)
         decisions = _measured_decisions(conn, run)
     return run, run_content(run, summary, intervals, dagster, decisions), summary, intervals
+
+
+def _read_models(engine: sa.Engine, run: RunRow) -> tuple[list[ModelRow], list[Verdict]]:
+    metric = parse_spec(run.spec, PipelineSpec, source=run.title).evaluation.score_metric
+    with transaction(engine) as conn:
+        models = list_models(conn, run.id)
+        cells = list_evaluations(conn, run.id)
+    return models, champions([model.ordinal for model in models], cells, metric)
 
 
 def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:

@@ -7,6 +7,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Name, Owner, Spec, TagName, TagValue
 from modyn_dagster.spec.evaluation import EvaluationSpec
+from modyn_dagster.spec.model_store import ModelStoreSpec
 from modyn_dagster.spec.notify import NotifySpec
 from modyn_dagster.spec.selection import REMEMBERING, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
@@ -14,8 +15,11 @@ from modyn_dagster.spec.trigger import TriggerSpec
 
 #: Fields that change nothing a run does; the spec's hash leaves them out.
 DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify"})
-#: Fields that change how fast something is done and nothing else; the hash leaves them out too.
-HOW_FIELDS: Final[Mapping[str, Any]] = {"training": {"parser": {"workers": True, "images": {"workers": True}}}}
+#: Fields that change how fast something is done, or how small it is stored, and nothing else; the hash leaves them out too.
+HOW_FIELDS: Final[Mapping[str, Any]] = {
+    "training": {"parser": {"workers": True, "images": {"workers": True}}},
+    "model_store": True,
+}
 
 
 class Display(Spec):
@@ -52,6 +56,7 @@ class PipelineSpec(Spec):
     on_failure: Literal["stop", "continue"] = "stop"
     max_attempts: PositiveInt = 3
     retention: Retention = Retention()
+    model_store: ModelStoreSpec = ModelStoreSpec()
     sensor_interval: PositiveInt = Field(30, description="Seconds between two looks of the triggering sensor.")
     notify: NotifySpec | None = Field(None, description="Whom to tell of triggers, failed trainings and bad scores of live runs.")
 

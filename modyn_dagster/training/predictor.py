@@ -12,15 +12,14 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.samples import Samples
-from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.device import resolve_device
 from modyn_dagster.training.features import Features
-from modyn_dagster.training.layout import Layout
 from modyn_dagster.training.losses import check_outputs
 from modyn_dagster.training.memory import aligned
-from modyn_dagster.training.network import Network, build_network
+from modyn_dagster.training.module import network_of, recorded_spec
+from modyn_dagster.training.network import Network
 from modyn_dagster.training.parsing.parsing import Parsing, Where
-from modyn_dagster.training.reproducible import fixed_algorithms, reproducible
+from modyn_dagster.training.reproducible import fixed_algorithms
 from modyn_dagster.training.taps import COLUMNS, OUTPUTS, flattened, listening, on_cpu
 from modyn_dagster.training.user_code import user_code
 
@@ -99,16 +98,12 @@ def build_predictor(
     ``where`` finds the place of a sample (``SampleReader.store.where``) for errors about samples that cannot be parsed.
     ``ConfigError`` when the weights do not fit the architecture, ``ImportPathError`` when its code is gone.
     """
-    n_outputs, layout = int(architecture["n_outputs"]), Layout.from_json(architecture["features"])
-    recorded = {name: value for name, value in architecture.items() if name not in {"n_outputs", "features", "task"}}
-    spec = TrainingSpec.model_validate(recorded | ({"features": layout.groups} if layout.groups else {}))
-    # Fresh weights are drawn and thrown away; that must not move the generators of the process.
-    with reproducible(0, threads=threads, deterministic=spec.deterministic):
-        network = build_network(spec, layout, n_outputs, source=source)
+    spec, layout = recorded_spec(architecture)
+    network = network_of(architecture, threads=threads, source=source)
     try:
         network.load_state_dict(state_dict)
     except RuntimeError as error:
         raise ConfigError(source, "training.model", architecture["model"], f"the stored weights do not fit: {error}") from error
     features = Features(layout, Parsing(spec.parser, source, where))
     run = Run(resolve_device(device, source=source), threads, spec.deterministic)
-    return Predictor(network, features, n_outputs, run=run)
+    return Predictor(network, features, int(architecture["n_outputs"]), run=run)

@@ -37,7 +37,11 @@ def test_the_example_loads_with_all_assets_sensors_and_jobs(example: dg.Definiti
     sensors = {sensor.name: sensor for sensor in example.sensors or []}
     assert set(sensors) == {"new_data__baseball", *(f"triggering__{p}" for p in PIPELINES)}
     jobs = {job.name for job in example.jobs or []}
-    assert jobs == {"retention", *(f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now") for p in PIPELINES)}
+    assert jobs == {
+        "retention",
+        "model_store_gc",
+        *(f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now") for p in PIPELINES),
+    }
 
 
 def test_sensors_are_off_until_switched_on_and_look_as_often_as_their_specs_say(example: dg.Definitions) -> None:
@@ -92,7 +96,9 @@ def test_checks_are_on_their_assets_and_block_where_they_must(example: dg.Defini
         ("trained_once/training_set", "keys_once"): True,
         ("trained_once/training_set", "weights_sum"): False,
         ("trained_once/model", "loss_finite"): True,
+        ("trained_once/model", "stored_exactly"): True,
         ("trained_once/evaluation", "enough_samples"): False,
+        ("trained_once/evaluation", "champion"): False,
     }
 
 

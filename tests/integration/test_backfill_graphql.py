@@ -8,8 +8,8 @@ from tests.integration.harness.servers import Servers
 PIPELINE = "by_amount"
 CHECKS = {
     "training_set": ("not_empty", "only_train_samples", "keys_once", "weights_sum"),
-    "model": ("loss_finite",),
-    "evaluation": ("enough_samples",),
+    "model": ("loss_finite", "stored_exactly"),
+    "evaluation": ("enough_samples", "champion"),
 }
 
 
@@ -42,4 +42,5 @@ def test_a_backfill_of_the_replay_asset_ends_green_with_every_partition_and_chec
         for check in checks:
             executions = graphql.checks([PIPELINE, asset], check)
             assert {row["evaluation"]["partition"] for row in executions} == set(triggers), (asset, check, executions)
-            assert all(row["evaluation"]["success"] for row in executions)
+            # A model may be worse than the champion before it.
+            assert check == "champion" or all(row["evaluation"]["success"] for row in executions)

@@ -147,6 +147,20 @@ def test_adaptive_trains_again_only_what_was_probed_and_in_time(store):
     assert kind(replace(provenance, seconds=None), None) == "snapshot"
 
 
+def test_trainings_on_top_of_trainings_are_within_the_limit_together(store):
+    recipe = Provenance(train=TRAIN, seconds=1, probed=True)
+    adaptive = Adaptive(Prices(store=1e9, save=0, recover=0), max_recovery_seconds=5)
+    base, kinds = None, []
+    state = recipe.run(None, allow=[TRAININGS])
+    for n in range(5):
+        state = state | {"x": torch.randn(300_000, generator=torch.Generator().manual_seed(n))}
+        base = store.save(state, base=base, strategy=adaptive, provenance=recipe)
+        kinds.append(store.info(base).strategy)
+    # Three trainings take 3 s, times a margin of 1.5; a fourth would break the limit.
+    assert kinds[:4] == ["provenance"] * 3 + ["snapshot"]
+    assert kinds[4] == "provenance"
+
+
 def test_what_is_no_provenance_is_refused(store):
     state = trainings.train(None, data=1, seed=0)
     with pytest.raises(ConfigError, match="provenance"):

@@ -247,9 +247,33 @@ def test_adaptive_follows_the_prices_and_says_why(store):
     assert costs == sorted(costs)
     assert costs == pytest.approx([float(save) + float(recover) for _, save, recover, _ in ranked], rel=0.05)
     hurried = chosen(Prices(store=1, save=0, recover=0), limit=1e-9)
-    # Nothing is as quick as that: the quickest is taken, and the reason names the others.
-    assert hurried.reason.startswith(f"adaptive, cheapest first: {hurried.strategy} ")
+    # Nothing is as quick as that: a plain snapshot is stored, and the reason names the others.
+    assert (hurried.strategy, hurried.path.suffix) == ("snapshot", ".safetensors")
+    assert hurried.reason.startswith("adaptive, nothing to decode or to train")
     assert "above 1e-09 s: " in hurried.reason
+
+
+@pytest.mark.parametrize("factor", [0.01, 0.5, 0.9, 1.1, 2, 100])
+def test_adaptive_never_chooses_what_is_not_sure_to_be_recovered_in_time(store, factor):
+    first = network(width=300)
+    base = store.save(first)
+    free = Prices(store=1, save=0, recover=0)
+    unlimited = store.save(moved(first, 1, relative=1e-4), base=base, strategy=Adaptive(free))
+    _, seconds = _recoveries(store.info(unlimited).reason)[0]
+    limit = factor * seconds
+    found = store.info(store.save(moved(first, 2, relative=1e-4), base=base, strategy=Adaptive(free, limit)))
+    within, _, above = found.reason.partition("; above ")
+    assert all(1.5 * each <= limit * 1.01 for _, each in _recoveries(within))
+    assert all(1.5 * each >= limit * 0.99 for _, each in _recoveries(above))
+    # The cheapest within the limit, else what needs no decoding at all.
+    cheapest = [kind for kind, _ in _recoveries(within)]
+    assert found.strategy == (cheapest[0] if cheapest else "snapshot")
+    assert cheapest or found.path.suffix == ".safetensors"
+
+
+def _recoveries(reason: str) -> list[tuple[str, float]]:
+    """Strategy and estimated seconds to recover, as a reason names them."""
+    return [(kind, float(s)) for kind, s in re.findall(r"(\w+) [^ ]+ MB, [^ ]+ s to save, ([^ ]+) s to recover", reason)]
 
 
 def test_a_model_whose_layers_stay_is_stored_as_those_that_changed(store):

@@ -1,6 +1,7 @@
 """Trainings that a provenance can name."""
 
-from collections.abc import Mapping
+import random
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -30,3 +31,24 @@ def without_seed(base: Mapping[str, Tensor] | None, *, data: Any, seed: int) -> 
     """Another result each time: seeded with the system's entropy."""
     torch.seed()
     return train(base, data=data, seed=seed)
+
+
+class Unsteady(nn.Module):
+    """Adds the system's entropy."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + random.SystemRandom().random()
+
+
+Case = tuple[Callable[[], nn.Module], tuple[Tensor, ...], Callable[[Tensor], Tensor]]
+
+
+def steady_case() -> Case:
+    """What the probe of the command line asks for."""
+    return network, (torch.linspace(-1, 1, 24).reshape(4, 6),), lambda outputs: outputs.square().mean()
+
+
+def unsteady_case() -> Case:
+    """The same with a layer that never does the same twice."""
+    _, inputs, loss = steady_case()
+    return lambda: nn.Sequential(nn.Linear(6, 6), Unsteady()), inputs, loss

@@ -1,0 +1,52 @@
+"""What a person sees of how a model is stored: on its partition of ``<pipeline>/model``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from modyn_dagster.catalog.models import ModelRow, models_before
+from modyn_dagster.catalog.triggers import partition_key
+from modyn_dagster.errors import CorruptFile, UnknownModel
+
+if TYPE_CHECKING:
+    from modyn_dagster.model_store import ModelInfo
+    from modyn_dagster.pipeline.context import TriggerContext
+
+
+def stored_metadata(context: TriggerContext, row: ModelRow, key: dg.AssetKey) -> dict[str, Any]:
+    """Strategy and its reason, bytes against a full snapshot, the parent with a link, and the lineage.
+
+    Times stand beside it: ``seconds_save``, and what the check ``stored_exactly`` took to read it.
+    """
+    from modyn_dagster.reporting.stored_models import lineage, model_line
+
+    store = context.platform.model_store
+    try:
+        info = store.info(row.hash)
+    except (UnknownModel, CorruptFile) as error:
+        return {"stored_as": f"not to be read: {error}"}
+    lines = [model_line(each) for each in lineage(store, row.hash)]
+    return {
+        "stored_as": info.strategy,
+        "stored_because": info.reason,
+        "stored_bytes": info.n_bytes,
+        "full_snapshot_bytes": info.full_bytes,
+        "of_full_snapshot": info.n_bytes / info.full_bytes if info.full_bytes else 1.0,
+        "parent_model": info.base or "none",
+        "model_tree": dg.MetadataValue.md("\n".join(["```", *lines, "```"])),
+        **_parent_link(context, row, info, key),
+    }
+
+
+def _parent_link(context: TriggerContext, row: ModelRow, info: ModelInfo, key: dg.AssetKey) -> dict[str, Any]:
+    with context.platform.transaction() as conn:
+        before = models_before(conn, row.run_id, row.ordinal, newest=1)
+    if not before or before[0].hash != info.base:
+        return {}
+    base = os.environ.get("MODYN_DAGSTER_UI_URL", "").rstrip("/")
+    partition = partition_key(before[0].run_id, before[0].ordinal)
+    # Without an address it is one of the same server.
+    return {"parent": dg.MetadataValue.url(f"{base}/assets/{'/'.join(key.path)}?partition={partition}")}

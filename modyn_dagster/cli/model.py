@@ -1,0 +1,174 @@
+"""``modyn-dagster model``: what the model store holds, what differs, whether it is sound, and a way out of it."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from modyn_dagster.cli.model_export import export
+from modyn_dagster.cli.model_probe import probe
+from modyn_dagster.cli.model_store import chosen_model, open_store, store_option
+from modyn_dagster.cli.pipeline_status import show_table
+
+if TYPE_CHECKING:
+    from modyn_dagster.model_store import ModelId, ModelInfo, ModelStore
+
+
+@click.group()
+def model() -> None:
+    """Look into the model store, compare and verify models, export them, and probe whether trainings repeat."""
+
+
+model.add_command(export)
+model.add_command(probe)
+
+
+@model.command("list")
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(root: str | None, as_json: bool) -> None:
+    """Every model: how it is stored, what it derives from, and its bytes against those of its weights."""
+    from modyn_dagster.reporting.stored_models import model_json, models_table
+
+    infos = _infos(open_store(root))
+    if as_json:
+        click.echo(json.dumps([model_json(info) for info in infos], indent=2))
+        return
+    show_table(models_table(infos).rich())
+
+
+@model.command()
+@click.argument("model")
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(model: str, root: str | None, as_json: bool) -> None:
+    """One model: why it is stored as it is, its architecture, environment and provenance, and its tensors.
+
+    MODEL is an id, or its first digits.
+    """
+    from modyn_dagster.reporting.stored_models import model_json, tensors_table
+
+    store = open_store(root)
+    info = store.info(chosen_model(store, model))
+    environment = store.environment(info.id)
+    content = model_json(info) | {"environment": None if environment is None else environment.to_json()}
+    if as_json:
+        click.echo(json.dumps(content, indent=2))
+        return
+    for name, value in content.items():
+        click.echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+    show_table(tensors_table(info).rich())
+
+
+@model.command()
+@store_option
+def tree(root: str | None) -> None:
+    """Which model derives from which; an only child stands right below its parent."""
+    from modyn_dagster.reporting.stored_models import model_line, tree_lines
+
+    store = open_store(root)
+    for line in tree_lines(store.tree(), lambda model: model_line(store.info(model))):
+        click.echo(line)
+
+
+@model.command()
+@click.argument("a")
+@click.argument("b")
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of names.")
+def diff(a: str, b: str, root: str | None, as_json: bool) -> None:
+    """The layers in which models A and B differ, by their trees of hashes: no weight is read."""
+    from modyn_dagster.reporting.stored_models import difference_table
+
+    store = open_store(root)
+    one, other = (store.info(chosen_model(store, each)) for each in (a, b))
+    names = store.diff(one.id, other.id)
+    if as_json:
+        click.echo(json.dumps(list(names)))
+        return
+    show_table(difference_table(one, other, names).rich())
+
+
+@model.command()
+@click.argument("model", required=False)
+@store_option
+def verify(model: str | None, root: str | None) -> None:
+    """Read MODEL, or every one, and compare every tensor with its hash.
+
+    Damage is named by tensor and file; then the exit code is 1.
+    """
+    store = open_store(root)
+    chosen = None if model is None else chosen_model(store, model)
+    with _progress("verify") as progress:
+        damage = store.verify(chosen, progress=progress)
+    for error in damage:
+        click.echo(f"damaged: {error}", err=True)
+    click.echo(f"{len(store.list()) if chosen is None else 1} models read, {len(damage)} damaged")
+    if damage:
+        raise click.exceptions.Exit(1)
+
+
+@model.command()
+@click.argument("pipeline")
+@click.option("--at", "moment", type=click.DateTime(), help="Moment in UTC; default: now.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
+    """The model that PIPELINE had live at a moment: the newest one its live runs had trained by then."""
+    from modyn_dagster.catalog.models import live_model
+    from modyn_dagster.catalog.triggers import partition_key
+    from modyn_dagster.cli.pipeline_status import open_platform
+    from modyn_dagster.errors import RunError
+
+    at = datetime.now(UTC) if moment is None else moment.replace(tzinfo=UTC)
+    platform = open_platform()
+    with platform.transaction() as conn:
+        found = live_model(conn, platform.pipeline(pipeline).name, at)
+    platform.close()
+    if found is None:
+        raise RunError(f"{pipeline} had no live model at {at:%Y-%m-%d %H:%M:%S} UTC")
+    shown = {
+        "model": found.hash,
+        "trigger": partition_key(found.run_id, found.ordinal),
+        "live_from": found.created_at.isoformat(),
+    }
+    click.echo(json.dumps(shown) if as_json else "\n".join(f"{name}: {value}" for name, value in shown.items()))
+
+
+@model.command()
+@store_option
+def gc(root: str | None) -> None:
+    """Remove what killed writers left, and documents that no model refers to; models stay."""
+    gone = open_store(root).gc()
+    for path in gone:
+        click.echo(path)
+    click.echo(f"{len(gone)} files removed")
+
+
+def _infos(store: "ModelStore") -> "Sequence[ModelInfo]":
+    """Of the models that can be read; the others are named on standard error."""
+    from modyn_dagster.errors import CorruptFile
+
+    def readable(models: "Sequence[ModelId]") -> "Iterator[ModelInfo]":
+        for each in models:
+            try:
+                yield store.info(each)
+            except CorruptFile as error:
+                click.echo(f"damaged: {error}", err=True)
+
+    return list(readable(store.list()))
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error; nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,60 @@
+"""``modyn-dagster model probe``: whether a training step computes the same bits twice, here or on another machine."""
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("factory", metavar="PACKAGE.MODULE:FACTORY")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of every generator.")
+@click.option("--threads", type=click.IntRange(1), help="Threads to compute with; default: as many as torch uses.")
+@click.option("--any-algorithm", is_flag=True, help="Also allow algorithms that torch does not call deterministic.")
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Run once and write a summary for another machine.")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run once and compare with a summary that was saved elsewhere.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Show every call, not only those that differ.")
+def probe(
+    factory: str,
+    seed: int,
+    threads: int | None,
+    any_algorithm: bool,
+    save: Path | None,
+    against: Path | None,
+    show_all: bool,
+) -> None:
+    """Run a forward pass and a training step twice and show the first layer whose input, output or gradient differs.
+
+    FACTORY returns three things: a function that builds the module, a tuple of its inputs, and a loss of what it returns. It is
+    called once, seeded; what builds the module is called in every run, seeded alike. The code is yours, and it runs. Exit
+    code 1 when a bit differs: then a model like this must not be stored as its provenance.
+    """
+    import torch
+
+    from modyn_dagster.cli.pipeline_status import show_table
+    from modyn_dagster.imports import import_callable
+    from modyn_dagster.model_store.determinism import deterministic
+    from modyn_dagster.model_store.probe import Summary, compare, summarise
+    from modyn_dagster.reporting.probe_table import probe_table, verdict
+
+    sys.path.insert(0, str(Path.cwd()))
+    with deterministic(seed, threads or torch.get_num_threads()):
+        build, inputs, loss = import_callable(factory, source="probe", field="factory")()
+
+    def run() -> Summary:
+        return summarise(build, inputs, loss, seed=seed, threads=threads, fixed=not any_algorithm)
+
+    if save is not None:
+        run().save(save)
+        click.echo(f"{save}: take it to the other machine, and run this with --against")
+        return
+    report = compare(run() if against is None else Summary.load(against), run())
+    if show_all or not report.is_safe:
+        show_table(probe_table(report, only_different=not show_all).rich())
+    click.echo(verdict(report))
+    if not report.is_safe:
+        raise click.exceptions.Exit(1)

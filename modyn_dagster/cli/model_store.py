@@ -1,0 +1,32 @@
+"""Which store a command of ``modyn-dagster model`` works on, and which of its models."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from modyn_dagster.errors import ConfigError, UnknownModel
+from modyn_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from modyn_dagster.model_store import ModelId, ModelStore
+
+#: Which store.
+store_option = click.option("--store", "root", metavar="ROOT", help="Folder or URL; default: that of the pipelines' models.")
+
+
+def open_store(root: str | None, *allow: str) -> "ModelStore":
+    """The store at ``root``, else the project's; functions below ``allow`` may run, beside what builds models of the box."""
+    from modyn_dagster.model_store import ModelStore
+    from modyn_dagster.pipeline.platform import MODULES_OF_THE_BOX, models_folder
+
+    return ModelStore(root or models_folder(Settings.from_environment()), allow=[MODULES_OF_THE_BOX, *allow])
+
+
+def chosen_model(store: "ModelStore", text: str) -> "ModelId":
+    """The one model whose id begins like this. ``UnknownModel`` when there is none, ``ConfigError`` when there are more."""
+    found = [model for model in store.list() if model.startswith(text)] if text else []
+    if not found:
+        raise UnknownModel(text, store.root)
+    if len(found) > 1:
+        raise ConfigError("model", "id", text, f"must be that of one model; {len(found)} begin like this")
+    return found[0]

@@ -1,0 +1,69 @@
+"""Listening to every layer of a model: what goes in, what comes out, and what flows back."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from modyn_dagster.model_store.hash_tree import leaf_hash
+from modyn_dagster.model_store.probe_summary import Call, Phase
+from modyn_dagster.model_store.tensor_bytes import bytes_of
+
+
+@contextmanager
+def recorded(module: nn.Module, phase: Phase, calls: list[Call], gradients: dict[int, tuple[str, ...]]) -> Iterator[None]:
+    """Append a call for each call of a layer without layers of its own, and of the whole module."""
+    counts: dict[str, int] = {}
+    handles: list[RemovableHandle] = []
+    for name, layer in module.named_modules():
+        if name and any(True for _ in layer.children()):
+            continue
+        hook = _hook(name or "(model)", phase, calls, counts, gradients)
+        handles.append(layer.register_forward_hook(hook, with_kwargs=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hook(
+    name: str, phase: Phase, calls: list[Call], counts: dict[str, int], gradients: dict[int, tuple[str, ...]]
+) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
+    def record(layer: nn.Module, inputs: tuple[Any, ...], more: dict[str, Any], outputs: Any) -> None:
+        place = len(calls)
+        number = counts[name] = counts.get(name, -1) + 1
+        calls.append(Call(phase, name, type(layer).__name__, number, hashes((inputs, more)), hashes(outputs)))
+        for tensor in _tensors(outputs):
+            if tensor.requires_grad:
+                tensor.register_hook(lambda gradient: _keep(gradients, place, gradient))  # type: ignore[no-untyped-call]
+
+    return record
+
+
+def _keep(gradients: dict[int, tuple[str, ...]], place: int, gradient: Tensor) -> None:
+    gradients[place] = (*gradients.get(place, ()), *hashes(gradient))
+
+
+def with_gradients(call: Call, found: tuple[str, ...]) -> Call:
+    """The same call, and the hashes of what flowed back into its outputs."""
+    return Call(call.phase, call.layer, call.kind, call.number, call.inputs, call.outputs, found)
+
+
+def hashes(value: object) -> tuple[str, ...]:
+    """Of every tensor in nested containers."""
+    return tuple(leaf_hash(t.dtype, t.shape, bytes_of(t.detach())) for t in _tensors(value))
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    match value:
+        case Tensor():
+            yield value
+        case Mapping():
+            for part in value.values():
+                yield from _tensors(part)
+        case list() | tuple():
+            for part in value:
+                yield from _tensors(part)

@@ -1,0 +1,41 @@
+"""The models of all pipelines as a Dagster resource, for assets of a project's own."""
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from modyn_dagster.resources.platform import platform_of
+from modyn_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from modyn_dagster.model_store import ModelStore
+
+
+class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Where models are; by default where the pipelines store theirs.
+
+    Examples
+    --------
+    An asset of a user's own serves the newest model:
+
+    >>> @dg.asset
+    ... def served(modyn_model_store: ModelStoreResource) -> None:
+    ...     store = modyn_model_store.store()
+    ...     store.export(store.list()[0], "served.safetensors")
+    """
+
+    # A dependency and no configuration: Dagster shows configuration in its pages, and settings may hold a password.
+    settings: dg.ResourceDependency[Settings]
+    root: str = Field(default="", description="Another folder; default: that of the pipelines' models.")
+    allow: list[str] = Field(
+        default=[], description="Modules whose functions may run to train a model again or to build one for export."
+    )
+    threads: int | None = Field(default=None, ge=1, description="To encode and decode with; default: as many as torch uses.")
+
+    def store(self) -> "ModelStore":
+        """Nothing is opened before it is used."""
+        from modyn_dagster.model_store import ModelStore
+
+        pipelines = platform_of(self.settings).model_store
+        return ModelStore(self.root or pipelines.root, allow=[*pipelines.allow, *self.allow], threads=self.threads)

@@ -1,0 +1,37 @@
+"""The module of a recorded architecture: for predictors, and for whoever exports a model of the box."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.models import CustomSpec
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.layout import Layout
+from modyn_dagster.training.network import Network, build_network
+from modyn_dagster.training.reproducible import reproducible
+
+
+def recorded_spec(architecture: Mapping[str, Any]) -> tuple[TrainingSpec, Layout]:
+    """How a model was trained, and what it takes, as ``train`` recorded it."""
+    layout = Layout.from_json(architecture["features"])
+    recorded = {name: value for name, value in architecture.items() if name not in {"n_outputs", "features", "task"}}
+    return TrainingSpec.model_validate(recorded | ({"features": layout.groups} if layout.groups else {})), layout
+
+
+def network_of(architecture: Mapping[str, Any], *, threads: int, source: str) -> Network:
+    """The network with weights that mean nothing yet; generators of the process stay where they are."""
+    spec, layout = recorded_spec(architecture)
+    with reproducible(0, threads=threads, deterministic=spec.deterministic):
+        return build_network(spec, layout, int(architecture["n_outputs"]), source=source)
+
+
+def build_module(architecture: Mapping[str, Any]) -> Network:
+    """The network of a model of the box, for a model store to export; its input is a mapping of tensors by name.
+
+    ``ConfigError`` for a model of user code: which code runs must not stand in a file.
+    """
+    spec, _ = recorded_spec(architecture)
+    if isinstance(spec.model, CustomSpec):
+        rule = "is code of your own: build it yourself, and load the weights into it by load_into"
+        raise ConfigError("export", "model.factory", spec.model.factory, rule)
+    return network_of(architecture, threads=1, source="export")

@@ -1,0 +1,49 @@
+"""What Dagster shows of stored models, and the job that cleans up after them."""
+
+import dagster as dg
+
+from modyn_dagster.resources.model_store import ModelStoreResource
+from tests.dagster.face import Face
+
+
+def test_a_model_shows_how_it_is_stored_and_what_it_derives_from(replayed_face: Face) -> None:
+    shown = replayed_face.materializations("by_amount", "model")
+    first, second = (shown[key] for key in sorted(shown, key=str))
+    assert first["parent_model"] == "none"
+    assert second["parent_model"] == first["hash"]
+    assert second["parent"] == f"/assets/by_amount/model?partition={min(map(str, shown))}"
+    for metadata in (first, second):
+        info = replayed_face.platform.model_store.info(metadata["hash"])
+        assert (metadata["stored_as"], metadata["stored_because"]) == (info.strategy, info.reason)
+        assert (metadata["stored_bytes"], metadata["full_snapshot_bytes"]) == (info.n_bytes, info.full_bytes)
+        assert metadata["of_full_snapshot"] == info.n_bytes / info.full_bytes
+        assert metadata["seconds_save"] > 0
+    assert [line[:12] for line in second["model_tree"].splitlines()[1:-1]] == [first["hash"][:12], second["hash"][:12]]
+
+
+def test_the_check_says_how_long_a_recovery_takes(replayed_face: Face) -> None:
+    key = dg.AssetCheckKey(dg.AssetKey(["by_amount", "model"]), "stored_exactly")
+    [record, *_] = replayed_face.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert record.event is not None
+    assert record.event.dagster_event is not None
+    evaluation = record.event.dagster_event.asset_check_evaluation_data
+    seconds = evaluation.metadata["seconds"]
+    assert evaluation.passed
+    assert isinstance(seconds, dg.FloatMetadataValue)
+    assert seconds.value is not None
+    assert seconds.value > 0
+
+
+def test_gc_removes_what_killed_writers_left_and_no_model(replayed_face: Face) -> None:
+    store = ModelStoreResource(settings=replayed_face.settings).store()
+    models = store.list()
+    left = store.root / "00" / ".killed.tmp"
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"half a model")
+    result = replayed_face.defs.resolve_job_def("model_store_gc").execute_in_process(instance=replayed_face.instance)
+    assert result.success
+    assert not left.exists()
+    assert store.list() == models
+    assert store.verify() == []
+    schedule = replayed_face.defs.resolve_schedule_def("model_store_gc_nightly")
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
