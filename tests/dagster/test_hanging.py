@@ -5,6 +5,7 @@ What Dagster's daemon does every few seconds is done here by hand, with the ship
 
 import json
 import logging
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -142,14 +143,17 @@ def test_a_training_that_hangs_longer_than_its_pipeline_allows_is_ended_and_its_
     assert trained_once_by_the_next_attempt(face)
 
 
-@pytest.mark.parametrize("code", [LISTENS, DEAF], ids=["listens", "deaf"])
+@pytest.mark.parametrize(("code", "patience", "end"), [(LISTENS, 60, signal.SIGTERM), (DEAF, 0, signal.SIGKILL)])
 def test_a_run_that_was_cancelled_ends_though_its_code_server_is_gone(
-    face: Face, processes: list["subprocess.Popen[str]"], code: str
+    face: Face, processes: list["subprocess.Popen[str]"], code: str, patience: int, end: signal.Signals
 ) -> None:
+    launcher = face.instance.run_launcher
+    assert isinstance(launcher, WatchingRunLauncher)
+    launcher.kill_after_seconds = patience
     run = made(face, "retention", {})
-    process = begin(face, run, code, processes)
+    begin(face, run, code, processes)
     assert face.instance.run_coordinator.cancel_run(run.run_id)
-    process.wait(timeout=60)
+    assert processes[0].wait(timeout=120) == -end
     assert not face.instance.run_coordinator.cancel_run(made(face, "retention", {}).run_id), "it never had a process"
 
 
