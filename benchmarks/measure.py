@@ -50,13 +50,13 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
 
-def timed(units: float, work: Callable[[], object]) -> Contender:
-    """A contender whose whole call counts."""
+def timed(units: float, work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> Contender:
+    """A contender whose whole call counts; with ``time.process_time`` in seconds of the processor, waiting left out."""
 
     def run() -> Run:
-        start = time.perf_counter()
+        start = clock()
         work()
-        return Run(units, time.perf_counter() - start)
+        return Run(units, clock() - start)
 
     return run
 

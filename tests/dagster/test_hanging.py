@@ -20,7 +20,7 @@ import yaml
 # What the daemon calls and is made of; there are no public names for it.
 from dagster._core.events import EngineEventData
 from dagster._core.instance.types import InstanceType
-from dagster._core.launcher import RunLauncher, WorkerStatus
+from dagster._core.launcher import DefaultRunLauncher, WorkerStatus
 from dagster._core.run_coordinator import DefaultRunCoordinator
 from dagster._core.storage.event_log import InMemoryEventLogStorage
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
@@ -192,6 +192,7 @@ def test_the_shipped_settings_watch_runs() -> None:
     settings = yaml.safe_load((ROOT / "dagster.yaml").read_text())
     assert settings["run_monitoring"]["enabled"]
     named = settings["run_launcher"]
-    launcher = ConfigurableClassData(named["module"], named["class"], yaml.safe_dump(named["config"])).rehydrate(RunLauncher)
+    data = ConfigurableClassData(named["module"], named["class"], yaml.safe_dump(named["config"]))
+    launcher = data.rehydrate(DefaultRunLauncher)
     assert isinstance(launcher, WatchingRunLauncher)
     assert (launcher.supports_check_run_worker_health, launcher.kill_after_seconds) == (True, 60)

@@ -35,7 +35,7 @@ def test_samples_at_a_boundary_are_scored_once(world_of, intervals):
     world.deliver(range(3))
     world.replay("by_amount")
     cells = world.outcome(world.run("by_amount", "replay"))["evaluations"]
-    scored = Counter()
+    scored: Counter[int] = Counter()
     for ordinal, *_, n_samples, _, _ in cells:
         scored[ordinal] += n_samples
     assert scored == dict.fromkeys(range(3), 3 * ROWS)
@@ -74,4 +74,5 @@ def keys_of(world: World, run, trigger):
     context = trigger_context(world.platform, run, trigger)
     with world.platform.transaction() as conn:
         row = find_training_set(conn, trigger.id)
+    assert row is not None
     return open_training_set(context, row).keys()

@@ -3,15 +3,16 @@
 Clocks here go on by a second whenever they are looked at, so that what a tick does in its time is counted and not raced.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count, pairwise
 
 import pytest
 
+from modyn_dagster.catalog.measurements import measurements_after
 from modyn_dagster.pipeline import driver, due, live, measure, recorded
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.due import evaluation_due, look_for_due
+from modyn_dagster.pipeline.due import Look, evaluation_due, look_for_due
 from modyn_dagster.pipeline.live import Attempt, Tick
 from modyn_dagster.pipeline.stages import evaluation_stage
 from tests.pipeline.measuring import drift, performance
@@ -35,7 +36,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ticking = Clock()
     for module in (live, driver, due):
         monkeypatch.setattr(module, "monotonic", ticking)
@@ -110,7 +111,7 @@ def test_a_tick_computes_no_embedding_and_no_score_however_much_there_is_to_meas
 def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick, monkeypatch):
     monkeypatch.setattr(recorded, "_ROWS_AT_ONCE", 7)
     read: list[int] = []
-    inner = recorded.measurements_after
+    inner = measurements_after
 
     def counted(*arguments):
         rows = inner(*arguments)
@@ -137,7 +138,7 @@ def test_a_look_for_models_to_judge_stops_and_the_next_one_goes_on(world_of, clo
     world.deliver(range(3))
     run = world.live_until_idle("often").run
     assert evaluation_due(world.platform, run) == []
-    looked, looks = 0, []
+    looked, looks = 0, list[Look]()
     while not looks or not looks[-1].complete:
         begin = clock.now
         looks.append(look_for_due(world.platform, run, looked, seconds=1))
