@@ -45,8 +45,8 @@ class Mark:
         return cls(**json.loads(cursor)) if cursor else cls()
 
     def text(self) -> str:
-        """For the cursor."""
-        return json.dumps(asdict(self))
+        """For the cursor, where people see it: what is empty is left out."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value})
 
 
 def evaluation_request(
