@@ -60,7 +60,7 @@ def scores_and_thresholds(decisions: Sequence[DecisionRow], *, title: str) -> Fi
         prepare_axes(panels[0], title, "sample time (UTC)", "score")
         note(panels[0], "no decision was taken from a score yet")
     # Ticks that are hours apart do not say the year.
-    span = f", {decisions[0].time:%Y-%m-%d} to {decisions[-1].time:%Y-%m-%d}" if decisions else ""
+    span = f", {_plain(decisions[0].time):%Y-%m-%d} to {_plain(decisions[-1].time):%Y-%m-%d}" if decisions else ""
     panels[-1].set_xlabel(f"sample time (UTC){span}", fontsize=12)
     return figure
 
