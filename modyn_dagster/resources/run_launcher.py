@@ -10,28 +10,26 @@ import signal
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_type_hints
 
 import dagster as dg
 import psutil
-from dagster._core.errors import DagsterUserCodeUnreachableError
-from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
-from dagster._core.storage.tags import GRPC_INFO_TAG
-from dagster._serdes import ConfigurableClassData
 
+#: Where the code server listens that started a run's process: Dagster's tag.
+_CODE_SERVER_TAG: Final = ".dagster/grpc_info"
 _HERE: Final = ("localhost", "127.0.0.1")
 #: A process this much younger than the event that names its number is another one, which got the number later.
 _CLOCKS_DIFFER_SECONDS: Final = 60.0
 
 
-class WatchingRunLauncher(DefaultRunLauncher):
+class WatchingRunLauncher(dg.DefaultRunLauncher):
     """Launches runs as Dagster's default launcher does, and knows whether their processes live.
 
     Attributes:
         kill_after_seconds: what is cancelled and does not end by itself in that time is killed.
     """
 
-    def __init__(self, kill_after_seconds: int = 60, inst_data: ConfigurableClassData | None = None) -> None:
+    def __init__(self, kill_after_seconds: int = 60, inst_data: Any = None) -> None:
         super().__init__(inst_data)
         self.kill_after_seconds = kill_after_seconds
 
@@ -41,7 +39,7 @@ class WatchingRunLauncher(DefaultRunLauncher):
         return {"kill_after_seconds": dg.Field(dg.Int, default_value=60)}
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData, config_value: Mapping[str, Any]) -> Self:
+    def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> Self:
         """From there."""
         return cls(inst_data=inst_data, **config_value)
 
@@ -50,15 +48,15 @@ class WatchingRunLauncher(DefaultRunLauncher):
         """Run monitoring asks, every ``run_monitoring.poll_interval_seconds``."""
         return True
 
-    def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
+    def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
         """``FAILED`` when the process of a run under way is gone; one that was never seen counts as running.
 
         The process itself reports how a run ended, before it goes, so a run that is not over by then has nobody left.
         """
         begun = self._begun(run)
         if begun is None or self._process(run) is not None:
-            return CheckRunHealthResult(WorkerStatus.RUNNING)
-        return CheckRunHealthResult(WorkerStatus.FAILED, f"process {begun[0]} of the run is gone")
+            return _health("RUNNING")
+        return _health("FAILED", f"process {begun[0]} of the run is gone")
 
     def terminate(self, run_id: str) -> bool:
         """Ask the run's process to end, through its code server or, where that is gone, itself; kill what does not listen."""
@@ -66,7 +64,10 @@ class WatchingRunLauncher(DefaultRunLauncher):
         process = self._process(run) if run is not None and not run.is_finished else None
         try:
             asked: bool = super().terminate(run_id)  # type: ignore[no-untyped-call]
-        except DagsterUserCodeUnreachableError:
+        except dg.DagsterError:
+            # The code server is gone, or does not answer.
+            if process is None:
+                raise
             asked = False
         if process is None:
             return asked
@@ -101,7 +102,7 @@ class WatchingRunLauncher(DefaultRunLauncher):
 
     def _begun(self, run: dg.DagsterRun) -> tuple[int, float] | None:
         """Number of the process that began to execute a run, as it said itself, and when; None for one of another machine."""
-        place = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))
+        place = json.loads(run.tags.get(_CODE_SERVER_TAG, "{}"))
         if "socket" not in place and place.get("host") not in _HERE:
             return None
         records = self._instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT, limit=50).records
@@ -111,3 +112,9 @@ class WatchingRunLauncher(DefaultRunLauncher):
             if pid is not None:
                 return int(str(pid.value)), entry.timestamp
         return None
+
+
+def _health(status: str, message: str | None = None) -> Any:
+    """What a launcher answers: the class that its method is declared to return, for which Dagster has no public name."""
+    answer = get_type_hints(dg.DefaultRunLauncher.check_run_worker_health)["return"]
+    return answer(get_type_hints(answer)["status"][status], message)
