@@ -6,6 +6,7 @@ import dagster as dg
 
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.spec.base import seconds_of
 
 #: What ``dagster.define_asset_job`` returns; Dagster does not export its class.
 AssetJob = Any
@@ -19,6 +20,7 @@ def train_job(assets: PipelineAssets) -> AssetJob:
         selection,
         description=f"Select, train and evaluate one trigger of {assets.name}.",
         executor_def=dg.in_process_executor,
+        tags=_ended_in_time(assets),
     )
 
 
@@ -29,6 +31,7 @@ def evaluate_job(assets: PipelineAssets) -> AssetJob:
         dg.AssetSelection.assets(assets.key("evaluation")),
         description=f"Judge models of {assets.name} on data that arrived after they were trained.",
         executor_def=dg.in_process_executor,
+        tags=_ended_in_time(assets),
     )
 
 
@@ -39,7 +42,13 @@ def measure_job(assets: PipelineAssets) -> AssetJob:
         dg.AssetSelection.assets(assets.key("measurement")),
         description=f"Measure what the triggering policy of {assets.name} needs to decide.",
         executor_def=dg.in_process_executor,
+        tags=_ended_in_time(assets),
     )
+
+
+def _ended_in_time(assets: PipelineAssets) -> dict[str, str]:
+    """Dagster's run monitoring ends a run that takes longer, and the sensor asks for the next attempt."""
+    return {"dagster/max_runtime": str(seconds_of(assets.pipeline.max_run_time))}
 
 
 @dg.op(description="Remove the files that no `retention` of a pipeline keeps.")

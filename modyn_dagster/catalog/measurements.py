@@ -42,10 +42,12 @@ def record_measurements(conn: sa.Connection, rows: Sequence[MeasurementRow]) -> 
     )
 
 
-def measurements_after(conn: sa.Connection, run_id: int, model_hash: str, after: int) -> list[MeasurementRow]:
-    """What was measured with a model at the points of a run after a key, in order."""
+def measurements_after(
+    conn: sa.Connection, run_id: int, model_hash: str, after: int, limit: int | None = None
+) -> list[MeasurementRow]:
+    """What was measured with a model at the points of a run after a key, in order; the first ``limit`` of them."""
     where = (measurement.c.run_id == run_id) & (measurement.c.model_hash == model_hash) & (measurement.c.point > after)
-    rows = conn.execute(sa.select(measurement).where(where).order_by(measurement.c.point))
+    rows = conn.execute(sa.select(measurement).where(where).order_by(measurement.c.point).limit(limit))
     return [as_row(MeasurementRow, row) for row in rows]
 
 

@@ -1,6 +1,10 @@
 """Which models of a run have something left to be judged on."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+from typing import Final
 
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, list_predictions
 from modyn_dagster.catalog.moments import as_timestamp
@@ -10,29 +14,69 @@ from modyn_dagster.pipeline.context import TriggerContext, trigger_context
 from modyn_dagster.pipeline.evaluate import missing_batches
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.score import deleted_in
+from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.pipeline.wanted import run_intervals
 
+#: Of one look: models from the first one that is due on.
+_MODELS_AT_ONCE: Final = 100
 
-def evaluation_due(platform: Platform, run: RunRow) -> list[TriggerRow]:
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at the models of a run, from the newest on, has found.
+
+    Attributes:
+        due: trained triggers with something left to judge, in order.
+        looked: how many trained triggers were looked at, those of earlier looks included.
+        complete: whether these are all.
+    """
+
+    due: Sequence[TriggerRow]
+    looked: int
+    complete: bool
+
+
+def evaluation_due(platform: Platform, run: RunRow) -> Sequence[TriggerRow]:
     """Trained triggers with batches not predicted, or closed intervals not scored since their last deletion, in order.
 
     A trigger whose predictions retention has removed is past judging and never due; with ``matrix: lazy`` none is.
     """
+    due: list[TriggerRow] = []
+    look = Look([], 0, complete=False)
+    while not look.complete:
+        look = look_for_due(platform, run, look.looked)
+        due = [*look.due, *due]
+    return due
+
+
+def look_for_due(platform: Platform, run: RunRow, begin: int = 0, seconds: float = inf) -> Look:
+    """Some of the same, ``begin`` models before the newest: what is found depends on that alone, not on the time it takes.
+
+    It ends a hundred models after the first that is due; as long as none is, after about so many seconds.
+    """
     if spec_of(run).evaluation.matrix == "lazy":
-        return []
+        return Look([], 0, complete=True)
     view = platform.view(spec_of(run).dataset)
     with platform.transaction() as conn:
         trained = list_triggers(conn, run.id, ["trained"])
-        files = {trigger.id: list_predictions(conn, trigger.id) for trigger in trained}
-        cells = {trigger.id: list_evaluations(conn, run.id, trigger.id) for trigger in trained}
-    due = []
-    for trigger in trained:
-        if any(file.removed_at is not None for file in files[trigger.id]):
-            continue
-        context = trigger_context(platform, run, trigger, view)
-        if missing_batches(context, files[trigger.id]) or _outdated(context, cells[trigger.id]):
-            due.append(trigger)
-    return due
+    due, looked, end, last = list[TriggerRow](), begin, monotonic() + seconds, len(trained)
+    for looked, trigger in enumerate(trained[::-1][begin:], begin + 1):
+        if _is_due(platform, run, trigger, view):
+            last = last if due else min(last, looked + _MODELS_AT_ONCE - 1)
+            due.insert(0, trigger)
+        if looked >= last or (not due and monotonic() > end):
+            break
+    return Look(due, looked, complete=looked >= len(trained))
+
+
+def _is_due(platform: Platform, run: RunRow, trigger: TriggerRow, view: DatasetView) -> bool:
+    with platform.transaction() as conn:
+        files = list_predictions(conn, trigger.id)
+        cells = list_evaluations(conn, run.id, trigger.id)
+    if any(file.removed_at is not None for file in files):
+        return False
+    context = trigger_context(platform, run, trigger, view)
+    return bool(missing_batches(context, files)) or _outdated(context, cells)
 
 
 def _outdated(context: TriggerContext, cells: Sequence[EvaluationRow]) -> bool:

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -14,30 +15,38 @@ from modyn_dagster.pipeline.deciding import Unmeasured
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
 
+_ROWS_AT_ONCE: Final = 5_000
+
 
 class RecordedMeasurements:
-    """What was measured for a run with its newest model, by point. A tick decides from it and measures nothing itself."""
+    """What was measured for a run with its newest model, by point. A tick decides from it and measures nothing itself.
+
+    It is asked point after point, and holds some thousand rows however many there are.
+    """
 
     def __init__(self, platform: Platform, run: RunRow) -> None:
         self._platform = platform
         self._run = run
-        self._rows: Mapping[int, MeasurementRow] | None = None
+        self._rows: Mapping[int, MeasurementRow] = {}
+        #: Points up to here are in ``_rows`` or were not measured when it was read.
+        self._read_until: float = -math.inf
 
     def __call__(self, point: int, needs: MeasurementSpec) -> Measurement:
         """The answer to exactly these needs; ``Unmeasured`` when there is none, or only one to other needs."""
-        row = self._found().get(point)
+        if point > self._read_until:
+            self._read_from(point)
+        row = self._rows.get(point)
         if row is None or row.asked != digest_of(needs):
             raise Unmeasured(point)
         return {path: Measured(values, row.details.get(path, {})) for path, values in row.values.items()}
 
-    def _found(self) -> Mapping[int, MeasurementRow]:
-        # Once: most policies never ask, and those that do go through many points.
-        if self._rows is None:
-            model = self._run.previous_model
+    def _read_from(self, point: int) -> None:
+        model, rows = self._run.previous_model, list[MeasurementRow]()
+        if model is not None:
             with self._platform.transaction() as conn:
-                rows = [] if model is None else measurements_after(conn, self._run.id, model, self._run.cursor)
-            self._rows = {row.point: row for row in rows}
-        return self._rows
+                rows = measurements_after(conn, self._run.id, model, point - 1, _ROWS_AT_ONCE)
+        self._rows = {row.point: row for row in rows}
+        self._read_until = rows[-1].point if len(rows) == _ROWS_AT_ONCE else math.inf
 
 
 def measurement_row(run: RunRow, point: int, needs: MeasurementSpec, measurement: Measurement) -> MeasurementRow:

@@ -59,7 +59,9 @@ def scores_and_thresholds(decisions: Sequence[DecisionRow], *, title: str) -> Fi
     if not series:
         prepare_axes(panels[0], title, "sample time (UTC)", "score")
         note(panels[0], "no decision was taken from a score yet")
-    panels[-1].set_xlabel("sample time (UTC)", fontsize=12)
+    # Ticks that are hours apart do not say the year.
+    span = f", {_plain(decisions[0].time):%Y-%m-%d} to {_plain(decisions[-1].time):%Y-%m-%d}" if decisions else ""
+    panels[-1].set_xlabel(f"sample time (UTC){span}", fontsize=12)
     return figure
 
 
@@ -82,7 +84,7 @@ def _plot(axes: Axes, title: str, name: str, scores: Sequence[DecidedScore], fir
     axes.plot(times, thresholds, color=COLOURS[1], linestyle="--", label="threshold")  # type: ignore[arg-type]
     for index, moment in enumerate(fired):
         label = "a trigger" if index == 0 else None
-        axes.axvline(moment, color="#999999", linewidth=0.9, linestyle=":", label=label, zorder=0)  # type: ignore[arg-type]
+        axes.axvline(moment, color=COLOURS[2], linewidth=1.6, linestyle="-.", label=label, zorder=1)  # type: ignore[arg-type]
     if title:
         axes.legend(fontsize=10, loc="best")
 

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
 
 import dagster as dg
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from modyn_dagster.catalog.triggers import TriggerRow
     from modyn_dagster.pipeline.platform import Platform
 
+#: Of a tick, which may have decided for some seconds already.
+_LOOK_SECONDS: Final = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -26,11 +29,15 @@ class Mark:
         settled: the run, as far as it and deletions had come, when nothing was left to judge; saves looking again.
         asked: what was asked for last, and
         attempt: how often.
+        looking: what ``settled`` is going to be, while the look at all models takes several ticks, and
+        looked: how many of them need nothing.
     """
 
     settled: str = ""
     asked: str = ""
     attempt: int = 0
+    looking: str = ""
+    looked: int = 0
 
     @classmethod
     def parse(cls, cursor: str | None) -> Self:
@@ -38,8 +45,8 @@ class Mark:
         return cls(**json.loads(cursor)) if cursor else cls()
 
     def text(self) -> str:
-        """For the cursor."""
-        return json.dumps(asdict(self))
+        """For the cursor, where people see it: what is empty is left out."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value})
 
 
 def evaluation_request(
@@ -56,9 +63,13 @@ def evaluation_request(
         return None, mark, "nothing new to judge"
     if going_runs(instance, {EVALUATION_TAG: assets.name}):
         return None, mark, "an evaluation is under way"
-    from modyn_dagster.pipeline.due import evaluation_due
+    from modyn_dagster.pipeline.due import look_for_due
 
-    due = evaluation_due(platform, run)
+    begin = mark.looked if mark.looking == here else 0
+    found = look_for_due(platform, run, begin, _LOOK_SECONDS)
+    due = found.due
+    if not due and not found.complete:
+        return None, replace(mark, looking=here, looked=found.looked), f"{found.looked} models are judged, the next tick looks on"
     if not due:
         return None, Mark(settled=here), "every model is judged"
     wanted = _name(run, deletions, due)
@@ -67,7 +78,8 @@ def evaluation_request(
         text = f"judging {len(due)} models failed {mark.attempt} times, see the runs of evaluate__{assets.name}"
         return None, mark, f"{text}; new data or a run launched by hand tries again"
     request = _request(assets, due, f"{assets.name}:evaluation:{wanted}:{attempt}")
-    return request, Mark(asked=wanted, attempt=attempt), f"{len(due)} models to judge, attempt {attempt}"
+    mark = Mark(asked=wanted, attempt=attempt, looking=here, looked=begin)
+    return request, mark, f"{len(due)} models to judge, attempt {attempt}"
 
 
 def _deletions(platform: "Platform", run: "RunRow") -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Name, Owner, Spec, TagName, TagValue
+from modyn_dagster.spec.base import Duration, Name, Owner, Spec, TagName, TagValue
 from modyn_dagster.spec.evaluation import EvaluationSpec
 from modyn_dagster.spec.model_store import ModelStoreSpec
 from modyn_dagster.spec.notify import NotifySpec
@@ -14,7 +14,7 @@ from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.trigger import TriggerSpec
 
 #: Fields that change nothing a run does; the spec's hash leaves them out.
-DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify"})
+DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify", "max_run_time"})
 #: Fields that change how fast something is done, or how small it is stored, and nothing else; the hash leaves them out too.
 HOW_FIELDS: Final[Mapping[str, Any]] = {
     "training": {"parser": {"workers": True, "images": {"workers": True}}},
@@ -55,6 +55,9 @@ class PipelineSpec(Spec):
     start: Literal["beginning", "now"] = Field("beginning", description="Where a live run begins.")
     on_failure: Literal["stop", "continue"] = "stop"
     max_attempts: PositiveInt = 3
+    max_run_time: Duration = Field(
+        "1d", description="Longest time a Dagster run that trains, measures or evaluates may take; then it hangs and is ended."
+    )
     retention: Retention = Retention()
     model_store: ModelStoreSpec = ModelStoreSpec()
     sensor_interval: PositiveInt = Field(30, description="Seconds between two looks of the triggering sensor.")

@@ -48,6 +48,11 @@ def test_the_picture_has_score_threshold_and_triggers():
     assert as_markdown(figure).startswith("![live run 1 of p](data:image/png;base64,")
 
 
+def test_the_axis_of_a_short_time_says_what_year_it_was():
+    [axes] = scores_and_thresholds([decision(day, 0.1) for day in range(3)], title="t").axes
+    assert axes.get_xlabel() == "sample time (UTC), 1960-01-01 to 1960-01-03"
+
+
 def test_a_picture_of_many_scores_is_bounded_and_of_none_says_so():
     many = [decision(0, 0.1, metrics=metrics(**{f"m{i}": 0.1 for i in range(20)}))]
     assert len(scores_and_thresholds(many, title="t").axes) == 6
