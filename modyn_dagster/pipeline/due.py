@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, list_predictions
+from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.context import TriggerContext, trigger_context
-from modyn_dagster.pipeline.evaluate import missing_batches
+from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.score import deleted_in
+from modyn_dagster.pipeline.stored import missing_batches
 from modyn_dagster.pipeline.wanted import run_intervals
 
 
@@ -23,7 +25,8 @@ def evaluation_due(platform: Platform, run: RunRow) -> list[TriggerRow]:
     view = platform.view(spec_of(run).dataset)
     with platform.transaction() as conn:
         trained = list_triggers(conn, run.id, ["trained"])
-        files = {trigger.id: list_predictions(conn, trigger.id) for trigger in trained}
+        hashes = {model.trigger_id: model.hash for model in list_models(conn, run.id)}
+        files = {trigger.id: list_predictions(conn, trigger.id, hashes[trigger.id]) for trigger in trained}
         cells = {trigger.id: list_evaluations(conn, run.id, trigger.id) for trigger in trained}
     due = []
     for trigger in trained:
@@ -37,9 +40,10 @@ def evaluation_due(platform: Platform, run: RunRow) -> list[TriggerRow]:
 
 def _outdated(context: TriggerContext, cells: Sequence[EvaluationRow]) -> bool:
     """Whether a cell is missing, or samples of its interval were deleted since it was scored."""
-    intervals = run_intervals(context, finished=False)
+    judged_on = JudgedOn(context)
+    intervals = run_intervals(context, judged_on, finished=False)
     if len(cells) < len(intervals) * len(context.spec.evaluation.metrics):
         return True
     places = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
-    deleted = dict(zip(places, deleted_in(context.view, intervals), strict=True))
+    deleted = dict(zip(places, deleted_in(judged_on, intervals), strict=True))
     return any(cell.n_deleted != deleted.get((cell.interval_start, cell.interval_end), cell.n_deleted) for cell in cells)

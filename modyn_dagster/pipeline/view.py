@@ -151,15 +151,6 @@ class DatasetView:
         side = EVALUATE if self.spec.split.evaluate > 0 else None
         return self._inside(batch, KeyRange(ORIGIN, key_of(batch.ordinal, MAX_BATCH_SIZE - 1)), side)
 
-    def deleted_evaluation_times(self) -> npt.NDArray[np.datetime64]:
-        """Times of all deleted evaluation samples, ``datetime64[us][k]``."""
-        times = [np.empty(0, dtype="datetime64[us]")]
-        for batch in self.batches:
-            deleted = self.deleted.positions(batch.ordinal)
-            if len(deleted):
-                times.append(self.times(batch)[np.intersect1d(self.evaluation_positions(batch), deleted)])
-        return np.concatenate(times)
-
     def first_evaluation_time(self, origin: int) -> np.datetime64 | None:
         """Time of the first evaluation sample after a key, in key order; None while there is none."""
         for batch in self.batches:
