@@ -62,5 +62,5 @@ def _digest(texts: Sequence[str], *arrays: npt.NDArray[np.generic]) -> str:
         digest.update(len(content).to_bytes(8, "little"))
         digest.update(content)
     for array in arrays:
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -8,6 +8,8 @@ from modyn_dagster.catalog.models import ModelRow, find_model
 from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
+from modyn_dagster.pipeline.judged_on import JudgedOn
+from modyn_dagster.pipeline.judged_training import judged_on
 from modyn_dagster.pipeline.predictors import predictor_of
 from modyn_dagster.pipeline.score import score_closed_intervals
 from modyn_dagster.pipeline.stored import missing_batches, predict, take_over
@@ -28,18 +30,19 @@ def evaluate_model(
         model = find_model(conn, context.trigger.id)
     if model is None:
         raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: there is no model to evaluate")
-    _predict_missing(context, model, progress)
-    n_scored = score_closed_intervals(context, model, finished=finished)
+    data = judged_on(context)
+    _predict_missing(context, model, data, progress)
+    n_scored = score_closed_intervals(context, model, data, finished=finished)
     with context.platform.transaction() as conn:
         return list_evaluations(conn, context.run.id, context.trigger.id), n_scored > 0
 
 
-def _predict_missing(context: TriggerContext, model: ModelRow, progress: Progress | None) -> None:
+def _predict_missing(context: TriggerContext, model: ModelRow, data: JudgedOn, progress: Progress | None) -> None:
     with context.platform.transaction() as conn:
         files = list_predictions(conn, context.trigger.id, model.hash)
     stretches = []
-    for stretch in missing_batches(context, files):
-        if (values := take_over(context, model, stretch)) is None:
+    for stretch in missing_batches(context, data, files):
+        if (values := take_over(context, model, data, stretch)) is None:
             stretches.append(stretch)
         else:
             with context.platform.transaction() as conn:
@@ -48,10 +51,10 @@ def _predict_missing(context: TriggerContext, model: ModelRow, progress: Progres
         return
     total = sum(int(batch.n_samples or 0) for stretch in stretches for batch in stretch)
     done = 0
-    with closing(predictor_of(context.platform, context.run, model, context.view)) as predictor:
+    with closing(predictor_of(context.platform, context.run, model, data.view)) as predictor:
         for stretch in stretches:
             watch = Stopwatch("evaluate")
-            values = predict(context, model, predictor, stretch)
+            values = predict(context, model, data, predictor, stretch)
             n_bytes = (context.platform.home / values["path"]).stat().st_size
             with context.platform.transaction() as conn:
                 record_predictions(conn, values)

@@ -42,7 +42,7 @@ class Place:
     n_deleted: int
 
 
-def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished: bool) -> int:
+def score_closed_intervals(context: TriggerContext, model: ModelRow, data: JudgedOn, *, finished: bool) -> int:
     """Give every closed interval its cells; returns how many of them are new or follow from something else than before.
 
     A cell's address is a digest of all its value follows from. Where a cell with the same address is known, from this run or
@@ -54,33 +54,32 @@ def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished
         files = [file for file in list_predictions(conn, context.trigger.id, model.hash) if file.removed_at is None]
     if not files:
         return 0
-    judged_on = JudgedOn(context)
     predicted = Predictions.concat([read_predictions(context.platform.home / f.path, f.checksum) for f in files])
-    predictions = judged_on.judged(predicted)
-    intervals = run_intervals(context, judged_on, finished=finished)
-    places = _places(context, model, judged_on, predictions, intervals)
+    predictions = data.judged(predicted)
+    intervals = run_intervals(context, data, finished=finished)
+    places = _places(context, model, data, predictions, intervals)
     known = {(cell.interval_start, cell.interval_end, cell.metric): (cell.address, cell.n_deleted) for cell in cells}
     wanted = [place for place in places if known.get(_key(intervals, place)) != (place.address, place.n_deleted)]
     with context.platform.transaction() as conn:
         results = find_addresses(conn, [place.address for place in wanted])
     results |= _computed(context, predictions, intervals, [place for place in wanted if place.address not in results])
-    rows = [_row(context, model, judged_on, intervals, place, results[place.address]) for place in wanted]
+    rows = [_row(context, model, data, intervals, place, results[place.address]) for place in wanted]
     with context.platform.transaction() as conn:
         record_evaluations(conn, rows)
     return len(rows)
 
 
-def deleted_in(judged_on: JudgedOn, intervals: Intervals) -> list[int]:
-    """How many of the samples of each interval are deleted."""
-    return _counts(judged_on.deleted_times(), intervals)
+def count_in(data: JudgedOn, intervals: Intervals, *, deleted: bool) -> list[int]:
+    """How many of the samples of each interval are deleted, or how many are not."""
+    return _counts(data.times(deleted=deleted), intervals)
 
 
 def _places(
-    context: TriggerContext, model: ModelRow, judged_on: JudgedOn, predictions: Predictions, intervals: Intervals
+    context: TriggerContext, model: ModelRow, data: JudgedOn, predictions: Predictions, intervals: Intervals
 ) -> list[Place]:
-    contents = {batch.ordinal: batch.content_checksum for batch in judged_on.view.batches}
-    versions = data_versions(predictions, intervals, judged_on.view.row.name, contents)
-    numbers = zip(versions, _counts(predictions.times, intervals), deleted_in(judged_on, intervals), strict=True)
+    contents = {batch.ordinal: batch.content_checksum for batch in data.view.batches}
+    versions = data_versions(predictions, intervals, data.view.row.name, contents)
+    numbers = zip(versions, _counts(predictions.times, intervals), count_in(data, intervals, deleted=True), strict=True)
     # Weights are not all: how samples are read and how many threads compute decide bits of what is predicted.
     predictor = json.dumps([model.hash, context.run.spec["training"], context.run.threads], sort_keys=True)
     settings = [context.spec.evaluation.min_samples]
@@ -125,7 +124,7 @@ def _key(intervals: Intervals, place: Place) -> CellKey:
 
 
 def _row(
-    context: TriggerContext, model: ModelRow, judged_on: JudgedOn, intervals: Intervals, place: Place, result: CellResult
+    context: TriggerContext, model: ModelRow, data: JudgedOn, intervals: Intervals, place: Place, result: CellResult
 ) -> dict[str, Any]:
     start, end, metric = _key(intervals, place)
     return {
@@ -137,7 +136,7 @@ def _row(
         "n_deleted": place.n_deleted,
         "value": result.value,
         "undefined": result.undefined,
-        "seen_in_training": judged_on.trained_on and start <= model.train_end and end > model.train_start,
+        "seen_in_training": data.trained_on and start <= model.train_end and end > model.train_start,
         "address": place.address,
         "subset": "",
         "low": result.low,

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from modyn_dagster.training import Predictor
 
 
-def missing_batches(context: TriggerContext, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
+def missing_batches(context: TriggerContext, data: JudgedOn, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
     """Stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
     covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
     stretches: list[list[BatchRow]] = []
     open_stretch = False
-    judged_on = JudgedOn(context)
-    wanted = {batch.ordinal for batch in wanted_batches(context, judged_on)}
-    for batch in judged_on.view.batches:
+    wanted = {batch.ordinal for batch in wanted_batches(context, data)}
+    for batch in data.view.batches:
         missing = batch.ordinal in wanted and not any(first <= batch.ordinal <= last for first, last in covered)
         if missing and open_stretch:
             stretches[-1].append(batch)
@@ -40,47 +39,47 @@ def missing_batches(context: TriggerContext, files: Sequence[PredictionFileRow])
     return stretches
 
 
-def take_over(context: TriggerContext, model: ModelRow, stretch: Sequence[BatchRow]) -> dict[str, Any] | None:
+def take_over(context: TriggerContext, model: ModelRow, data: JudgedOn, stretch: Sequence[BatchRow]) -> dict[str, Any] | None:
     """The row of a file that an equal model of another run has made of the same batches, linked to a path of our own."""
-    judged_on = JudgedOn(context)
-    first, last = _ends(judged_on, stretch)
+    first, last = _ends(data, stretch)
     with context.platform.transaction() as conn:
-        found = same_predictions(conn, model.hash, judged_on.source, first, last)
+        found = same_predictions(conn, model.hash, data.source, first, last)
         runs = {run_id: get_run(conn, run_id) for _, run_id in found}
     target = predictions_path(context.run.id, context.trigger.ordinal, model.hash, first, last)
     for file, run_id in found:
         if _predicts_alike(runs[run_id], context.run) and _link(context.platform.home, file.path, target):
             written = WrittenPredictions(file.checksum, file.n_samples, first, last)
-            return _row(context, model, judged_on, stretch, target, written)
+            return _row(context, model, data, stretch, target, written)
     return None
 
 
-def predict(context: TriggerContext, model: ModelRow, predictor: "Predictor", stretch: Sequence[BatchRow]) -> dict[str, Any]:
+def predict(
+    context: TriggerContext, model: ModelRow, data: JudgedOn, predictor: "Predictor", stretch: Sequence[BatchRow]
+) -> dict[str, Any]:
     """Predict the samples of some batches and write them; returns the file's row."""
-    judged_on = JudgedOn(context)
-    relative = predictions_path(context.run.id, context.trigger.ordinal, model.hash, *_ends(judged_on, stretch))
-    label = judged_on.view.spec.label
+    relative = predictions_path(context.run.id, context.trigger.ordinal, model.hash, *_ends(data, stretch))
+    label = data.view.spec.label
     kind = "class" if label is None else label.kind
-    parts = predict_range(predictor, judged_on.view.reader.read, _ranges(judged_on, stretch), kind=kind)
+    parts = predict_range(predictor, data.read, _ranges(data, stretch), kind=kind)
     written = write_predictions(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
-    return _row(context, model, judged_on, stretch, relative, written)
+    return _row(context, model, data, stretch, relative, written)
 
 
-def _ranges(judged_on: JudgedOn, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
+def _ranges(data: JudgedOn, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
     for batch in stretch:
-        deleted = judged_on.view.deleted.positions(batch.ordinal).astype(np.int64)
-        yield BatchRange(batch.ordinal, int(batch.n_samples or 0), judged_on.positions(batch), deleted)
+        deleted = data.view.deleted.positions(batch.ordinal).astype(np.int64)
+        yield BatchRange(batch.ordinal, int(batch.n_samples or 0), data.positions(batch), deleted)
 
 
 def _row(
     context: TriggerContext,
     model: ModelRow,
-    judged_on: JudgedOn,
+    data: JudgedOn,
     stretch: Sequence[BatchRow],
     path: str,
     written: WrittenPredictions,
 ) -> dict[str, Any]:
-    first, last = _ends(judged_on, stretch)
+    first, last = _ends(data, stretch)
     return {
         "trigger_id": context.trigger.id,
         "model_hash": model.hash,
@@ -89,12 +88,12 @@ def _row(
         "n_samples": written.n_samples,
         "path": path,
         "checksum": written.checksum,
-        "source": judged_on.source,
+        "source": data.source,
     }
 
 
-def _ends(judged_on: JudgedOn, stretch: Sequence[BatchRow]) -> tuple[int, int]:
-    return key_of(stretch[0].ordinal, 0), judged_on.view.last_key_of(stretch[-1].ordinal)
+def _ends(data: JudgedOn, stretch: Sequence[BatchRow]) -> tuple[int, int]:
+    return key_of(stretch[0].ordinal, 0), data.view.last_key_of(stretch[-1].ordinal)
 
 
 def _predicts_alike(run: RunRow, other: RunRow) -> bool:

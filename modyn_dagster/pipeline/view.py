@@ -148,18 +148,11 @@ class DatasetView:
 
         Deleted ones are among them: intervals begin where they did before a deletion.
         """
-        side = EVALUATE if self.spec.split.evaluate > 0 else None
-        return self._inside(batch, KeyRange(ORIGIN, key_of(batch.ordinal, MAX_BATCH_SIZE - 1)), side)
+        return self.positions_on(batch, EVALUATE if self.spec.split.evaluate > 0 else None)
 
-    def first_evaluation_time(self, origin: int) -> np.datetime64 | None:
-        """Time of the first evaluation sample after a key, in key order; None while there is none."""
-        for batch in self.batches:
-            positions = self.evaluation_positions(batch)
-            after = positions[positions > origin - key_of(batch.ordinal, 0)]
-            if len(after):
-                time: np.datetime64 = self._index(batch.ordinal).times[after[0]]
-                return time
-        return None
+    def positions_on(self, batch: BatchRow, side: int | None) -> Positions:
+        """Positions of a batch on one side of the split, or all; deleted ones are among them."""
+        return self._inside(batch, KeyRange(ORIGIN, key_of(batch.ordinal, MAX_BATCH_SIZE - 1)), side)
 
     def times(self, batch: BatchRow) -> npt.NDArray[np.datetime64]:
         """Times of all samples of a batch, ``datetime64[us]``, ascending."""

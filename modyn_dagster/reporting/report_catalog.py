@@ -11,14 +11,13 @@ from modyn_dagster.catalog.decisions import scored_decisions
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.models import ModelRow, list_models
 from modyn_dagster.catalog.moments import as_datetime64
-from modyn_dagster.catalog.runs import RunRow, list_runs
+from modyn_dagster.catalog.runs import RunRow, choose_run, list_runs
 from modyn_dagster.catalog.timings import seconds_by_trigger
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.evaluation import anchor_of
 from modyn_dagster.reporting.comparison import common_metrics
 from modyn_dagster.reporting.report_data import DecisionSeries, Float64, PipelineRecord, ReportData, Times
 from modyn_dagster.reporting.scores import Interval
-from modyn_dagster.reporting.summary import choose_run
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
 

@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.evaluation_data import EvaluateSplit, EvaluationData
 from modyn_dagster.spec.intervals import IntervalsSpec, TumblingIntervals
 from modyn_dagster.spec.metrics import MetricId, MetricName
 
@@ -16,6 +17,11 @@ MatrixKind = Literal["full", "active", "trained", "lazy"]
 class EvaluationSpec(Spec):
     """Intervals, metrics and the one that counts."""
 
+    data: EvaluationData = Field(
+        EvaluateSplit(),
+        exclude_if=lambda data: isinstance(data, EvaluateSplit),
+        description="The samples that models are judged on.",
+    )
     intervals: IntervalsSpec
     metrics: list[MetricId] = Field(["accuracy"], min_length=1)
     score: MetricId | None = Field(None, description="The metric of the pipeline score; default: the first one.")
