@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.evaluation.confidence import ConfidenceInterval, confidence_interval, is_share, wilson
 from modyn_dagster.evaluation.intervals import Interval
 from modyn_dagster.evaluation.judged import Judged
 from modyn_dagster.evaluation.metrics import Score, find_metric, is_labelled, score_part
@@ -36,6 +37,30 @@ def score_intervals(
         }
         for part, n in zip(parts, n_all, strict=True)
     ]
+
+
+def cell_confidence(
+    predictions: Predictions, intervals: Sequence[Interval], cells: Sequence[Cell], *, level: float, resamples: int
+) -> list[dict[str, ConfidenceInterval]]:
+    """The confidence interval of every defined score that has one; ``cells`` are those of the intervals, in the same order.
+
+    Without ``resamples`` only shares have one. Equal samples give equal ends, in whatever order they come.
+    """
+    order = np.lexsort((predictions.keys, predictions.times))
+    found = []
+    for part, cell in zip(_parts(predictions.times[order], intervals), cells, strict=True):
+        ends: dict[str, ConfidenceInterval | None] = {}
+        for metric, score in cell.items():
+            if score.value is None or not (resamples or is_share(metric)):
+                continue
+            if is_share(metric) and "_class_" not in metric:
+                ends[metric] = wilson(round(score.value * score.n), score.n, level)
+            else:
+                rows = order[part]
+                outputs, truth = predictions.outputs[rows], predictions.truth[rows]
+                ends[metric] = confidence_interval(metric, outputs, truth, level=level, resamples=resamples)
+        found.append({metric: each for metric, each in ends.items() if each is not None})
+    return found
 
 
 def score_slices(

@@ -11,30 +11,34 @@ import numpy.typing as npt
 
 from modyn_dagster.catalog.evaluations import (
     CellResult,
+    EvaluationRow,
     find_addresses,
     list_evaluations,
     list_predictions,
     record_evaluations,
+    remove_evaluations,
 )
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.moments import as_timestamp
-from modyn_dagster.evaluation.cells import score_intervals
+from modyn_dagster.evaluation.cells import cell_confidence, score_intervals
 from modyn_dagster.evaluation.intervals import Interval
 from modyn_dagster.evaluation.predictions import Predictions, read_predictions
 from modyn_dagster.evaluation.versions import cell_address, data_versions
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
+from modyn_dagster.pipeline.subsets import ALL, subsets_of
 from modyn_dagster.pipeline.wanted import run_intervals
 
 Intervals = Sequence[Interval[np.datetime64]]
-#: Start, end and metric of a cell.
-CellKey = tuple[datetime, datetime, str]
+#: Start, end, metric and subset of a cell.
+CellKey = tuple[datetime, datetime, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A cell that is to have a result: which interval by its number, and what is known before it is scored."""
+    """A cell that is to have a result: of which subset and interval (by its number), and what is known before it is scored."""
 
+    subset: str
     interval: int
     metric: str
     address: str
@@ -47,25 +51,28 @@ def score_closed_intervals(context: TriggerContext, model: ModelRow, data: Judge
 
     A cell's address is a digest of all its value follows from. Where a cell with the same address is known, from this run or
     any other, its result is taken over; only the others are computed. Deleted samples do not count, also where they
-    were predicted before.
+    were predicted before. A slice has cells where it has samples.
     """
     with context.platform.transaction() as conn:
-        cells = list_evaluations(conn, context.run.id, context.trigger.id)
+        cells = list_evaluations(conn, context.run.id, context.trigger.id, subsets=True)
         files = [file for file in list_predictions(conn, context.trigger.id, model.hash) if file.removed_at is None]
     if not files:
         return 0
     predicted = Predictions.concat([read_predictions(context.platform.home / f.path, f.checksum) for f in files])
-    predictions = data.judged(predicted)
+    subsets = subsets_of(context, data, data.judged(predicted))
     intervals = run_intervals(context, data, finished=finished)
-    places = _places(context, model, data, predictions, intervals)
-    known = {(cell.interval_start, cell.interval_end, cell.metric): (cell.address, cell.n_deleted) for cell in cells}
-    wanted = [place for place in places if known.get(_key(intervals, place)) != (place.address, place.n_deleted)]
+    places = {_key(intervals, place): place for place in _places(context, model, data, subsets, intervals)}
+    known = {(cell.interval_start, cell.interval_end, cell.metric, cell.subset): cell for cell in cells}
+    wanted = [place for key, place in places.items() if not _stands(known.get(key), place)]
     with context.platform.transaction() as conn:
         results = find_addresses(conn, [place.address for place in wanted])
-    results |= _computed(context, predictions, intervals, [place for place in wanted if place.address not in results])
+    missing = [place for place in wanted if place.address not in results]
+    for subset, predictions in subsets.items():
+        results |= _computed(context, predictions, intervals, [place for place in missing if place.subset == subset])
     rows = [_row(context, model, data, intervals, place, results[place.address]) for place in wanted]
     with context.platform.transaction() as conn:
         record_evaluations(conn, rows)
+        remove_evaluations(conn, [cell.id for key, cell in known.items() if cell.subset != ALL and key not in places])
     return len(rows)
 
 
@@ -74,20 +81,29 @@ def count_in(data: JudgedOn, intervals: Intervals, *, deleted: bool) -> list[int
     return _counts(data.times(deleted=deleted), intervals)
 
 
+def _stands(cell: EvaluationRow | None, place: Place) -> bool:
+    return cell is not None and (cell.address, cell.n_deleted) == (place.address, place.n_deleted)
+
+
 def _places(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, predictions: Predictions, intervals: Intervals
+    context: TriggerContext, model: ModelRow, data: JudgedOn, subsets: Mapping[str, Predictions], intervals: Intervals
 ) -> list[Place]:
+    spec = context.spec.evaluation
     contents = {batch.ordinal: batch.content_checksum for batch in data.view.batches}
-    versions = data_versions(predictions, intervals, data.view.row.name, contents)
-    numbers = zip(versions, _counts(predictions.times, intervals), count_in(data, intervals, deleted=True), strict=True)
     # Weights are not all: how samples are read and how many threads compute decide bits of what is predicted.
     predictor = json.dumps([model.hash, context.run.spec["training"], context.run.threads], sort_keys=True)
-    settings = [context.spec.evaluation.min_samples]
-    return [
-        Place(i, metric, cell_address(predictor, intervals[i], metric, version, settings), n_samples, n_deleted)
-        for i, (version, n_samples, n_deleted) in enumerate(numbers)
-        for metric in context.spec.evaluation.metrics
-    ]
+    settings = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
+    deleted = count_in(data, intervals, deleted=True)
+    found = []
+    for subset, predictions in subsets.items():
+        versions = data_versions(predictions, intervals, data.view.row.name, contents)
+        counts = _counts(predictions.times, intervals)
+        for i, (version, n_samples, n_deleted) in enumerate(zip(versions, counts, deleted, strict=True)):
+            if subset == ALL or n_samples:
+                for metric in spec.metrics:
+                    address = cell_address(predictor, intervals[i], metric, version, settings)
+                    found.append(Place(subset, i, metric, address, n_samples, n_deleted))
+    return found
 
 
 def _computed(
@@ -100,14 +116,17 @@ def _computed(
     together: dict[tuple[str, ...], list[int]] = {}
     for number, found in lacking.items():
         together.setdefault(tuple(place.metric for place in found), []).append(number)
-    results = {}
+    spec, results = context.spec.evaluation, {}
     for metrics, numbers in together.items():
         chosen = [intervals[number] for number in numbers]
-        scored = score_intervals(predictions, chosen, metrics, min_samples=context.spec.evaluation.min_samples)
-        for number, cell in zip(numbers, scored, strict=True):
+        scored = score_intervals(predictions, chosen, metrics, min_samples=spec.min_samples)
+        level, resamples = spec.confidence.level, spec.confidence.resamples
+        sure = cell_confidence(predictions, chosen, scored, level=level, resamples=resamples)
+        for number, cell, ends in zip(numbers, scored, sure, strict=True):
             for place in lacking[number]:
-                score = cell[place.metric]
-                results[place.address] = CellResult(score.value, score.reason, None, None)
+                score, end = cell[place.metric], ends.get(place.metric)
+                low, high = (None, None) if end is None else (end.low, end.high)
+                results[place.address] = CellResult(score.value, score.reason, low, high)
     return results
 
 
@@ -120,13 +139,13 @@ def _counts(times: npt.NDArray[np.datetime64], intervals: Intervals) -> list[int
 
 def _key(intervals: Intervals, place: Place) -> CellKey:
     interval = intervals[place.interval]
-    return as_timestamp(interval.start), as_timestamp(interval.end), place.metric
+    return as_timestamp(interval.start), as_timestamp(interval.end), place.metric, place.subset
 
 
 def _row(
     context: TriggerContext, model: ModelRow, data: JudgedOn, intervals: Intervals, place: Place, result: CellResult
 ) -> dict[str, Any]:
-    start, end, metric = _key(intervals, place)
+    start, end, metric, subset = _key(intervals, place)
     return {
         "trigger_id": context.trigger.id,
         "interval_start": start,
@@ -138,7 +157,7 @@ def _row(
         "undefined": result.undefined,
         "seen_in_training": data.trained_on and start <= model.train_end and end > model.train_start,
         "address": place.address,
-        "subset": "",
+        "subset": subset,
         "low": result.low,
         "high": result.high,
     }

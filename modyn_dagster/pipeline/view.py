@@ -13,11 +13,13 @@ from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_p
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.moments import as_datetime64
+from modyn_dagster.catalog.samples import iter_values
+from modyn_dagster.catalog.tables import sample
 from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.ingestion.storage_errors import storage_errors
-from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of
+from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, positions_of
 from modyn_dagster.pipeline.window_keys import CHUNK, WindowKeys
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.triggering.stream import Stream, StreamBatch
@@ -44,6 +46,7 @@ class DatasetView:
         self.deleted = DeletedLists(home, row.name, batches)
         self._index = lru_cache(maxsize=256)(self._open_index)
         self._sides = lru_cache(maxsize=256)(self._split)
+        self._attributes = lru_cache(maxsize=1024)(self._read_attribute)
 
     @cached_property
     def reader(self) -> SampleReader:
@@ -158,6 +161,10 @@ class DatasetView:
         """Times of all samples of a batch, ``datetime64[us]``, ascending."""
         return self._index(batch.ordinal).times
 
+    def attribute(self, name: str, batch: BatchRow) -> npt.NDArray[np.object_]:
+        """An attribute of all samples of a batch as text, None where a sample has none."""
+        return self._attributes(name, batch.ordinal)
+
     def sides(self, keys: KeyArray) -> npt.NDArray[np.uint8]:
         """On which side of the split keys fall."""
         return side_of(keys, self.spec.split)
@@ -181,6 +188,14 @@ class DatasetView:
         batch = self._by_ordinal[ordinal]
         with storage_errors():
             return BatchIndex.open(self.home / str(batch.index_path), batch.index_checksum)
+
+    def _read_attribute(self, name: str, ordinal: int) -> npt.NDArray[np.object_]:
+        values = np.full(int(self._by_ordinal[ordinal].n_samples or 0), None, dtype=object)
+        base, column = key_of(ordinal, 0), sample.c.attributes[name].as_string()
+        with self._engine.connect() as conn:
+            for keys, found in iter_values(conn, self.row.id, base - 1, base + len(values) - 1, column):
+                values[positions_of(keys)] = found
+        return values
 
     def _split(self, ordinal: int) -> npt.NDArray[np.uint8]:
         return self.sides(keys_of(ordinal, np.arange(int(self._by_ordinal[ordinal].n_samples or 0))))

@@ -76,6 +76,7 @@ def _check_data(pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pip
     """``ConfigError`` where models are to be judged on what does not exist, or on labels of another kind."""
     source, data = f"pipeline {pipeline.name}", pipeline.evaluation.data
     if isinstance(data, EvaluateSplit):
+        _check_slices(pipeline, datasets[pipeline.dataset])
         return
     field, name, known = (
         ("dataset", data.dataset, sorted(datasets))
@@ -89,6 +90,18 @@ def _check_data(pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pip
     if own is not None and (label is None or label.kind != own.kind):
         found = "no label" if label is None else f"a {label.kind} as its label"
         raise ConfigError(source, f"evaluation.data.{field}", name, f"{other} has {found}, {pipeline.dataset} has a {own.kind}")
+    if other in datasets:
+        _check_slices(pipeline, datasets[other])
+
+
+def _check_slices(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
+    known = [*(["label"] if dataset.label is not None and dataset.label.kind == "class" else []), *dataset.attributes]
+    for i, name in enumerate(pipeline.evaluation.slices):
+        if name not in known:
+            rule = (
+                f"must be an attribute of {dataset.name}, or label where that is a class: {', '.join(known) or 'there is none'}"
+            )
+            raise ConfigError(f"pipeline {pipeline.name}", f"evaluation.slices.{i}", name, rule)
 
 
 def _load_folder(folder: Path, kind: type[S]) -> dict[str, S]:
