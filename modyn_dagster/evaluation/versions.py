@@ -6,6 +6,7 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.evaluation.cells import in_order
 from modyn_dagster.evaluation.intervals import Interval
 from modyn_dagster.evaluation.predictions import Predictions
 from modyn_dagster.keys import ordinals_of
@@ -27,8 +28,8 @@ def data_versions(
         dataset: whose keys they are; keys of two datasets may be equal.
         contents: by ordinal of the batch a digest of what was ingested with it.
     """
-    order = np.lexsort((predictions.keys, predictions.times))
-    keys, times, truth = (column[order] for column in (predictions.keys, predictions.times, predictions.truth))
+    ordered = in_order(predictions)
+    keys, times, truth = ordered.keys, ordered.times, ordered.truth
     ordinals = ordinals_of(keys)
     starts, ends = (
         np.searchsorted(times, np.array([getattr(interval, side) for interval in intervals], dtype="datetime64[us]"))

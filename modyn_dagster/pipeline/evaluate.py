@@ -7,6 +7,7 @@ from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, l
 from modyn_dagster.catalog.models import ModelRow, find_model
 from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.errors import RunError
+from modyn_dagster.evaluation.predictions import Predictions
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.pipeline.judged_training import judged_on
@@ -31,13 +32,16 @@ def evaluate_model(
     if model is None:
         raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: there is no model to evaluate")
     data = judged_on(context)
-    _predict_missing(context, model, data, progress)
-    n_scored = score_closed_intervals(context, model, data, finished=finished)
+    made = _predict_missing(context, model, data, progress)
+    n_scored = score_closed_intervals(context, model, data, made, finished=finished)
     with context.platform.transaction() as conn:
         return list_evaluations(conn, context.run.id, context.trigger.id), n_scored > 0
 
 
-def _predict_missing(context: TriggerContext, model: ModelRow, data: JudgedOn, progress: Progress | None) -> None:
+def _predict_missing(
+    context: TriggerContext, model: ModelRow, data: JudgedOn, progress: Progress | None
+) -> dict[str, Predictions]:
+    """Returns what was predicted just now, by path: it need not be read again."""
     with context.platform.transaction() as conn:
         files = list_predictions(conn, context.trigger.id, model.hash)
     stretches = []
@@ -47,14 +51,17 @@ def _predict_missing(context: TriggerContext, model: ModelRow, data: JudgedOn, p
         else:
             with context.platform.transaction() as conn:
                 record_predictions(conn, values)
+    made: dict[str, Predictions] = {}
     if not stretches:
-        return
+        return made
     total = sum(int(batch.n_samples or 0) for stretch in stretches for batch in stretch)
     done = 0
     with closing(predictor_of(context.platform, context.run, model, data.view)) as predictor:
         for stretch in stretches:
             watch = Stopwatch("evaluate")
-            values = predict(context, model, data, predictor, stretch)
+            values, predictions = predict(context, model, data, predictor, stretch)
+            if predictions is not None:
+                made[values["path"]] = predictions
             n_bytes = (context.platform.home / values["path"]).stat().st_size
             with context.platform.transaction() as conn:
                 record_predictions(conn, values)
@@ -63,3 +70,4 @@ def _predict_missing(context: TriggerContext, model: ModelRow, data: JudgedOn, p
             done += sum(int(batch.n_samples or 0) for batch in stretch)
             if progress is not None:
                 progress(done, total)
+    return made

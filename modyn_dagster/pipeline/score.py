@@ -46,19 +46,22 @@ class Place:
     n_deleted: int
 
 
-def score_closed_intervals(context: TriggerContext, model: ModelRow, data: JudgedOn, *, finished: bool) -> int:
+def score_closed_intervals(
+    context: TriggerContext, model: ModelRow, data: JudgedOn, made: Mapping[str, Predictions], *, finished: bool
+) -> int:
     """Give every closed interval its cells; returns how many of them are new or follow from something else than before.
 
     A cell's address is a digest of all its value follows from. Where a cell with the same address is known, from this run or
     any other, its result is taken over; only the others are computed. Deleted samples do not count, also where they
-    were predicted before. A slice has cells where it has samples.
+    were predicted before. A slice has cells where it has samples. Files are read but for those in ``made``, by path.
     """
     with context.platform.transaction() as conn:
         cells = list_evaluations(conn, context.run.id, context.trigger.id, subsets=True)
         files = [file for file in list_predictions(conn, context.trigger.id, model.hash) if file.removed_at is None]
     if not files:
         return 0
-    predicted = Predictions.concat([read_predictions(context.platform.home / f.path, f.checksum) for f in files])
+    parts = [made[f.path] if f.path in made else read_predictions(context.platform.home / f.path, f.checksum) for f in files]
+    predicted = Predictions.concat(parts)
     subsets = subsets_of(context, data, data.judged(predicted))
     intervals = run_intervals(context, data, finished=finished)
     places = {_key(intervals, place): place for place in _places(context, model, data, subsets, intervals)}

@@ -12,7 +12,7 @@ from modyn_dagster.catalog.evaluations import PredictionFileRow, same_prediction
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.evaluation.blocks import BatchRange
-from modyn_dagster.evaluation.predictions import WrittenPredictions, predict_range, write_predictions
+from modyn_dagster.evaluation.predictions import Predictions, WrittenPredictions, predict_range, write_predictions
 from modyn_dagster.keys import key_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
@@ -55,14 +55,14 @@ def take_over(context: TriggerContext, model: ModelRow, data: JudgedOn, stretch:
 
 def predict(
     context: TriggerContext, model: ModelRow, data: JudgedOn, predictor: "Predictor", stretch: Sequence[BatchRow]
-) -> dict[str, Any]:
-    """Predict the samples of some batches and write them; returns the file's row."""
+) -> tuple[dict[str, Any], Predictions | None]:
+    """Predict the samples of some batches and write them; returns the file's row, and what it holds unless that is nothing."""
     relative = predictions_path(context.run.id, context.trigger.ordinal, model.hash, *_ends(data, stretch))
     label = data.view.spec.label
     kind = "class" if label is None else label.kind
-    parts = predict_range(predictor, data.read, _ranges(data, stretch), kind=kind)
+    parts = list(predict_range(predictor, data.read, _ranges(data, stretch), kind=kind))
     written = write_predictions(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
-    return _row(context, model, data, stretch, relative, written)
+    return _row(context, model, data, stretch, relative, written), Predictions.concat(parts) if parts else None
 
 
 def _ranges(data: JudgedOn, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
