@@ -31,6 +31,19 @@ COSTS: Final[Mapping[str, tuple[str, Callable[[PipelineRecord], float]]]] = {
 }
 _MOST_LABELS: Final = 16
 _WORST: Final = 10
+#: Drawn as images; the page has those of all pipelines.
+_MOST_MATRICES: Final = 4
+
+
+def report_figures(data: ReportData) -> dict[str, Figure]:
+    """The main plots by name: cost against score, scores over the intervals, and the accuracy matrix of the first pipelines."""
+    if not data.metrics:
+        return {}
+    metric = data.metrics[0]
+    figures = {"pareto": pareto_figure(data, metric), "boxes": box_figure(data, metric)}
+    for record in data.pipelines[:_MOST_MATRICES]:
+        figures[f"matrix {record.label}"] = matrix_figure(data, record, metric)
+    return figures
 
 
 def shared_scores(data: ReportData, metric: str) -> list[npt.NDArray[np.float64]]:
