@@ -96,9 +96,9 @@ def _record(
 def _train(network: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor, epochs: int) -> None:
     optimizer = torch.optim.Adam(network.parameters(), lr=0.003)
     for _ in range(epochs):
-        for rows in torch.randperm(len(labels)).split(_BATCH):
+        for rows in torch.split(torch.randperm(len(labels)), _BATCH):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(network(inputs[rows]), labels[rows]).backward()
+            torch.nn.functional.cross_entropy(network(inputs[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call, unused-ignore]
             optimizer.step()
 
 

@@ -65,9 +65,9 @@ def pareto_figure(data: ReportData, metric: str, cost: str = "triggers") -> Figu
     for index, (record, score, spent) in enumerate(judged):
         axes.plot([spent], [score], linestyle="", markersize=10, label=record.label, **style_of(index))
     if judged:
-        spent, scores = ([each[place] for each in judged] for place in (2, 1))
-        on_front = pareto_front(spent, scores, lower_is_better=lower_is_better(metric))
-        corners = sorted((spent[i], scores[i]) for i in np.flatnonzero(on_front))
+        costs, scores = [spent for *_, spent in judged], [score for _, score, _ in judged]
+        on_front = pareto_front(costs, scores, lower_is_better=lower_is_better(metric))
+        corners = sorted((costs[i], scores[i]) for i in np.flatnonzero(on_front))
         axes.step(*zip(*corners, strict=True), where="post", color="#555555", linestyle=":", label="Pareto front")
         axes.set_xlim(left=0)
         axes.margins(y=0.15)
@@ -112,7 +112,14 @@ def box_figure(data: ReportData, metric: str) -> Figure:
     places = np.arange(1, len(scores) + 1)
     axes.boxplot([values for _, values in scores], showmeans=True, meanline=True, medianprops={"color": COLOURS[1]})
     worst = [expected_shortfall(values, _WORST, lower_is_better=lower_is_better(metric)) for _, values in scores]
-    axes.plot(places, worst, linestyle="", marker="v", color=COLOURS[0], label=f"mean of the worst {_WORST} %")
+    axes.plot(
+        places,
+        [np.nan if value is None else value for value in worst],
+        linestyle="",
+        marker="v",
+        color=COLOURS[0],
+        label=f"mean of the worst {_WORST} %",
+    )
     crowded = sum(len(name) for name, _ in scores) > 100
     axes.set_xticks(places, [name for name, _ in scores], rotation=30 if crowded else 0, ha="right" if crowded else "center")
     axes.legend(fontsize=10)

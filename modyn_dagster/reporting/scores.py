@@ -1,7 +1,7 @@
 """Scores of composite models over the intervals of one run: from cells of the evaluation matrix to two series."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -114,8 +114,8 @@ class _Matrix:
         cell = self._cells.get((ordinal, interval))
         if cell is None:
             return IntervalScore(*interval, None, NOT_EVALUATED, self._n_samples[interval], ordinal, False)
-        judged = cell.value, cell.undefined, cell.n_samples
-        return IntervalScore(*interval, *judged, ordinal, cell.seen_in_training, cell.low, cell.high)
+        found = IntervalScore(*interval, cell.value, cell.undefined, cell.n_samples, ordinal, cell.seen_in_training)
+        return replace(found, low=cell.low, high=cell.high)
 
 
 def _datetime64(moments: Sequence[datetime]) -> npt.NDArray[np.datetime64]:

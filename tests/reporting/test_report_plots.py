@@ -34,7 +34,9 @@ def test_every_pipeline_stands_at_its_cost_and_its_mean_over_the_shared_interval
     means = shared_means(report, metric)
     costs = [COSTS[cost][1](record) for record in report.pipelines]
     for record, mean, spent in zip(report.pipelines, means, costs, strict=True):
-        assert found[record.label] == ([spent], [pytest.approx(mean)])
+        [x], [y] = found[record.label]
+        assert x == spent
+        assert y == pytest.approx(mean)
     best = np.flatnonzero(pareto_front(costs, means, lower_is_better=metric == "log_loss"))
     assert sorted(found["Pareto front"][0]) == sorted(costs[i] for i in best)
 
@@ -42,7 +44,7 @@ def test_every_pipeline_stands_at_its_cost_and_its_mean_over_the_shared_interval
 def test_the_matrix_boxes_the_active_model_of_every_interval() -> None:
     report = a_report([6], 10)
     [record] = report.pipelines
-    axes = matrix_figure(report, record, "accuracy").axes[0]
+    axes: Any = matrix_figure(report, record, "accuracy").axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array(), record.matrices["accuracy"])
     boxes = {(box.get_x() + 0.5, box.get_y() + 0.5) for box in axes.patches}
     active = currently_active(record.train_ends, report.anchors)
