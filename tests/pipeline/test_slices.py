@@ -7,11 +7,13 @@ import pytest
 import yaml
 
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, list_predictions
+from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_datetime64
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import Predictions, confidence_interval, read_predictions, score, wilson
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.keys import positions_of
+from modyn_dagster.reporting.report_catalog import read_report
 from modyn_dagster.spec.load import load_project
 from tests.pipeline.deleting import delete
 from tests.pipeline.world import World
@@ -119,6 +121,28 @@ def test_classes_are_named_as_the_dataset_names_them(world_of):
     world.deliver(range(3))
     world.replay("by_amount")
     assert {cell.subset for cell in cells(world)} == {"", "label=0", "label=1"}
+
+
+def test_the_report_shows_slices_confidence_and_the_bytes_on_disk(world_of):
+    world = world_of(judged_by(slices=["school"]), attributes=("school",))
+    deliver(world, range(4))
+    world.replay("by_amount")
+    with world.platform.transaction() as conn:
+        [record] = read_report(conn, ["by_amount"], title="t").pipelines
+    assert list(record.slices) == [f"school={school}" for school in SCHOOLS]
+    shown = {"value": {"": record.matrices, **record.slices}, "low": {"": record.lows}, "high": {"": record.highs}}
+    assert record.lows.keys() == record.highs.keys() == {"accuracy", "accuracy_class_1"}
+    starts = sorted({cell.interval_start for cell in cells(world)})
+    for cell in cells(world):
+        for what, matrices in shown.items():
+            if cell.metric in matrices.get(cell.subset, {}):
+                found = matrices[cell.subset][cell.metric][cell.ordinal, starts.index(cell.interval_start)]
+                assert found == getattr(cell, what)
+    written = [path for part in ("training_sets", "predictions") for path in (world.platform.home / part).rglob("*.arrow")]
+    with world.platform.transaction() as conn:
+        models = list_models(conn, world.run("by_amount", "replay").id)
+    saved = sum(world.platform.model_store.size(model.hash) for model in models)
+    assert record.n_bytes == sum(path.stat().st_size for path in written) + saved
 
 
 @pytest.mark.parametrize(
