@@ -79,7 +79,8 @@ def test_many_intervals_at_once_have_the_bits_of_each_alone(classes: int) -> Non
     times = np.sort(rng.integers(0, 300, n)).astype("datetime64[us]")
     stream = Predictions("class", np.arange(n, dtype=np.uint64), times, labels, outputs, np.zeros(n, np.float32))
     edges = [(start, start + length) for start in range(0, 290, 7) for length in (0, 1, 30, 90)]
-    intervals = [Interval(*(np.datetime64(edge, "us") for edge in (start, end, start))) for start, end in edges]
+    ends = [(np.datetime64(start, "us"), np.datetime64(end, "us")) for start, end in edges]
+    intervals = [Interval(start, end, start) for start, end in ends]
     metrics = ["accuracy", "f1", "roc_auc", "log_loss", "brier"]
     for chosen in (intervals, intervals[2::4], intervals[::-1]):
         together = score_intervals(stream, chosen, metrics, min_samples=3)

@@ -74,7 +74,7 @@ def test_every_slice_is_judged_apart_and_all_samples_together(world_of):
 
 
 def test_confidence_intervals_are_those_of_the_samples_of_the_cell(world_of):
-    confidence = {"level": 0.9, "resamples": 40}
+    confidence: dict[str, Any] = {"level": 0.9, "resamples": 40}
     world = world_of(judged_by(slices=["school"], confidence=confidence), attributes=("school",))
     deliver(world, range(4))
     world.replay("by_amount")
@@ -84,7 +84,8 @@ def test_confidence_intervals_are_those_of_the_samples_of_the_cell(world_of):
         ends = confidence_interval(cell.metric, part.outputs, part.truth, **confidence)
         assert ends is not None
         assert (cell.low, cell.high) == (ends.low, ends.high)
-        assert cell.low <= cell.value <= cell.high
+        assert cell.value is not None
+        assert ends.low <= cell.value <= ends.high
 
 
 def test_without_resamples_only_shares_have_one(world_of):
