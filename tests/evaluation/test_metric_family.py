@@ -246,8 +246,8 @@ def test_a_target_that_is_no_number_fails_its_cell_and_no_other(metric: str, bad
     assert score(metric, outputs, truth) == Score(None, 4, reason, failed=True)
     times = np.arange(4).astype("datetime64[us]")
     stream = Predictions("target", np.arange(4, dtype=np.uint64), times, truth, outputs, np.zeros(4, np.float32))
-    edges = [np.datetime64(edge, "us") for edge in (0, 2, 4)]
-    halves = [Interval(start, end, start) for start, end in zip(edges, edges[1:], strict=False)]
+    begin, middle, end = (np.datetime64(edge, "us") for edge in (0, 2, 4))
+    halves = [Interval(begin, middle, begin), Interval(middle, end, middle)]
     first, second = (cell[metric] for cell in score_intervals(stream, halves, [metric]))
     assert first.reason == f"failed: {reason}"
     assert second == score(metric, outputs[2:], truth[2:])
