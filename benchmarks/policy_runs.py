@@ -12,12 +12,13 @@ import yaml
 from benchmarks.database import Database
 from benchmarks.policy_streams import LabelledStream, write_batches
 from benchmarks.policy_table import Blocks
+from modyn_dagster.catalog.runs import choose_run
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.replay import replay
 from modyn_dagster.pipeline.replay_request import ReplayRequest
 from modyn_dagster.reporting.comparison import compare_runs
-from modyn_dagster.reporting.summary import RunSummary, choose_run, summarise_run
+from modyn_dagster.reporting.summary import RunSummary, summarise_run
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.base import seconds_of
 

@@ -107,6 +107,19 @@ def arxiv_cs_titles(data: Path) -> LabelledStream:
     return _stream("arxiv_cs_titles", table["date"], _hashed(table["title"]), table["label"], units, epochs=5, hidden=64)
 
 
+def digits_by_era(data: Path) -> LabelledStream:
+    """Handwritten digits of three collections, one after the other: which digit? Its times are made up, an hour apart."""
+    with np.load(data / "digits_by_era" / "digits_28x28.npz") as file:
+        images, labels, source = file["images"], file["label"], file["source"]
+    era = np.array([("usps", "mnist", "optdigits").index(name.lower().split("_")[0]) for name in source.tolist()])
+    order = np.argsort(era, kind="stable")
+    # Means of squares of 2 x 2.
+    small = images[order].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(len(order), -1)
+    times = np.datetime64("1988-01-01", "s") + np.arange(len(order)) * np.timedelta64(3600, "s")
+    units = Units(500, (1000, 4000), ("42d", "168d"), 5e9, 100, 0.9, 0.02, "42d", "42d")
+    return _stream("digits_by_era", times, small / 255, labels[order], units, epochs=5, hidden=64)
+
+
 def demo(_: Path) -> LabelledStream:
     """The stream of the demo: seasons of baseball players, 1900-2024; pitcher or not?"""
     sys.path.insert(0, str(_DEMO))

@@ -18,7 +18,6 @@ from modyn_dagster.evaluation import (
     Predictions,
     generate_intervals,
     predict_range,
-    read_predictions,
     score_intervals,
     write_predictions,
 )
@@ -86,13 +85,13 @@ class World:
         self.intervals: Sequence[Interval] = grid[:MODELS]
 
     def judge(self, models: range) -> list[list[Cell]]:
-        """Load each model once, predict every sample once, store, and read all cells from what is stored."""
+        """Load each model once, predict every sample once, store that, and take all cells from it."""
         found = []
         for model in models:
             path = self._folder / f"predictions-{model}.arrow"
-            parts = predict_range(self._predictor(model), self._read, [(0, len(self._labels), None)], kind="class")
+            parts = list(predict_range(self._predictor(model), self._read, [(0, len(self._labels), None)], kind="class"))
             written = write_predictions(path, parts, kind="class", n_outputs=2)
-            found.append(score_intervals(read_predictions(path, written.checksum), self.intervals, METRICS))
+            found.append(score_intervals(Predictions.concat(parts), self.intervals, METRICS))
             self.n_predicted += written.n_samples
             self.n_judged += 1
         return found

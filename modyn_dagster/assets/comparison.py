@@ -20,10 +20,11 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
     def comparison(
         context: dg.AssetExecutionContext, modyn: PlatformResource, modyn_mlflow: MlflowResource
     ) -> dg.MaterializeResult[None]:
-        from modyn_dagster.assets.metadata_runs import comparison_metadata
+        from modyn_dagster.assets.metadata_runs import comparison_metadata, report_images
         from modyn_dagster.reporting.comparison import compare_pipelines
         from modyn_dagster.reporting.report_catalog import read_report
         from modyn_dagster.reporting.report_page import write_report
+        from modyn_dagster.reporting.report_plots import report_figures
 
         platform = modyn.platform()
         names = [pipeline.name for pipeline in assets.pipelines]
@@ -33,10 +34,11 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
             compared = compare_pipelines(conn, names)
             data = read_report(conn, names, title=f"Pipelines of {assets.dataset.name}")
         write_report(data, page)
-        metadata = comparison_metadata(compared) | {"report": dg.MetadataValue.path(str(page))}
+        figures = report_figures(data)
+        metadata = comparison_metadata(compared) | report_images(figures) | {"report": dg.MetadataValue.path(str(page))}
         links = MlflowLinks(context, modyn_mlflow, platform)
         scores = {f"score {run.label}": run.score for run in compared.runs if run.score is not None}
-        if (url := links.comparison(assets.dataset.name, scores, page)) is not None:
+        if (url := links.comparison(assets.dataset.name, scores, page, figures)) is not None:
             metadata["mlflow"] = dg.MetadataValue.url(url)
         return dg.MaterializeResult(metadata=metadata)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -9,6 +10,8 @@ import dagster as dg
 from modyn_dagster.assets.metadata_samples import time_text
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from modyn_dagster.pipeline.replay import BatchWalked
     from modyn_dagster.reporting.comparison import Comparison
 
@@ -55,3 +58,10 @@ def comparison_metadata(comparison: Comparison) -> dict[str, Any]:
         if run.score is not None:
             metadata[f"{run.label}: score"] = run.score
     return metadata
+
+
+def report_images(figures: Mapping[str, Figure]) -> dict[str, Any]:
+    """The report's main plots as images that stand beside the numbers."""
+    from modyn_dagster.reporting.figures import as_markdown
+
+    return {name: dg.MetadataValue.md(as_markdown(figure)) for name, figure in figures.items()}

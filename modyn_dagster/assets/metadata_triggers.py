@@ -158,9 +158,11 @@ def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
 
 
 def _score_text(cell: EvaluationRow | None) -> str:
+    from modyn_dagster.reporting.tables import with_confidence
+
     if cell is None:
         return "–"
-    return str(cell.undefined) if cell.value is None else f"{cell.value:.4f}"
+    return str(cell.undefined) if cell.value is None else with_confidence(cell.value, cell.low, cell.high)
 
 
 def _seconds(context: TriggerContext) -> dict[str, Any]:

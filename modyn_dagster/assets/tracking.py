@@ -11,6 +11,8 @@ from modyn_dagster.errors import TrackingError
 from modyn_dagster.resources.mlflow import MlflowResource
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.pipeline.platform import Platform
@@ -49,9 +51,9 @@ class MlflowLinks:
 
         return self._sync(sync)
 
-    def comparison(self, dataset: str, scores: Mapping[str, float], page: Path) -> str | None:
-        """Bring the comparison of a dataset up to date; returns its page."""
-        return self._sync(lambda tracker: tracker.sync_comparison(self._platform.engine, dataset, scores, page))
+    def comparison(self, dataset: str, scores: Mapping[str, float], page: Path, figures: "Mapping[str, Figure]") -> str | None:
+        """Bring the comparison of a dataset up to date, page and pictures beside it; returns its page."""
+        return self._sync(lambda tracker: tracker.sync_comparison(self._platform.engine, dataset, scores, page, figures))
 
     def _sync(self, sync: "Callable[[Tracker], str]") -> str | None:
         if self._off:

@@ -1,15 +1,20 @@
 """Predictions and evaluations of models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from modyn_dagster.catalog.rows import as_row
 from modyn_dagster.catalog.tables import evaluation, prediction_file, trigger
+
+_CELL: Final = ("trigger_id", "interval_start", "interval_end", "metric", "subset")
+_RESULT: Final = ("n_samples", "n_deleted", "value", "undefined", "seen_in_training", "address", "low", "high")
+#: Addresses looked up at once.
+_CHUNK: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +30,16 @@ class PredictionFileRow:
     path: str
     checksum: str
     removed_at: datetime | None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
     """A row of ``evaluation`` with the ordinal of its trigger.
 
-    ``n_samples`` were judged; ``n_deleted`` of the interval's samples were deleted by then.
+    ``n_samples`` were judged; ``n_deleted`` of the interval's samples were deleted by then. Cells with equal ``address`` have
+    equal values. ``subset`` says which samples of the interval were judged: empty for all, else ``attribute=value``. ``low``
+    and ``high`` are the ends of the confidence interval, where there is one.
     """
 
     trigger_id: int
@@ -44,6 +52,21 @@ class EvaluationRow:
     undefined: str | None
     seen_in_training: bool
     n_deleted: int = 0
+    address: str = ""
+    subset: str = ""
+    low: float | None = None
+    high: float | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What an address stands for."""
+
+    value: float | None
+    undefined: str | None
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +86,24 @@ def record_predictions(conn: sa.Connection, values: Mapping[str, Any]) -> None:
     conn.execute(insert(prediction_file).values(**values).on_conflict_do_nothing())
 
 
-def list_predictions(conn: sa.Connection, trigger_id: int) -> list[PredictionFileRow]:
-    """Prediction files of a trigger's model in key order."""
+def list_predictions(conn: sa.Connection, trigger_id: int, model_hash: str | None = None) -> list[PredictionFileRow]:
+    """Prediction files of a trigger in key order, of one model or of all it ever had."""
     where = prediction_file.c.trigger_id == trigger_id
+    if model_hash is not None:
+        where &= prediction_file.c.model_hash == model_hash
     rows = conn.execute(sa.select(prediction_file).where(where).order_by(prediction_file.c.first_key))
     return [as_row(PredictionFileRow, row) for row in rows]
+
+
+def same_predictions(
+    conn: sa.Connection, model_hash: str, source: str, first_key: int, last_key: int
+) -> list[tuple[PredictionFileRow, int]]:
+    """Files of any trigger that hold what a model with this hash makes of these keys, each with the run it is of."""
+    columns = prediction_file.c
+    where = (columns.model_hash == model_hash) & (columns.source == source) & columns.removed_at.is_(None)
+    where &= (columns.first_key == first_key) & (columns.last_key == last_key)
+    statement = sa.select(prediction_file, trigger.c.run_id).join(trigger).where(where).order_by(columns.id)
+    return [(as_row(PredictionFileRow, row), row.run_id) for row in conn.execute(statement)]
 
 
 def mark_predictions_removed(conn: sa.Connection, ids: Sequence[int]) -> None:
@@ -76,24 +112,42 @@ def mark_predictions_removed(conn: sa.Connection, ids: Sequence[int]) -> None:
 
 
 def record_evaluations(conn: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write cells of the evaluation matrix; a cell that is there is scored again."""
+    """Write cells of the evaluation matrix; one that is there takes the new value."""
     if not rows:
         return
     statement = insert(evaluation)
-    updated = {name: statement.excluded[name] for name in ("n_samples", "n_deleted", "value", "undefined", "seen_in_training")}
-    conn.execute(
-        statement.on_conflict_do_update(index_elements=["trigger_id", "interval_start", "interval_end", "metric"], set_=updated),
-        list(rows),
-    )
+    updated = {name: statement.excluded[name] for name in _RESULT}
+    conn.execute(statement.on_conflict_do_update(index_elements=_CELL, set_=updated), list(rows))
 
 
-def list_evaluations(conn: sa.Connection, run_id: int, trigger_id: int | None = None) -> list[EvaluationRow]:
-    """Cells of a run, or of one of its triggers, ordered by trigger, interval and metric."""
+def remove_evaluations(conn: sa.Connection, ids: Sequence[int]) -> None:
+    """Forget cells of subsets that no sample is in any more."""
+    conn.execute(sa.delete(evaluation).where(evaluation.c.id.in_(ids)))
+
+
+def find_addresses(conn: sa.Connection, addresses: Collection[str]) -> dict[str, CellResult]:
+    """Results of cells with these addresses, whichever run computed them."""
+    columns = [evaluation.c[name] for name in ("address", *CellResult.__slots__)]
+    found = {}
+    wanted = list(addresses)
+    for begin in range(0, len(wanted), _CHUNK):
+        where = evaluation.c.address == sa.any_(sa.literal(wanted[begin : begin + _CHUNK], ARRAY(sa.Text)))
+        for row in conn.execute(sa.select(*columns).where(where)):
+            found[row.address] = as_row(CellResult, row)
+    return found
+
+
+def list_evaluations(
+    conn: sa.Connection, run_id: int, trigger_id: int | None = None, *, subsets: bool = False
+) -> list[EvaluationRow]:
+    """Cells of a run, or of one of its triggers, ordered by trigger, interval and metric; on request those of subsets too."""
     where = trigger.c.run_id == run_id
     if trigger_id is not None:
         where &= trigger.c.id == trigger_id
+    if not subsets:
+        where &= evaluation.c.subset == ""
     statement = sa.select(evaluation, trigger.c.ordinal).join(trigger).where(where)
-    order = (trigger.c.ordinal, evaluation.c.interval_start, evaluation.c.interval_end, evaluation.c.metric)
+    order = (trigger.c.ordinal, evaluation.c.interval_start, evaluation.c.interval_end, evaluation.c.metric, evaluation.c.subset)
     return [as_row(EvaluationRow, row) for row in conn.execute(statement.order_by(*order))]
 
 
@@ -101,6 +155,7 @@ def cells_since(conn: sa.Connection, run_id: int, metric: str, since: datetime) 
     """Cells of a run's evaluation matrix first scored since a moment and defined, in order of their intervals."""
     statement = sa.select(evaluation, trigger.c.ordinal).join(trigger, evaluation.c.trigger_id == trigger.c.id)
     where = (trigger.c.run_id == run_id) & (evaluation.c.metric == metric) & evaluation.c.value.is_not(None)
+    where &= evaluation.c.subset == ""
     statement = statement.where(where & (evaluation.c.created_at >= since))
     rows = conn.execute(statement.order_by(evaluation.c.interval_start, trigger.c.ordinal))
     return [as_row(ScoredCell, row) for row in rows]

@@ -125,6 +125,17 @@ def list_runs(conn: sa.Connection, pipeline_name: str | None = None) -> list[Run
     return [as_row(RunRow, row) for row in conn.execute(statement.order_by(pipeline_run.c.id))]
 
 
+def choose_run(conn: sa.Connection, pipeline_name: str) -> RunRow | None:
+    """The run that stands for a pipeline: the open live run, else the newest replay, else the newest live run.
+
+    None when the pipeline never ran.
+    """
+    runs = list_runs(conn, pipeline_name)
+    live = [run for run in runs if run.mode == "live" and run.is_open]
+    replays = [run for run in runs if run.mode == "replay"]
+    return next(reversed(live or replays or runs), None)
+
+
 def move_run(conn: sa.Connection, run: RunRow, **values: Any) -> RunRow:
     """One transition of a run: set columns if nobody moved it since ``run`` was read, else ``StaleRun``."""
     where = (pipeline_run.c.id == run.id) & (pipeline_run.c.epoch == run.epoch) & (pipeline_run.c.cursor == run.cursor)

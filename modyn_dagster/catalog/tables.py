@@ -257,8 +257,11 @@ prediction_file = sa.Table(
     sa.Column("path", sa.Text, nullable=False),
     sa.Column("checksum", sa.Text, nullable=False),
     sa.Column("removed_at", _TIME),
+    # Their dataset, and which side of its split where it is not the evaluation side; empty where it was not noted.
+    sa.Column("source", sa.Text, nullable=False, server_default=""),
     _created(),
-    sa.UniqueConstraint("trigger_id", "first_key"),
+    sa.UniqueConstraint("trigger_id", "model_hash", "first_key"),
+    sa.Index("ix_prediction_file_model_hash", "model_hash"),
 )
 
 evaluation = sa.Table(
@@ -276,9 +279,18 @@ evaluation = sa.Table(
     sa.Column("value", sa.Double),
     sa.Column("undefined", sa.Text),
     sa.Column("seen_in_training", sa.Boolean, nullable=False, server_default=sa.false()),
+    # Digest of all the value follows from: model, samples, interval, metric. Equal addresses have equal values; empty: unknown.
+    sa.Column("address", sa.Text, nullable=False, server_default=""),
+    # Which of the interval's samples: empty for all, else "attribute=value".
+    sa.Column("subset", sa.Text, nullable=False, server_default=""),
+    # Ends of the confidence interval, where there is one.
+    sa.Column("low", sa.Double),
+    sa.Column("high", sa.Double),
     _created(),
-    sa.UniqueConstraint("trigger_id", "interval_start", "interval_end", "metric"),
+    sa.UniqueConstraint("trigger_id", "interval_start", "interval_end", "metric", "subset", name="uq_evaluation_cell"),
     sa.CheckConstraint("(value is null) <> (undefined is null)", name="value_or_reason"),
+    sa.CheckConstraint("(low is null) = (high is null)", name="confidence"),
+    sa.Index("ix_evaluation_address", "address"),
 )
 
 decision = sa.Table(
@@ -328,6 +340,8 @@ stage_timing = sa.Table(
     sa.Column("n_samples", sa.BigInteger),
     # Of deciding and measuring, which belong to batches and not to a trigger.
     sa.Column("batch_ordinal", sa.Integer),
+    # That it wrote to disk.
+    sa.Column("n_bytes", sa.BigInteger),
     _created(),
     sa.Index("ix_stage_timing_run_id_trigger_id", "run_id", "trigger_id"),
 )

@@ -59,5 +59,7 @@ def fixed_blocks(
         rows = np.flatnonzero(asked[start : start + block])
         if len(rows):
             available = np.flatnonzero(present[start : start + block])
-            source = np.searchsorted(available, np.arange(block), side="right") - 1
-            yield Block(keys_of(ordinal, start + available[np.maximum(source, 0)]), rows)
+            if len(available) < block:
+                source = np.searchsorted(available, np.arange(block), side="right") - 1
+                available = available[np.maximum(source, 0)]
+            yield Block(keys_of(ordinal, start + available), rows)

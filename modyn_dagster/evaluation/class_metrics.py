@@ -76,7 +76,8 @@ def _refuse(judged: Judged, part: slice) -> NoReturn:
 
 def _mean(judged: Judged, values: np.ndarray[tuple[int], np.dtype[np.float64]], part: slice, positive: int | None) -> float | str:
     chosen = values[part] if positive is None else values[part][judged.truth[part] == positive]
-    return float(chosen.mean()) if len(chosen) else f"no sample is of class {positive}"
+    # Not its own mean: numpy adds slices up in another order when it is asked for many of them at once.
+    return float(np.add.reduceat(chosen, [0])[0] / len(chosen)) if len(chosen) else f"no sample is of class {positive}"
 
 
 def _confusion(judged: Judged, part: slice) -> tuple[Counts, Counts, Counts]:

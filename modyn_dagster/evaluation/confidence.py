@@ -61,15 +61,27 @@ def bootstrap(
 def confidence_interval(
     metric: str, outputs: Outputs, truth: Truth, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> ConfidenceInterval | None:
-    """Wilson's for the accuracy and its top-k, which are shares; the bootstrap's for every other metric.
+    """Wilson's for the accuracy, its top-k and that of one class, which are shares; the bootstrap's for every other metric.
 
-    None where the metric is undefined. ``outputs`` are ``float32[n, k]``, ``truth`` as in ``score``.
+    None where the metric is undefined, and without ``resamples`` for all but shares. ``outputs`` are ``float32[n, k]``,
+    ``truth`` as in ``score``.
     """
-    if not metric.startswith("accuracy") or "_class_" in metric:
+    if not is_share(metric):
         return bootstrap(metric, outputs, truth, level=level, resamples=resamples, seed=seed)
     judged, _ = labelled_part(outputs, truth)
     found = score_part(find_metric(metric), judged, slice(0, len(judged)), 0, min_samples=1)
-    return None if found.value is None else wilson(round(found.value * found.n), found.n, level)
+    _, of_class, positive = metric.partition("_class_")
+    n = int((judged.truth == int(positive)).sum()) if of_class else found.n
+    return None if found.value is None else wilson(round(found.value * n), n, level)
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric counts right ones among samples.
+
+    >>> is_share("accuracy_top5"), is_share("accuracy_class_2"), is_share("f1_macro"), is_share("my.accuracy:of")
+    (True, True, False, False)
+    """
+    return ":" not in metric and metric.startswith(("accuracy", "f1_micro"))
 
 
 def _level(level: float) -> float:

@@ -5,18 +5,19 @@ itself, so a cell has the same bits whatever other intervals are judged with it.
 """
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.evaluation.calibration import confidences
-from modyn_dagster.evaluation.losses import Float64, cross_entropy
+from modyn_dagster.evaluation.losses import Float64, cross_entropy, over_columns
 
 Outputs = npt.NDArray[np.float32]
 #: Classes ``int64[n]`` or targets ``float64[n]``.
 Truth = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
 
 #: Ranks of more samples times classes are not kept.
 _MOST_RANKS: Final = 1 << 26
@@ -29,7 +30,7 @@ class Judged:
     def __init__(self, outputs: Outputs, truth: Truth) -> None:
         self.outputs, self.truth = outputs, truth
         self._right: dict[int, Counts] = {}
-        self._ranks: dict[int, npt.NDArray[np.int32]] = {}
+        self._rankings: dict[int, Ranking] = {}
 
     def __len__(self) -> int:
         return len(self.truth)
@@ -42,12 +43,14 @@ class Judged:
     @cached_property
     def predicted(self) -> Counts:
         """The class of the largest output, ``int64[n]``; the lower class wins a tie."""
+        if self.n_classes == 2:
+            return (self.outputs[:, 1] > self.outputs[:, 0]).astype(np.int64)
         return np.asarray(self.outputs.argmax(axis=1))
 
     @cached_property
     def broken(self) -> Counts:
         """How many of the samples before each place have outputs that are not finite, ``int64[n + 1]``."""
-        return _running(~np.isfinite(self.outputs).all(axis=1))
+        return _running(~over_columns(np.logical_and, np.isfinite(self.outputs)))
 
     @cached_property
     def beyond(self) -> Counts:
@@ -81,16 +84,37 @@ class Judged:
             self._right[k] = _running(self.predicted == self.truth if k == 1 else _within(self.outputs, self.truth, k))
         return self._right[k]
 
-    def ranks(self, positive: int, part: slice) -> npt.NDArray[np.int32]:
+    @cached_property
+    def hits_of_one(self) -> Counts:
+        """How many of the samples before each place are of class 1 and predicted as such, ``int64[n + 1]``."""
+        return _running((self.predicted == 1) & (self.truth == 1))
+
+    @cached_property
+    def seen_of_one(self) -> Counts:
+        """How often class 1 occurs among truth and predictions before each place, ``int64[n + 1]``."""
+        return _running((self.predicted == 1).astype(np.int64) + (self.truth == 1))
+
+    def ranks(self, positive: int, part: slice) -> Int32:
         """Places of the samples of a part in the order of a class's probability, ``int32``; equal places are ties."""
         if len(self) * self.n_classes > _MOST_RANKS:
-            return _ranks(self.outputs[part], positive)
-        if positive not in self._ranks:
-            self._ranks[positive] = _ranks(self.outputs, positive)
-        return self._ranks[positive][part]
+            return _ranking(self.outputs[part], positive).ranks
+        return self.ranking(positive).ranks[part]
+
+    def ranking(self, positive: int) -> "Ranking":
+        """All samples in the order of a class's probability."""
+        if positive not in self._rankings:
+            self._rankings[positive] = _ranking(self.outputs, positive)
+        return self._rankings[positive]
 
 
-def _running(flags: npt.NDArray[np.bool_]) -> Counts:
+class Ranking(NamedTuple):
+    """Rows in ascending order, and the place of every row, ``int32[n]`` both; equal places are ties."""
+
+    order: Int32
+    ranks: Int32
+
+
+def _running(flags: npt.NDArray[np.bool_] | Counts) -> Counts:
     return np.concatenate([[0], np.cumsum(flags)])
 
 
@@ -106,17 +130,23 @@ def _within(outputs: Outputs, labels: Truth, k: int) -> npt.NDArray[np.bool_]:
 def _squares(outputs: Outputs, labels: Truth) -> Float64:
     with np.errstate(all="ignore"):
         powers = outputs.astype(np.float64)
-        powers = np.exp(powers - powers.max(axis=1, keepdims=True))
-        shares = powers / powers.sum(axis=1, keepdims=True)
+        powers = np.exp(powers - over_columns(np.maximum, powers)[:, None])
+        total = over_columns(np.add, powers)
         if outputs.shape[1] == 2:
-            return np.asarray(np.square(shares[:, 1] - labels))
+            return np.asarray(np.square(powers[:, 1] / total - labels))
+        shares = powers / total[:, None]
         own = np.take_along_axis(shares, labels[:, None], axis=1)[:, 0]
         return np.asarray(np.square(shares).sum(axis=1) - np.square(own) + np.square(1 - own))
 
 
-def _ranks(outputs: Outputs, positive: int) -> npt.NDArray[np.int32]:
+def _ranking(outputs: Outputs, positive: int) -> Ranking:
     with np.errstate(all="ignore"):
-        return np.unique(_log_odds(outputs, positive), return_inverse=True)[1].astype(np.int32)
+        odds = _log_odds(outputs, positive)
+    order = np.argsort(odds)
+    ordered = odds[order]
+    ranks = np.empty(len(odds), np.int32)
+    ranks[order] = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])[: len(odds)]
+    return Ranking(order.astype(np.int32), ranks)
 
 
 def _log_odds(outputs: Outputs, positive: int) -> Float64:

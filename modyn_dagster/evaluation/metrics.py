@@ -92,7 +92,7 @@ def find_metric(name: str) -> MetricEntry:
 
 
 def score(metric: str, outputs: Outputs, truth: Truth, *, min_samples: int = 1) -> Score:
-    """Judge outputs ``float32[n, k]`` by the truth: classes (below 0: unlabelled) or targets (NaN: unlabelled)."""
+    """Judge outputs ``float32[n, k]`` by the truth: classes (below 0: unlabelled) or targets."""
     judged, n_unlabelled = labelled_part(outputs, truth)
     return score_part(find_metric(metric), judged, slice(0, len(judged)), n_unlabelled, min_samples=min_samples)
 
@@ -105,8 +105,8 @@ def labelled_part(outputs: Outputs, truth: Truth) -> tuple[Judged, int]:
 
 
 def is_labelled(truth: Truth) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """Which samples have a label, ``bool[n]``: classes from 0 on, targets that are not NaN."""
-    return np.asarray(~np.isnan(truth) if truth.dtype.kind == "f" else truth >= 0)
+    """Which samples have a label, ``bool[n]``: classes from 0 on, and every target: one that is NaN is a fault, not a gap."""
+    return np.ones(len(truth), dtype=np.bool_) if truth.dtype.kind == "f" else np.asarray(truth >= 0)
 
 
 def score_part(entry: MetricEntry, judged: Judged, part: slice, n_unlabelled: int, *, min_samples: int) -> Score:
@@ -145,7 +145,7 @@ def _too_little(judged: Judged, part: slice, min_samples: int) -> str:
 
 def _value(entry: MetricEntry, judged: Judged, part: slice) -> float | str:
     if judged.truth.dtype.kind == "f" and not np.isfinite(judged.truth[part]).all():
-        raise CellFailed("a target is infinite")
+        raise CellFailed("a target is NaN" if np.isnan(judged.truth[part]).any() else "a target is infinite")
     with np.errstate(over="ignore"):
         found = entry.compute(judged, part)
     return found if isinstance(found, str) or np.isfinite(found) else "its value is beyond the range of numbers"

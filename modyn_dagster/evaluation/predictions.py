@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,9 @@ def predict_range(
     """
     blocks = chain.from_iterable(fixed_blocks(*batch, block=block) for batch in batches)
     for group in read_blocks(read, blocks):
-        yield Predictions.concat([_forward(predict, each, samples, kind) for each, samples in group])
+        parts = [_forward(predict, each, samples, kind) for each, samples in group]
+        keys, times, truth, outputs = (np.concatenate(column) for column in zip(*parts, strict=True))
+        yield Predictions(kind, keys, times, truth, outputs, sample_losses(outputs, truth, kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +136,18 @@ def read_predictions(path: Path, checksum: str) -> Predictions:
     )
 
 
-def _forward(predict: Predict, block: Block, samples: Samples, kind: TaskKind) -> Predictions:
+def _forward(
+    predict: Predict, block: Block, samples: Samples, kind: TaskKind
+) -> tuple[KeyArray, npt.NDArray[np.datetime64], npt.NDArray[Any], npt.NDArray[np.float32]]:
+    """Keys, times, truth and outputs of the wanted rows of a block."""
     outputs = predict(samples)
     if outputs.ndim != 2 or len(outputs) != len(samples):
         raise WrongShape([len(samples), "n_outputs"], outputs.shape, what="the predictor")
     truth = samples.labels if kind == "class" else samples.targets
     if truth is None:
         raise ConfigError("evaluation", "dataset", kind, "the samples have no such label to judge by")
-    losses = sample_losses(outputs, truth, kind)
-    return Predictions(kind, samples.keys, samples.times, truth, outputs, losses).take(block.rows)
+    rows = slice(None) if len(block.rows) == len(samples) else block.rows
+    return samples.keys[rows], samples.times[rows], truth[rows], outputs[rows]
 
 
 def _schema(kind: TaskKind, n_outputs: int) -> pa.Schema:

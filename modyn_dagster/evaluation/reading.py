@@ -1,6 +1,6 @@
 """The samples of fixed blocks, a bounded number at a time."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -21,12 +21,21 @@ def read_blocks(read: Read, blocks: Iterable[Block]) -> Iterator[list[tuple[Bloc
     """Some blocks at once, each with the samples of all its keys; a sample that fills several places is read once."""
     remaining = iter(blocks)
     while group := list(islice(remaining, _READ_BLOCKS)):
-        keys = np.unique(np.concatenate([block.keys for block in group]))
-        samples = read(keys)
-        yield [(block, _take(samples, np.searchsorted(keys, block.keys))) for block in group]
+        keys = np.concatenate([block.keys for block in group])
+        if (keys[1:] > keys[:-1]).all():
+            samples, begin = read(keys), 0
+            parts = []
+            for block in group:
+                parts.append((block, _take(samples, slice(begin, begin + len(block.keys)))))
+                begin += len(block.keys)
+            yield parts
+        else:
+            found = np.unique(keys)
+            samples = read(found)
+            yield [(block, _take(samples, np.searchsorted(found, block.keys))) for block in group]
 
 
-def _take(samples: Samples, rows: npt.NDArray[np.int64]) -> Samples:
+def _take(samples: Samples, rows: npt.NDArray[np.int64] | slice) -> Samples:
     def of(column: npt.NDArray[Any] | None) -> Any:
         return None if column is None else column[rows]
 
@@ -36,5 +45,9 @@ def _take(samples: Samples, rows: npt.NDArray[np.int64]) -> Samples:
         labels=of(samples.labels),
         targets=of(samples.targets),
         columns={name: column[rows] for name, column in samples.columns.items()},
-        blobs=None if samples.blobs is None else [samples.blobs[row] for row in rows],
+        blobs=None if samples.blobs is None else _blobs(samples.blobs, rows),
     )
+
+
+def _blobs(blobs: Sequence[bytes], rows: npt.NDArray[np.int64] | slice) -> list[bytes]:
+    return list(blobs[rows]) if isinstance(rows, slice) else [blobs[row] for row in rows]

@@ -50,6 +50,6 @@ class Stopwatch:
         """Wall seconds since the start."""
         return perf_counter() - self._begin
 
-    def read(self, n_samples: int | None = None) -> Timing:
+    def read(self, n_samples: int | None = None, n_bytes: int | None = None) -> Timing:
         """What the ledger gets."""
-        return Timing(self._stage, self.seconds, n_samples)
+        return Timing(self._stage, self.seconds, n_samples, n_bytes=n_bytes)

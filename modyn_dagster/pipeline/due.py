@@ -7,14 +7,16 @@ from time import monotonic
 from typing import Final
 
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, list_predictions
+from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.context import TriggerContext, trigger_context
-from modyn_dagster.pipeline.evaluate import missing_batches
+from modyn_dagster.pipeline.judged_on import JudgedOn
+from modyn_dagster.pipeline.judged_training import judged_on
 from modyn_dagster.pipeline.platform import Platform, spec_of
-from modyn_dagster.pipeline.score import deleted_in
-from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.pipeline.score import count_in
+from modyn_dagster.pipeline.stored import missing_batches
 from modyn_dagster.pipeline.wanted import run_intervals
 
 #: Of one look: models from the first one that is due on.
@@ -59,9 +61,13 @@ def look_for_due(platform: Platform, run: RunRow, begin: int = 0, seconds: float
     view = platform.view(spec_of(run).dataset)
     with platform.transaction() as conn:
         trained = list_triggers(conn, run.id, ["trained"])
+        hashes = {model.trigger_id: model.hash for model in list_models(conn, run.id)}
+    if not trained:
+        return Look([], 0, complete=True)
+    data = judged_on(trigger_context(platform, run, trained[0], view))
     due, looked, end, last = list[TriggerRow](), begin, monotonic() + seconds, len(trained)
     for looked, trigger in enumerate(trained[::-1][begin:], begin + 1):
-        if _is_due(platform, run, trigger, view):
+        if _is_due(trigger_context(platform, run, trigger, view), data, hashes[trigger.id]):
             last = last if due else min(last, looked + _MODELS_AT_ONCE - 1)
             due.insert(0, trigger)
         if looked >= last or (not due and monotonic() > end):
@@ -69,21 +75,24 @@ def look_for_due(platform: Platform, run: RunRow, begin: int = 0, seconds: float
     return Look(due, looked, complete=looked >= len(trained))
 
 
-def _is_due(platform: Platform, run: RunRow, trigger: TriggerRow, view: DatasetView) -> bool:
-    with platform.transaction() as conn:
-        files = list_predictions(conn, trigger.id)
-        cells = list_evaluations(conn, run.id, trigger.id)
+def _is_due(context: TriggerContext, data: JudgedOn, model_hash: str) -> bool:
+    with context.platform.transaction() as conn:
+        files = list_predictions(conn, context.trigger.id, model_hash)
+        cells = list_evaluations(conn, context.run.id, context.trigger.id)
     if any(file.removed_at is not None for file in files):
         return False
-    context = trigger_context(platform, run, trigger, view)
-    return bool(missing_batches(context, files)) or _outdated(context, cells)
+    return bool(missing_batches(context, data, files)) or _outdated(context, data, cells)
 
 
-def _outdated(context: TriggerContext, cells: Sequence[EvaluationRow]) -> bool:
-    """Whether a cell is missing, or samples of its interval were deleted since it was scored."""
-    intervals = run_intervals(context, finished=False)
+def _outdated(context: TriggerContext, data: JudgedOn, cells: Sequence[EvaluationRow]) -> bool:
+    """Whether a cell is missing, or samples have come to its interval or were deleted from it since it was scored."""
+    intervals = run_intervals(context, data, finished=False)
     if len(cells) < len(intervals) * len(context.spec.evaluation.metrics):
         return True
     places = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
-    deleted = dict(zip(places, deleted_in(context.view, intervals), strict=True))
-    return any(cell.n_deleted != deleted.get((cell.interval_start, cell.interval_end), cell.n_deleted) for cell in cells)
+    gone = dict(zip(places, count_in(data, intervals, deleted=True), strict=True))
+    if any(cell.n_deleted != gone.get((cell.interval_start, cell.interval_end), cell.n_deleted) for cell in cells):
+        return True
+    # Where samples come with batches alone, a batch that is not predicted says so sooner.
+    there = dict(zip(places, count_in(data, intervals, deleted=False), strict=True)) if data.grows else {}
+    return any(cell.n_samples != there.get((cell.interval_start, cell.interval_end), cell.n_samples) for cell in cells)

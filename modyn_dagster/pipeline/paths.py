@@ -12,6 +12,7 @@ def training_set_path(run_id: int, trigger: int) -> str:
     return str(PurePosixPath("training_sets", f"{run_id:06d}", f"{trigger:06d}.arrow"))
 
 
-def predictions_path(run_id: int, trigger: int, first_key: int, last_key: int) -> str:
-    """Relative path of the predictions for the evaluation samples of ``first_key .. last_key``."""
-    return str(PurePosixPath("predictions", f"{run_id:06d}", f"{trigger:06d}", f"{first_key:019d}-{last_key:019d}.arrow"))
+def predictions_path(run_id: int, trigger: int, model_hash: str, first_key: int, last_key: int) -> str:
+    """Relative path of what a model predicts for the samples of ``first_key .. last_key``."""
+    name = f"{first_key:019d}-{last_key:019d}-{model_hash[:16]}.arrow"
+    return str(PurePosixPath("predictions", f"{run_id:06d}", f"{trigger:06d}", name))

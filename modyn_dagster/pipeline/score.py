@@ -1,104 +1,166 @@
 """Cells of the evaluation matrix: one model on the closed intervals, from its stored predictions."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions, record_evaluations
+from modyn_dagster.catalog.evaluations import (
+    CellResult,
+    EvaluationRow,
+    find_addresses,
+    list_evaluations,
+    list_predictions,
+    record_evaluations,
+    remove_evaluations,
+)
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.moments import as_timestamp
-from modyn_dagster.evaluation.cells import score_intervals
+from modyn_dagster.evaluation.cells import cell_confidence, score_intervals
 from modyn_dagster.evaluation.intervals import Interval
-from modyn_dagster.evaluation.metrics import Score
 from modyn_dagster.evaluation.predictions import Predictions, read_predictions
+from modyn_dagster.evaluation.versions import cell_address, data_versions
 from modyn_dagster.pipeline.context import TriggerContext
-from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.pipeline.judged_on import JudgedOn
+from modyn_dagster.pipeline.subsets import ALL, subsets_of
 from modyn_dagster.pipeline.wanted import run_intervals
 
-Place = tuple[datetime, datetime]
-#: Samples of an interval that are judged, and that were deleted.
-Counts = tuple[int, int]
+Intervals = Sequence[Interval[np.datetime64]]
+#: Start, end, metric and subset of a cell.
+CellKey = tuple[datetime, datetime, str, str]
 
 
-def score_closed_intervals(context: TriggerContext, model: ModelRow, *, finished: bool) -> int:
-    """Score the closed intervals that have no cell yet, or whose samples have become more or fewer; returns how many cells.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cell that is to have a result: of which subset and interval (by its number), and what is known before it is scored."""
 
-    Deleted samples do not count, also where they were predicted before.
+    subset: str
+    interval: int
+    metric: str
+    address: str
+    n_samples: int
+    n_deleted: int
+
+
+def score_closed_intervals(
+    context: TriggerContext, model: ModelRow, data: JudgedOn, made: Mapping[str, Predictions], *, finished: bool
+) -> int:
+    """Give every closed interval its cells; returns how many of them are new or follow from something else than before.
+
+    A cell's address is a digest of all its value follows from. Where a cell with the same address is known, from this run or
+    any other, its result is taken over; only the others are computed. Deleted samples do not count, also where they
+    were predicted before. A slice has cells where it has samples. Files are read but for those in ``made``, by path.
     """
     with context.platform.transaction() as conn:
-        cells = list_evaluations(conn, context.run.id, context.trigger.id)
-        files = [file for file in list_predictions(conn, context.trigger.id) if file.removed_at is None]
+        cells = list_evaluations(conn, context.run.id, context.trigger.id, subsets=True)
+        files = [file for file in list_predictions(conn, context.trigger.id, model.hash) if file.removed_at is None]
     if not files:
         return 0
-    predicted = Predictions.concat([read_predictions(context.platform.home / f.path, f.checksum) for f in files])
-    predictions = predicted.take(np.flatnonzero(~context.view.deleted.among(predicted.keys)))
-    intervals = run_intervals(context, finished=finished)
-    # Both numbers: one sample more and another one deleted leave the first as it was.
-    counts = list(zip(_counts(predictions.times, intervals), deleted_in(context.view, intervals), strict=True))
-    known = {(cell.interval_start, cell.interval_end, cell.metric): (cell.n_samples, cell.n_deleted) for cell in cells}
-    metrics = context.spec.evaluation.metrics
-    places = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
-    rows = []
-    for asked, numbers in _outdated(places, metrics, known, counts).items():
-        chosen = [intervals[i] for i in numbers]
-        found = score_intervals(predictions, chosen, asked, min_samples=context.spec.evaluation.min_samples)
-        for i, scores in zip(numbers, found, strict=True):
-            rows += [_cell(context, model, intervals[i], metric, counts[i], score) for metric, score in scores.items()]
+    parts = [made[f.path] if f.path in made else read_predictions(context.platform.home / f.path, f.checksum) for f in files]
+    predicted = Predictions.concat(parts)
+    subsets = subsets_of(context, data, data.judged(predicted))
+    intervals = run_intervals(context, data, finished=finished)
+    places = {_key(intervals, place): place for place in _places(context, model, data, subsets, intervals)}
+    known = {(cell.interval_start, cell.interval_end, cell.metric, cell.subset): cell for cell in cells}
+    wanted = [place for key, place in places.items() if not _stands(known.get(key), place)]
+    with context.platform.transaction() as conn:
+        results = find_addresses(conn, [place.address for place in wanted])
+    missing = [place for place in wanted if place.address not in results]
+    for subset, predictions in subsets.items():
+        results |= _computed(context, predictions, intervals, [place for place in missing if place.subset == subset])
+    rows = [_row(context, model, data, intervals, place, results[place.address]) for place in wanted]
     with context.platform.transaction() as conn:
         record_evaluations(conn, rows)
+        remove_evaluations(conn, [cell.id for key, cell in known.items() if cell.subset != ALL and key not in places])
     return len(rows)
 
 
-def _outdated(
-    places: Sequence[Place], metrics: Sequence[str], known: Mapping[tuple[Any, ...], Counts], counts: Sequence[Counts]
-) -> dict[tuple[str, ...], list[int]]:
-    """The numbers of the intervals by which of the metrics are missing or outdated there: only those are computed."""
-    asked: dict[tuple[str, ...], list[int]] = {}
-    for number, (place, count) in enumerate(zip(places, counts, strict=True)):
-        missing = tuple(metric for metric in metrics if known.get((*place, metric)) != count)
-        if missing:
-            asked.setdefault(missing, []).append(number)
-    return asked
+def count_in(data: JudgedOn, intervals: Intervals, *, deleted: bool) -> list[int]:
+    """How many of the samples of each interval are deleted, or how many are not."""
+    return _counts(data.times(deleted=deleted), intervals)
 
 
-def deleted_in(view: DatasetView, intervals: Sequence[Interval[np.datetime64]]) -> list[int]:
-    """How many evaluation samples of each interval are deleted."""
-    return _counts(view.deleted_evaluation_times(), intervals)
+def _stands(cell: EvaluationRow | None, place: Place) -> bool:
+    return cell is not None and (cell.address, cell.n_deleted) == (place.address, place.n_deleted)
 
 
-def _counts(times: npt.NDArray[np.datetime64], intervals: Sequence[Interval[np.datetime64]]) -> list[int]:
+def _places(
+    context: TriggerContext, model: ModelRow, data: JudgedOn, subsets: Mapping[str, Predictions], intervals: Intervals
+) -> list[Place]:
+    spec = context.spec.evaluation
+    contents = {batch.ordinal: batch.content_checksum for batch in data.view.batches}
+    # Weights are not all: how samples are read and how many threads compute decide bits of what is predicted.
+    predictor = json.dumps([model.hash, context.run.spec["training"], context.run.threads], sort_keys=True)
+    settings = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
+    deleted = count_in(data, intervals, deleted=True)
+    found = []
+    for subset, predictions in subsets.items():
+        versions = data_versions(predictions, intervals, data.view.row.name, contents)
+        counts = _counts(predictions.times, intervals)
+        for i, (version, n_samples, n_deleted) in enumerate(zip(versions, counts, deleted, strict=True)):
+            if subset == ALL or n_samples:
+                for metric in spec.metrics:
+                    address = cell_address(predictor, intervals[i], metric, version, settings)
+                    found.append(Place(subset, i, metric, address, n_samples, n_deleted))
+    return found
+
+
+def _computed(
+    context: TriggerContext, predictions: Predictions, intervals: Intervals, places: Sequence[Place]
+) -> Mapping[str, CellResult]:
+    """The results of some cells by address; intervals that lack the same metrics are scored together."""
+    lacking: dict[int, list[Place]] = {}
+    for place in places:
+        lacking.setdefault(place.interval, []).append(place)
+    together: dict[tuple[str, ...], list[int]] = {}
+    for number, found in lacking.items():
+        together.setdefault(tuple(place.metric for place in found), []).append(number)
+    spec, results = context.spec.evaluation, {}
+    for metrics, numbers in together.items():
+        chosen = [intervals[number] for number in numbers]
+        scored = score_intervals(predictions, chosen, metrics, min_samples=spec.min_samples)
+        level, resamples = spec.confidence.level, spec.confidence.resamples
+        sure = cell_confidence(predictions, chosen, scored, level=level, resamples=resamples)
+        for number, cell, ends in zip(numbers, scored, sure, strict=True):
+            for place in lacking[number]:
+                score, end = cell[place.metric], ends.get(place.metric)
+                low, high = (None, None) if end is None else (end.low, end.high)
+                results[place.address] = CellResult(score.value, score.reason, low, high)
+    return results
+
+
+def _counts(times: npt.NDArray[np.datetime64], intervals: Intervals) -> list[int]:
     """How many of the times lie in each interval."""
     times = np.sort(times)
     starts, ends = (np.array([getattr(i, side) for i in intervals], dtype="datetime64[us]") for side in ("start", "end"))
     return [int(n) for n in np.searchsorted(times, ends) - np.searchsorted(times, starts)]
 
 
-def _cell(
-    context: TriggerContext,
-    model: ModelRow,
-    interval: Interval[np.datetime64],
-    metric: str,
-    counts: tuple[int, int],
-    score: Score,
+def _key(intervals: Intervals, place: Place) -> CellKey:
+    interval = intervals[place.interval]
+    return as_timestamp(interval.start), as_timestamp(interval.end), place.metric, place.subset
+
+
+def _row(
+    context: TriggerContext, model: ModelRow, data: JudgedOn, intervals: Intervals, place: Place, result: CellResult
 ) -> dict[str, Any]:
-    start, end = as_timestamp(interval.start), as_timestamp(interval.end)
+    start, end, metric, subset = _key(intervals, place)
     return {
         "trigger_id": context.trigger.id,
         "interval_start": start,
         "interval_end": end,
         "metric": metric,
-        "n_samples": counts[0],
-        "n_deleted": counts[1],
-        "value": score.value,
-        "undefined": score.reason,
-        "seen_in_training": _seen(context, model, start, end),
+        "n_samples": place.n_samples,
+        "n_deleted": place.n_deleted,
+        "value": result.value,
+        "undefined": result.undefined,
+        "seen_in_training": data.trained_on and start <= model.train_end and end > model.train_start,
+        "address": place.address,
+        "subset": subset,
+        "low": result.low,
+        "high": result.high,
     }
-
-
-def _seen(context: TriggerContext, model: ModelRow, start: datetime, end: datetime) -> bool:
-    """Whether the model may have trained on samples of the interval: never where the split keeps evaluation apart."""
-    overlaps = start <= model.train_end and end > model.train_start
-    return overlaps and context.view.spec.split.evaluate == 0

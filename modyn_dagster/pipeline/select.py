@@ -122,7 +122,7 @@ def _commit(context: TriggerContext, staged: StagedFile, values: dict[str, Any],
     trigger = context.trigger
     with context.platform.transaction() as conn:
         hold(conn, trigger)
-        record_timing(conn, context.run.id, trigger.id, trigger.attempt, watch.read(values["n_pool"]))
+        record_timing(conn, context.run.id, trigger.id, trigger.attempt, watch.read(values["n_pool"], staged.size))
         row = record_training_set(conn, trigger.id, values)
         # Last: between it and the commit only a kill can come, and whatever attempt follows replaces file and row.
         staged.publish()

@@ -1,5 +1,7 @@
 """The stage ``model``: train on the training set of a trigger, store the model, move the run on."""
 
+from dataclasses import replace
+
 from modyn_dagster.catalog.deletions import hold_deletions
 from modyn_dagster.catalog.models import ModelRow, architecture_of, find_model, insert_model
 from modyn_dagster.catalog.runs import get_run, move_run
@@ -42,7 +44,8 @@ def train_model(
     model_hash = store_model(context, trained)
     if context.trigger.state == "trained":
         return _same_model(context, model_hash)
-    return _commit(context, training_set, trained, model_hash, [training, watch.read()], recorded)
+    saving = replace(watch.read(), n_bytes=context.platform.model_store.size(model_hash))
+    return _commit(context, training_set, trained, model_hash, [training, saving], recorded)
 
 
 def previous_model(context: TriggerContext) -> str | None:

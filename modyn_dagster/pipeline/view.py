@@ -13,11 +13,13 @@ from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_p
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.moments import as_datetime64
+from modyn_dagster.catalog.samples import iter_values
+from modyn_dagster.catalog.tables import sample
 from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.ingestion.storage_errors import storage_errors
-from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of
+from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, positions_of
 from modyn_dagster.pipeline.window_keys import CHUNK, WindowKeys
 from modyn_dagster.spec.dataset import DatasetSpec, Split
 from modyn_dagster.triggering.stream import Stream, StreamBatch
@@ -45,6 +47,7 @@ class DatasetView:
         by_ordinal = {batch.ordinal: batch for batch in batches}
         self._index = lru_cache(maxsize=256)(partial(_open_index, home, by_ordinal))
         self._sides = lru_cache(maxsize=256)(partial(_split, spec.split, by_ordinal))
+        self._attributes = lru_cache(maxsize=1024)(partial(_read_attribute, engine, row.id, by_ordinal))
 
     @cached_property
     def reader(self) -> SampleReader:
@@ -149,31 +152,19 @@ class DatasetView:
 
         Deleted ones are among them: intervals begin where they did before a deletion.
         """
-        side = EVALUATE if self.spec.split.evaluate > 0 else None
+        return self.positions_on(batch, EVALUATE if self.spec.split.evaluate > 0 else None)
+
+    def positions_on(self, batch: BatchRow, side: int | None) -> Positions:
+        """Positions of a batch on one side of the split, or all; deleted ones are among them."""
         return self._inside(batch, KeyRange(ORIGIN, key_of(batch.ordinal, MAX_BATCH_SIZE - 1)), side)
-
-    def deleted_evaluation_times(self) -> npt.NDArray[np.datetime64]:
-        """Times of all deleted evaluation samples, ``datetime64[us][k]``."""
-        times = [np.empty(0, dtype="datetime64[us]")]
-        for batch in self.batches:
-            deleted = self.deleted.positions(batch.ordinal)
-            if len(deleted):
-                times.append(self.times(batch)[np.intersect1d(self.evaluation_positions(batch), deleted)])
-        return np.concatenate(times)
-
-    def first_evaluation_time(self, origin: int) -> np.datetime64 | None:
-        """Time of the first evaluation sample after a key, in key order; None while there is none."""
-        for batch in self.batches:
-            positions = self.evaluation_positions(batch)
-            after = positions[positions > origin - key_of(batch.ordinal, 0)]
-            if len(after):
-                time: np.datetime64 = self._index(batch.ordinal).times[after[0]]
-                return time
-        return None
 
     def times(self, batch: BatchRow) -> npt.NDArray[np.datetime64]:
         """Times of all samples of a batch, ``datetime64[us]``, ascending."""
         return self._index(batch.ordinal).times
+
+    def attribute(self, name: str, batch: BatchRow) -> npt.NDArray[np.object_]:
+        """An attribute of all samples of a batch as text, None where a sample has none."""
+        return self._attributes(name, batch.ordinal)
 
     def sides(self, keys: KeyArray) -> npt.NDArray[np.uint8]:
         """On which side of the split keys fall."""
@@ -202,3 +193,14 @@ def _open_index(home: Path, batches: Mapping[int, BatchRow], ordinal: int) -> Ba
 
 def _split(split: Split, batches: Mapping[int, BatchRow], ordinal: int) -> npt.NDArray[np.uint8]:
     return side_of(keys_of(ordinal, np.arange(int(batches[ordinal].n_samples or 0))), split)
+
+
+def _read_attribute(
+    engine: sa.Engine, dataset_id: int, batches: Mapping[int, BatchRow], name: str, ordinal: int
+) -> npt.NDArray[np.object_]:
+    values = np.full(int(batches[ordinal].n_samples or 0), None, dtype=object)
+    base, column = key_of(ordinal, 0), sample.c.attributes[name].as_string()
+    with engine.connect() as conn:
+        for keys, found in iter_values(conn, dataset_id, base - 1, base + len(values) - 1, column):
+            values[positions_of(keys)] = found
+    return values

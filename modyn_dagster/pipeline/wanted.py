@@ -9,6 +9,7 @@ from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_datetime64
 from modyn_dagster.evaluation import Interval, closed_intervals, currently_active, currently_trained, generate_intervals
 from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.spec.intervals import BetweenTriggers, OffsetIntervals
 
 #: Of sample times: intervals end one after the last.
@@ -16,15 +17,15 @@ _UNIT: Final = np.timedelta64(1, "us")
 _FOLLOW_MODELS: Final = (BetweenTriggers, OffsetIntervals)
 
 
-def wanted_intervals(context: TriggerContext) -> list[Interval[np.datetime64]]:
+def wanted_intervals(context: TriggerContext, data: JudgedOn) -> list[Interval[np.datetime64]]:
     """The intervals that a trigger's model is judged on, closed or not, as far as the context's view reaches.
 
     An interval keeps its full length however far the data reach, so it is the same interval when more data arrive. Those at
     offsets of a model are judged with that model alone. With ``matrix: active`` or ``trained`` those are left in which another
     model of the run is the active or the trained one.
     """
-    first = context.view.first_evaluation_time(context.run.origin)
-    reached = context.view.time_reached
+    first = data.first_time()
+    reached = data.view.time_reached
     if first is None or reached is None:
         return []
     spec = context.spec.evaluation
@@ -35,7 +36,9 @@ def wanted_intervals(context: TriggerContext) -> list[Interval[np.datetime64]]:
         models = list_models(conn, context.run.id)
     own = next((place for place, model in enumerate(models) if model.ordinal == context.trigger.ordinal), None)
     training = [(as_datetime64(model.train_start), as_datetime64(model.train_end)) for model in models]
-    found = generate_intervals(spec.intervals, first, reached + _UNIT, training, cut=False)
+    # Between triggers means those of the run that the samples were selected by; offsets are of the judged model itself.
+    spans = data.spans if data.spans is not None and isinstance(spec.intervals, BetweenTriggers) else training
+    found = generate_intervals(spec.intervals, first, reached + _UNIT, spans, cut=False)
     if composite is not None:
         ends = np.array([end for _, end in training], dtype="datetime64[us]")
         chosen = composite(ends, np.array([interval.anchor for interval in found], dtype="datetime64[us]"))
@@ -44,18 +47,17 @@ def wanted_intervals(context: TriggerContext) -> list[Interval[np.datetime64]]:
     return list({(i.start, i.end): i for i in found if i.model in (None, own)}.values())
 
 
-def run_intervals(context: TriggerContext, *, finished: bool) -> list[Interval[np.datetime64]]:
+def run_intervals(context: TriggerContext, data: JudgedOn, *, finished: bool) -> list[Interval[np.datetime64]]:
     """Those of them that are closed by now: stream time has passed their end, or the run has finished."""
-    return closed_intervals(wanted_intervals(context), context.view.time_reached, finished=finished)
+    return closed_intervals(wanted_intervals(context, data), data.view.time_reached, finished=finished)
 
 
-def wanted_batches(context: TriggerContext) -> list[BatchRow]:
+def wanted_batches(context: TriggerContext, data: JudgedOn) -> list[BatchRow]:
     """The batches a model is to predict: those after the run's origin, and with a part of the matrix those it touches."""
-    later = [batch for batch in context.view.batches if context.view.last_key_of(batch.ordinal) > context.run.origin]
     if context.spec.evaluation.matrix not in ("active", "trained"):
-        return later
-    spans = [(interval.start, interval.end) for interval in wanted_intervals(context)]
-    return [batch for batch in later if any(_touches(batch, *span) for span in spans)]
+        return data.batches
+    spans = [(interval.start, interval.end) for interval in wanted_intervals(context, data)]
+    return [batch for batch in data.batches if any(_touches(batch, *span) for span in spans)]
 
 
 def _touches(batch: BatchRow, start: np.datetime64, end: np.datetime64) -> bool:

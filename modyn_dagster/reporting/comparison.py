@@ -8,10 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.catalog.runs import RunRow, choose_run
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.reporting.scores import Interval, mean_score
-from modyn_dagster.reporting.summary import RunSummary, choose_run, summarise_run
+from modyn_dagster.reporting.summary import RunSummary, summarise_run
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
 

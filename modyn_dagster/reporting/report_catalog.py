@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import sqlalchemy as sa
@@ -11,14 +11,13 @@ from modyn_dagster.catalog.decisions import scored_decisions
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.models import ModelRow, list_models
 from modyn_dagster.catalog.moments import as_datetime64
-from modyn_dagster.catalog.runs import RunRow, list_runs
-from modyn_dagster.catalog.timings import seconds_by_trigger
+from modyn_dagster.catalog.runs import RunRow, choose_run, list_runs
+from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_trigger
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.evaluation import anchor_of
 from modyn_dagster.reporting.comparison import common_metrics
 from modyn_dagster.reporting.report_data import DecisionSeries, Float64, PipelineRecord, ReportData, Times
 from modyn_dagster.reporting.scores import Interval
-from modyn_dagster.reporting.summary import choose_run
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -36,7 +35,7 @@ def read_report(conn: sa.Connection, pipelines: Sequence[str], *, title: str, me
     chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}
     runs = [each for run in chosen.values() if run is not None for each in _seeds(conn, run)]
     metrics = common_metrics(runs, metric) if runs else ()
-    cells = {run.id: list_evaluations(conn, run.id) for run in runs}
+    cells = {run.id: list_evaluations(conn, run.id, subsets=True) for run in runs}
     intervals = sorted({(cell.interval_start, cell.interval_end) for found in cells.values() for cell in found})
     starts, ends = (_times([interval[side] for interval in intervals]) for side in (0, 1))
     return ReportData(
@@ -86,6 +85,9 @@ def _record(
     for (trigger_id, stage), seconds in spent.items():
         if trigger_id not in of_models or stage not in _STAGES:
             other[stage] = other.get(stage, 0.0) + seconds
+    whole = [cell for cell in cells if cell.subset == ""]
+    parts = sorted({cell.subset for cell in cells} - {""})
+    written = bytes_by_trigger(conn, run.id)
     return PipelineRecord(
         label=f"{run.pipeline} (seed {run.seed})" if several else run.pipeline,
         group=run.pipeline,
@@ -93,23 +95,36 @@ def _record(
         train_ends=_times([model.train_end for model in models]),
         n_samples=np.array([model.n_samples for model in models], dtype=np.int64),
         seconds={stage: np.array([spent.get((m.trigger_id, stage), 0.0) for m in models]) for stage in _STAGES},
-        matrices=_matrices(models, cells, intervals, metrics),
+        matrices=_matrices(models, whole, intervals, metrics),
         other_seconds=other,
         decisions=_decisions(conn, run),
         n_failed=sum(state not in ("trained", *UNFINISHED) for state in states),
+        n_bytes=sum(written.values()) if written else None,
+        lows=_defined(_matrices(models, whole, intervals, metrics, "low")),
+        highs=_defined(_matrices(models, whole, intervals, metrics, "high")),
+        slices={part: _matrices(models, [c for c in cells if c.subset == part], intervals, metrics) for part in parts},
     )
 
 
 def _matrices(
-    models: Sequence[ModelRow], cells: Sequence[EvaluationRow], intervals: Sequence[Interval], metrics: Sequence[str]
+    models: Sequence[ModelRow],
+    cells: Sequence[EvaluationRow],
+    intervals: Sequence[Interval],
+    metrics: Sequence[str],
+    what: Literal["value", "low", "high"] = "value",
 ) -> dict[str, Float64]:
     matrices = {metric: np.full((len(models), len(intervals)), np.nan) for metric in metrics}
     row = {model.ordinal: place for place, model in enumerate(models)}
     column = {interval: place for place, interval in enumerate(intervals)}
     for cell in cells:
-        if cell.metric in matrices and cell.value is not None:
-            matrices[cell.metric][row[cell.ordinal], column[cell.interval_start, cell.interval_end]] = cell.value
+        found = getattr(cell, what)
+        if cell.metric in matrices and found is not None:
+            matrices[cell.metric][row[cell.ordinal], column[cell.interval_start, cell.interval_end]] = found
     return matrices
+
+
+def _defined(matrices: Mapping[str, Float64]) -> dict[str, Float64]:
+    return {metric: values for metric, values in matrices.items() if np.isfinite(values).any()}
 
 
 def _decisions(conn: sa.Connection, run: RunRow) -> DecisionSeries | None:

@@ -36,6 +36,9 @@ class PipelineRecord:
         matrices: by metric, ``float64[models, intervals]``; NaN for undefined and missing cells.
         decisions: scores it decided from; None where its policy measures nothing.
         n_failed: triggers that came to no model.
+        n_bytes: written to disk by all stages; None where the ledger does not say.
+        lows, highs: ends of the confidence intervals, as ``matrices``; a metric without any may be left out.
+        slices: matrices of parts of the samples, by name of the part, for example ``school=MIT``.
     """
 
     label: str
@@ -48,6 +51,10 @@ class PipelineRecord:
     other_seconds: Mapping[str, float] = field(default_factory=dict)
     decisions: DecisionSeries | None = None
     n_failed: int = 0
+    n_bytes: int | None = None
+    lows: Mapping[str, Float64] = field(default_factory=dict)
+    highs: Mapping[str, Float64] = field(default_factory=dict)
+    slices: Mapping[str, Mapping[str, Float64]] = field(default_factory=dict)
 
     @property
     def total_seconds(self) -> float:

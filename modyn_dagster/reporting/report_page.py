@@ -14,7 +14,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.evaluation import currently_active, currently_trained, forgetting, past_intervals, regret, retention
+from modyn_dagster.evaluation import (
+    composite_scores,
+    currently_active,
+    currently_trained,
+    forgetting,
+    past_intervals,
+    regret,
+    retention,
+)
 from modyn_dagster.reporting.report_data import DecisionSeries, PipelineRecord, ReportData, Times
 from modyn_dagster.spec.metrics import lower_is_better
 from modyn_dagster.storage import atomic_write
@@ -57,6 +65,14 @@ def _content(data: ReportData) -> dict[str, Any]:
 
 
 def _pipeline(record: PipelineRecord, data: ReportData) -> dict[str, Any]:
+    chosen = {
+        "active": currently_active(record.train_ends, data.anchors),
+        "trained": currently_trained(record.train_ends, data.anchors),
+    }
+
+    def series(values: npt.NDArray[np.float64]) -> dict[str, list[float | None]]:
+        return {name: _numbers(composite_scores(values, choice)) for name, choice in chosen.items()}
+
     return {
         "label": record.label,
         "group": record.group,
@@ -67,8 +83,15 @@ def _pipeline(record: PipelineRecord, data: ReportData) -> dict[str, Any]:
         "stages": {stage: _numbers(values) for stage, values in record.seconds.items()},
         "otherSeconds": {stage: _number(value) for stage, value in record.other_seconds.items()},
         "totalSeconds": _number(record.total_seconds),
-        "active": currently_active(record.train_ends, data.anchors).tolist(),
-        "trained": currently_trained(record.train_ends, data.anchors).tolist(),
+        "bytes": record.n_bytes,
+        **{name: choice.tolist() for name, choice in chosen.items()},
+        "bands": {
+            metric: {name: [series(low)[name], series(record.highs[metric])[name]] for name in chosen}
+            for metric, low in record.lows.items()
+        },
+        "slices": {
+            part: {metric: series(values) for metric, values in matrices.items()} for part, matrices in record.slices.items()
+        },
         "matrices": {metric: _floats(record.matrices[metric]) for metric in data.metrics},
         "summaries": {metric: _summary(record, data, metric) for metric in data.metrics},
         "decisions": None if record.decisions is None else _decisions(record.decisions),

@@ -1,7 +1,7 @@
 """Scores of composite models over the intervals of one run: from cells of the evaluation matrix to two series."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ class IntervalScore:
 
     ``value`` is None when there is no score, and ``reason`` then says why. ``trigger`` is the ordinal of the trigger whose
     model stands for the composite there, None where there is none. ``n_samples`` is None before anything was evaluated.
+    ``low`` and ``high`` are the ends of the confidence interval, where there is one.
     """
 
     start: datetime
@@ -35,6 +36,8 @@ class IntervalScore:
     n_samples: int | None
     trigger: int | None
     seen_in_training: bool
+    low: float | None = None
+    high: float | None = None
 
     @property
     def interval(self) -> Interval:
@@ -51,6 +54,8 @@ class IntervalScore:
             "n_samples": self.n_samples,
             "trigger": self.trigger,
             "seen_in_training": self.seen_in_training,
+            "low": self.low,
+            "high": self.high,
         }
 
 
@@ -109,7 +114,8 @@ class _Matrix:
         cell = self._cells.get((ordinal, interval))
         if cell is None:
             return IntervalScore(*interval, None, NOT_EVALUATED, self._n_samples[interval], ordinal, False)
-        return IntervalScore(*interval, cell.value, cell.undefined, cell.n_samples, ordinal, cell.seen_in_training)
+        found = IntervalScore(*interval, cell.value, cell.undefined, cell.n_samples, ordinal, cell.seen_in_training)
+        return replace(found, low=cell.low, high=cell.high)
 
 
 def _datetime64(moments: Sequence[datetime]) -> npt.NDArray[np.datetime64]:

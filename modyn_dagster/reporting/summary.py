@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.evaluations import list_evaluations
 from modyn_dagster.catalog.models import list_models
-from modyn_dagster.catalog.runs import RunRow, list_runs
+from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import seconds_by_stage
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score
@@ -122,14 +122,3 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
         active=scores.active,
         trained=scores.trained,
     )
-
-
-def choose_run(conn: sa.Connection, pipeline: str) -> RunRow | None:
-    """The run that stands for a pipeline: the open live run, else the newest replay, else the newest live run.
-
-    None when the pipeline never ran.
-    """
-    runs = list_runs(conn, pipeline)
-    live = [run for run in runs if run.mode == "live" and run.is_open]
-    replays = [run for run in runs if run.mode == "replay"]
-    return next(reversed(live or replays or runs), None)

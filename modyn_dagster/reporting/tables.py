@@ -68,6 +68,8 @@ def scores_table(summary: RunSummary) -> Table:
         f"{summary.metric}; mean of the currently active model {_score(summary.mean_active)} "
         f"over {summary.n_scored} of {len(summary.active)} intervals"
     )
+    if any(score.low is not None for score in (*summary.active, *summary.trained)):
+        caption += "; in brackets the confidence interval"
     if any(score.seen_in_training for score in summary.trained):
         caption += "; * the model saw samples of the interval in training"
     header = ("interval", "currently active", "trigger", "currently trained", "trigger", "samples", "note")
@@ -126,7 +128,18 @@ def _score(value: float | None) -> str:
 
 
 def _marked_score(score: IntervalScore) -> str:
-    return _score(score.value) + ("*" if score.seen_in_training and score.value is not None else "")
+    return with_confidence(score.value, score.low, score.high) + (
+        "*" if score.seen_in_training and score.value is not None else ""
+    )
+
+
+def with_confidence(value: float | None, low: float | None, high: float | None) -> str:
+    """A score, and its confidence interval where there is one.
+
+    >>> with_confidence(0.8, 0.49, 0.943), with_confidence(0.8, None, None)
+    ('0.8000 (0.490 to 0.943)', '0.8000')
+    """
+    return _score(value) + ("" if low is None or high is None else f" ({low:.3f} to {high:.3f})")
 
 
 def _moment(moment: datetime) -> str:

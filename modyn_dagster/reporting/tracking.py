@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -38,6 +39,7 @@ from modyn_dagster.spec.measured import measures
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from mlflow import MlflowClient
 
 #: First part of the advisory locks that keep two processes from showing the same run at once.
@@ -106,8 +108,15 @@ class Tracker:
             self.sync_trigger(engine, run, trigger)
         return self.sync_run(engine, run)
 
-    def sync_comparison(self, engine: sa.Engine, dataset: str, scores: Mapping[str, float], page: Path) -> str:
-        """Show the comparison of a dataset's pipelines: their scores, and the interactive page as a file.
+    def sync_comparison(
+        self,
+        engine: sa.Engine,
+        dataset: str,
+        scores: Mapping[str, float],
+        page: Path,
+        figures: Mapping[str, Figure] = MappingProxyType({}),
+    ) -> str:
+        """Show the comparison of a dataset's pipelines: their scores, and the interactive page and pictures as files.
 
         It is the one run of the experiment ``<dataset>.comparison``; returns its MLflow run id.
         """
@@ -119,6 +128,7 @@ class Tracker:
             shown = self._runs.ensure(self._runs.experiment(f"{dataset}.comparison"), content, None)
             self._runs.write(shown, content)
             self._runs.add_file(shown.info.run_id, page)
+            self._runs.add_files(shown.info.run_id, {f"{name}.png": figure for name, figure in figures.items()}, {})
         return str(shown.info.run_id)
 
     def url_of(self, mlflow_run_id: str) -> str:

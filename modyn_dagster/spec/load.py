@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.evaluation_data import EvaluateSplit, OtherDataset
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
 
 S = TypeVar("S", bound=Spec)
@@ -42,6 +43,7 @@ def load_project(folder: Path) -> Project:
             raise ConfigError(
                 f"pipeline {pipeline.name}", "dataset", pipeline.dataset, f"must be a dataset of this project: {known}"
             )
+        _check_data(pipeline, datasets, pipelines)
     return Project(folder, datasets, pipelines)
 
 
@@ -68,6 +70,38 @@ def spec_hash(spec: PipelineSpec) -> str:
     """Hash of what a pipeline does: equal behaviour, equal hash, whatever its description says."""
     content = spec.model_dump(mode="json", exclude={**dict.fromkeys(DISPLAY_FIELDS, True), **HOW_FIELDS}, by_alias=True)
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _check_data(pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pipelines: Mapping[str, PipelineSpec]) -> None:
+    """``ConfigError`` where models are to be judged on what does not exist, or on labels of another kind."""
+    source, data = f"pipeline {pipeline.name}", pipeline.evaluation.data
+    if isinstance(data, EvaluateSplit):
+        _check_slices(pipeline, datasets[pipeline.dataset])
+        return
+    field, name, known = (
+        ("dataset", data.dataset, sorted(datasets))
+        if isinstance(data, OtherDataset)
+        else ("pipeline", data.pipeline or pipeline.name, sorted(pipelines))
+    )
+    if name not in known:
+        raise ConfigError(source, f"evaluation.data.{field}", name, f"must be a {field} of this project: {', '.join(known)}")
+    other = name if isinstance(data, OtherDataset) else pipelines[name].dataset
+    own, label = (datasets[each].label if each in datasets else None for each in (pipeline.dataset, other))
+    if own is not None and (label is None or label.kind != own.kind):
+        found = "no label" if label is None else f"a {label.kind} as its label"
+        raise ConfigError(source, f"evaluation.data.{field}", name, f"{other} has {found}, {pipeline.dataset} has a {own.kind}")
+    if other in datasets:
+        _check_slices(pipeline, datasets[other])
+
+
+def _check_slices(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
+    known = [*(["label"] if dataset.label is not None and dataset.label.kind == "class" else []), *dataset.attributes]
+    for i, name in enumerate(pipeline.evaluation.slices):
+        if name not in known:
+            rule = (
+                f"must be an attribute of {dataset.name}, or label where that is a class: {', '.join(known) or 'there is none'}"
+            )
+            raise ConfigError(f"pipeline {pipeline.name}", f"evaluation.slices.{i}", name, rule)
 
 
 def _load_folder(folder: Path, kind: type[S]) -> dict[str, S]:

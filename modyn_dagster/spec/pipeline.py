@@ -7,6 +7,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec, TagName, TagValue
 from modyn_dagster.spec.evaluation import EvaluationSpec
+from modyn_dagster.spec.evaluation_data import TrainingSetData
 from modyn_dagster.spec.model_store import ModelStoreSpec
 from modyn_dagster.spec.notify import NotifySpec
 from modyn_dagster.spec.selection import REMEMBERING, SelectionSpec
@@ -67,6 +68,13 @@ class PipelineSpec(Spec):
     def _remembers_what_was_used(self) -> Self:
         if self.retention.training_sets is not None and any(isinstance(s, REMEMBERING) for s in self.selection.strategies):
             raise ValueError("retention.training_sets must be null: the selection strategy looks into all earlier training sets")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_what_it_is_judged_on(self) -> Self:
+        data = self.evaluation.data
+        if self.retention.training_sets is not None and isinstance(data, TrainingSetData) and data.pipeline is None:
+            raise ValueError("retention.training_sets must be null: models are judged on the training sets")
         return self
 
     @model_validator(mode="after")

@@ -68,6 +68,8 @@ def test_the_comparison_shows_table_plots_and_numbers(replayed_face: Face) -> No
     assert result.success, error_of(result)
     metadata = replayed_face.materializations(DATASET, "comparison")[None]
     assert "| by_amount | 2 | 120 |" in metadata["comparison"]
+    for picture in ("pareto", "boxes", "matrix by_amount"):
+        assert metadata[picture].startswith("![")
     assert metadata["score_over_time"].startswith("![")
     assert metadata["costs"].startswith("![")
     assert (metadata["by_amount: triggers"], metadata["by_amount: samples"]) == (2, 120)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import modyn_dagster.evaluation as evaluation
-from modyn_dagster.evaluation import Predictions, Score, generate_intervals, score, score_intervals
+from modyn_dagster.evaluation import Interval, Predictions, Score, generate_intervals, score, score_intervals
 from modyn_dagster.keys import keys_of
 
 
@@ -66,3 +66,26 @@ def test_what_is_exported_is_what_all_lists_and_needs_no_torch() -> None:
         assert getattr(evaluation, name) is not None
     code = "import sys, modyn_dagster.evaluation; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+@pytest.mark.parametrize("classes", [2, 3, 9])
+def test_many_intervals_at_once_have_the_bits_of_each_alone(classes: int) -> None:
+    """Overlapping, nested, equal, empty and unordered ones, ties, and a class that is no longer known."""
+    rng = np.random.default_rng(classes)
+    n = 400
+    outputs = np.round(rng.normal(size=(n, classes)), 1).astype(np.float32)
+    labels = rng.integers(-1, classes, n)
+    labels[:5] = classes
+    times = np.sort(rng.integers(0, 300, n)).astype("datetime64[us]")
+    stream = Predictions("class", np.arange(n, dtype=np.uint64), times, labels, outputs, np.zeros(n, np.float32))
+    edges = [(start, start + length) for start in range(0, 290, 7) for length in (0, 1, 30, 90)]
+    ends = [(np.datetime64(start, "us"), np.datetime64(end, "us")) for start, end in edges]
+    intervals = [Interval(start, end, start) for start, end in ends]
+    metrics = ["accuracy", "f1", "roc_auc", "log_loss", "brier"]
+    for chosen in (intervals, intervals[2::4], intervals[::-1]):
+        together = score_intervals(stream, chosen, metrics, min_samples=3)
+        assert together == [score_intervals(stream, [interval], metrics, min_samples=3)[0] for interval in chosen]
+        for interval, cell in zip(chosen, together, strict=True):
+            inside = (times >= interval.start) & (times < interval.end)
+            for metric in metrics:
+                assert cell[metric] == score(metric, outputs[inside], labels[inside], min_samples=3)

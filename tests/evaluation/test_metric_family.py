@@ -16,6 +16,7 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.evaluation import (
     METRICS,
+    Interval,
     Predictions,
     Score,
     check_metrics,
@@ -238,10 +239,19 @@ def test_a_label_outside_the_classes_fails_its_cell_and_no_other() -> None:
     assert second["accuracy"].value == 0.0
 
 
-def test_an_infinite_target_fails_its_cell() -> None:
-    outputs = np.zeros((2, 1), np.float32)
-    assert score("mse", outputs, np.array([np.inf, 0.0])).reason == "failed: a target is infinite"
-    assert score("mse", outputs, np.array([np.nan, 0.0])) == Score(0.0, 1, None, 1)
+@pytest.mark.parametrize("metric", ["mse", "mae", "r2"])
+@pytest.mark.parametrize(("bad", "reason"), [(np.inf, "a target is infinite"), (np.nan, "a target is NaN")])
+def test_a_target_that_is_no_number_fails_its_cell_and_no_other(metric: str, bad: float, reason: str) -> None:
+    outputs, truth = np.zeros((4, 1), np.float32), np.array([1.0, bad, 2.0, 3.0])
+    assert score(metric, outputs, truth) == Score(None, 4, reason, failed=True)
+    times = np.arange(4).astype("datetime64[us]")
+    stream = Predictions("target", np.arange(4, dtype=np.uint64), times, truth, outputs, np.zeros(4, np.float32))
+    begin, middle, end = (np.datetime64(edge, "us") for edge in (0, 2, 4))
+    halves = [Interval(begin, middle, begin), Interval(middle, end, middle)]
+    first, second = (cell[metric] for cell in score_intervals(stream, halves, [metric]))
+    assert first.reason == f"failed: {reason}"
+    assert second == score(metric, outputs[2:], truth[2:])
+    assert second.value is not None
 
 
 @pytest.mark.parametrize(

@@ -48,4 +48,8 @@ def _record(place: int, n: int, n_intervals: int, metrics: tuple[str, ...], seed
         matrices=matrices,
         other_seconds={"decide": 1.5},
         decisions=decisions if place % 2 == 0 and len(times) else None,
+        n_bytes=1_000_000 * n,
+        lows={metric: values - 0.03 for metric, values in matrices.items()},
+        highs={metric: values + 0.03 for metric, values in matrices.items()},
+        slices={f"school={name}": {m: values - 0.1 * i for m, values in matrices.items()} for i, name in enumerate("AB")},
     )

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from modyn_dagster.evaluation import composite_scores, currently_trained
 from modyn_dagster.reporting.report_data import ReportData
 from modyn_dagster.reporting.report_page import write_report
 from tests.reporting.made_up import a_report
 
 CHROMIUM: Final = shutil.which("chromium")
-PLOTS: Final = ("pareto", "over-time", "boxes", "triggers", "samples", "matrix", "decisions", "stages")
+PLOTS: Final = ("pareto", "over-time", "boxes", "triggers", "samples", "matrix", "slices", "decisions", "stages")
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: as root, apt-get install chromium")
 
@@ -45,15 +46,21 @@ class Opened:
         self.wait()
 
     def wait(self) -> None:
-        """Until everything is drawn."""
+        """Until everything on the screen is drawn."""
         self.page.wait_for_selector("body[data-complete=yes]")
 
     def choose(self, control: str, label: str) -> None:
         self.page.select_option(control, label=label)
         self.wait()
 
+    def look_at(self, plot: str) -> None:
+        """Scroll to a plot; it is drawn when it comes on the screen."""
+        self.page.evaluate("id => document.getElementById(id).scrollIntoView({block: 'center'})", plot)
+        self.page.wait_for_selector(f"#{plot}[data-drawn=yes]")
+
     def layout(self, plot: str) -> dict[str, Any]:
         """Titles, axes and note of a plot, as plotly has laid them out."""
+        self.look_at(plot)
         found: dict[str, Any] = self.page.evaluate(
             """id => { const l = document.getElementById(id)._fullLayout;
             return {title: l.title.text, x: l.xaxis.title.text, y: l.yaxis.title.text, legend: l.showlegend,
@@ -97,6 +104,7 @@ def test_a_report_opens_without_error_or_request_and_every_plot_is_labelled(brow
     wide = opened.page.evaluate("document.documentElement.scrollWidth")
     assert wide <= 1280
     if folder := os.environ.get("MODYN_SCREENSHOTS"):
+        opened.page.evaluate("window.dispatchEvent(new Event('beforeprint')); window.scrollTo(0, 0)")
         opened.page.screenshot(path=Path(folder) / "comparison-report.png", full_page=True)
     opened.quiet()
 
@@ -108,14 +116,14 @@ def test_the_table_holds_the_mean_over_the_intervals_where_all_chosen_have_an_ac
     opened = Opened(browser, report, tmp_path)
     everywhere = both_active(report, [0, 1, 2])
     for place in range(3):
-        assert opened.cells(place + 1)[5] == f"{mean_of_active(report, place, 'accuracy', everywhere):.4f}"
+        assert opened.cells(place + 1)[6] == f"{mean_of_active(report, place, 'accuracy', everywhere):.4f}"
     opened.page.locator("#pipelines input").nth(1).click()
     opened.wait()
     without = both_active(report, [0, 2])
     assert opened.cells(2)[0] == "pipeline_02"
-    assert opened.cells(2)[5] == f"{mean_of_active(report, 2, 'accuracy', without):.4f}"
+    assert opened.cells(2)[6] == f"{mean_of_active(report, 2, 'accuracy', without):.4f}"
     opened.choose("#metric", "log_loss")
-    assert opened.cells(1)[5] == f"{mean_of_active(report, 0, 'log_loss', without):.4f}"
+    assert opened.cells(1)[6] == f"{mean_of_active(report, 0, 'log_loss', without):.4f}"
     assert "lower is better" in opened.layout("over-time")["y"]
     opened.quiet()
 
@@ -152,11 +160,64 @@ def test_little_or_nothing_renders_too(browser: Browser, tmp_path: Path, report:
     opened.quiet()
 
 
+def test_plots_off_the_screen_are_drawn_when_they_come_on_it(browser: Browser, tmp_path: Path) -> None:
+    opened = Opened(browser, a_report([12, 4, 20], 25), tmp_path)
+    drawn = "id => document.getElementById(id).dataset.drawn"
+    assert (opened.page.evaluate(drawn, "table"), opened.page.evaluate(drawn, "stages")) == ("yes", "no")
+    assert opened.layout("stages")["title"]
+    opened.choose("#metric", "log_loss")
+    assert opened.page.evaluate(drawn, "over-time") == "no"
+    assert "log_loss" in opened.layout("over-time")["y"]
+    opened.quiet()
+
+
+def test_printing_draws_everything(browser: Browser, tmp_path: Path) -> None:
+    opened = Opened(browser, a_report([12, 4], 10), tmp_path)
+    opened.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert opened.page.evaluate("[...document.querySelectorAll('.plot')].map(plot => plot.dataset.drawn)") == ["yes"] * len(PLOTS)
+    opened.quiet()
+
+
+def test_slices_and_confidence_bands_follow_metric_and_composite(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([6], 10)
+    opened = Opened(browser, report, tmp_path)
+    [record], drawn = report.pipelines, "document.getElementById('{}').data.map(t => [t.name, t.y])"
+    opened.choose("#metric", "log_loss")
+    opened.choose("#composite", "currently trained")
+    chosen = currently_trained(record.train_ends, report.anchors)
+    for plot in ("over-time", "slices"):
+        opened.look_at(plot)
+    found = opened.page.evaluate(drawn.format("slices"))
+    assert [name for name, _ in found] == [*record.slices, "all samples"]
+    for (name, values), part in zip(found, record.slices.values(), strict=False):
+        assert values == pytest.approx(composite_scores(part["log_loss"], chosen), rel=1e-5), name
+    low, high, line = (values for _, values in opened.page.evaluate(drawn.format("over-time")))
+    assert low == pytest.approx(composite_scores(record.lows["log_loss"], chosen), rel=1e-5)
+    assert all(a < b < c for a, b, c in zip(low, line, high, strict=True))
+    opened.quiet()
+
+
+def test_scores_behind_triggers_stand_above_them_on_one_time_line(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([6, 4, 5], 10)
+    opened = Opened(browser, report, tmp_path)
+    opened.look_at("triggers")
+    lines = "document.getElementById('triggers').data.filter(t => t.yaxis === 'y2' && t.name !== 'threshold')"
+    traces = opened.page.evaluate(f"{lines}.map(t => [t.name, t.y])")
+    expected = {r.label: r.decisions.scores / r.decisions.thresholds for r in report.pipelines if r.decisions is not None}
+    assert dict(traces).keys() == expected.keys()
+    for name, values in traces:
+        assert values == pytest.approx(expected[name], rel=1e-4)
+    assert opened.page.evaluate("document.getElementById('triggers')._fullLayout.yaxis2.title.text") == "score / threshold"
+    opened.quiet()
+
+
 def test_undefined_cells_leave_gaps_and_no_error(browser: Browser, tmp_path: Path) -> None:
     report = a_report([3], 6)
     holed = {metric: np.where(np.arange(6) == 3, np.nan, values) for metric, values in report.pipelines[0].matrices.items()}
     opened = Opened(browser, replace(report, pipelines=(replace(report.pipelines[0], matrices=holed),)), tmp_path)
-    first_of = "document.getElementById('{}').data[0].{}"
-    gap = [opened.page.evaluate(first_of.format(*place)) for place in (("over-time", "y[3]"), ("matrix", "z[0][3]"))]
+    for plot in ("over-time", "matrix"):
+        opened.look_at(plot)
+    first_of = "document.getElementById('{}').data.{}"
+    gap = [opened.page.evaluate(first_of.format(*place)) for place in (("over-time", "at(-1).y[3]"), ("matrix", "at(0).z[0][3]"))]
     assert gap == [None, None]
     opened.quiet()

@@ -114,4 +114,6 @@ def test_json_has_times_in_utc() -> None:
         "n_samples": 3,
         "trigger": 0,
         "seen_in_training": False,
+        "low": None,
+        "high": None,
     }

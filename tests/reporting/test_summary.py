@@ -5,8 +5,9 @@ import json
 import pytest
 import sqlalchemy as sa
 
+from modyn_dagster.catalog.runs import choose_run
 from modyn_dagster.reporting.scores import NO_ACTIVE_MODEL
-from modyn_dagster.reporting.summary import RunSummary, TriggerCounts, choose_run, summarise_run
+from modyn_dagster.reporting.summary import RunSummary, TriggerCounts, summarise_run
 from tests.reporting.story import Story, year
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from modyn_dagster.reporting.report_plots import report_figures
 from modyn_dagster.reporting.tracking import Tracker
 from modyn_dagster.reporting.tracking_client import open_client
+from tests.reporting.made_up import a_report
 
 
 def test_a_comparison_is_one_run_whose_scores_and_page_are_the_newest(
@@ -16,7 +18,8 @@ def test_a_comparison_is_one_run_whose_scores_and_page_are_the_newest(
     page.write_text("first")
     first = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.5}, page)
     page.write_text("second")
-    second = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.75, "score b": 0.25}, page)
+    figures = report_figures(a_report([3, 2], 4))
+    second = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.75, "score b": 0.25}, page, figures)
     assert first == second
     client = open_client(mlflow_uri)
     run = client.get_run(second)
@@ -24,6 +27,10 @@ def test_a_comparison_is_one_run_whose_scores_and_page_are_the_newest(
     assert (run.data.tags["modyn/comparison"], run.info.status) == (dataset, "FINISHED")
     experiment = client.get_experiment_by_name(f"{dataset}.comparison")
     assert experiment is not None
-    [artifact] = client.list_artifacts(second)
-    assert Path(client.download_artifacts(second, artifact.path, str(tmp_path))).read_text() == "second"
+    found = {artifact.path for artifact in client.list_artifacts(second)}
+    pictures = {"pareto.png", "boxes.png", "matrix pipeline_00.png", "matrix pipeline_01.png"}
+    assert found == {"report.html"} | pictures
+    kept = {name: Path(client.download_artifacts(second, name, str(tmp_path))).read_bytes() for name in found}
+    assert kept["report.html"] == b"second"
+    assert all(kept[name].startswith(b"\x89PNG") for name in pictures)
     assert tracker.url_of(second).endswith(f"/{experiment.experiment_id}/runs/{second}")

@@ -4,11 +4,13 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255", "#44AA99", "#999933",
   "#117733", "#AA4499", "#88CCEE", "#661100", "#6699CC", "#DDCC77", "#CC6677", "#000000", "#777777", "#AA7744"];
 const SHORTFALL = 0.1;
+const MOST_BANDS = 3;
 const SAMPLE_TIME = "sample time (UTC)";
 const COSTS = {
   triggers: { label: "trainings", unit: "", of: (p) => p.trainEnds.length },
   samples: { label: "samples trained on", unit: "", of: (p) => p.samples.reduce((a, b) => a + b, 0) },
   seconds: { label: "seconds, all stages", unit: " s", of: (p) => p.totalSeconds },
+  bytes: { label: "megabytes written (MB)", unit: " MB", of: (p) => p.bytes / 1e6 },
 };
 const byId = (id) => document.getElementById(id);
 const state = { metric: 0, composite: "active", cost: "triggers", focus: 0, spread: true,
@@ -86,7 +88,14 @@ function deviation(values) {
   return Math.sqrt(mean(values.map((v) => (v - middle) ** 2)) * values.length / (values.length - 1));
 }
 
+function loadPlotly() {
+  const script = document.createElement("script");
+  script.textContent = byId("plotly").textContent;
+  document.head.append(script);
+}
+
 function show(id, traces, layout, empty) {
+  if (!window.Plotly) loadPlotly();
   const base = { font: { size: 13, family: "system-ui, sans-serif" }, margin: { l: 75, r: 20, t: 46, b: 60 }, hovermode: "closest",
     legend: { font: { size: 12 }, orientation: "v" }, showlegend: true, paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
   const axis = { gridcolor: "#e6e6e6", linecolor: "#999", zeroline: false, automargin: true, exponentformat: "SI" };
@@ -116,7 +125,7 @@ function drawTable(rows, front) {
   const table = byId("table");
   const header = element("tr");
   const extra = metric().name;
-  ["pipeline", "state", "trainings", "samples trained on", "seconds", `mean ${extra}, shared intervals`, `worst ${SHORTFALL * 100} %`,
+  ["pipeline", "state", "trainings", "samples trained on", "seconds", "MB written", `mean ${extra}, shared intervals`, `worst ${SHORTFALL * 100} %`,
     "mean over own intervals (number)", "retention of last model", "forgetting of last model", "regret in hindsight", "Pareto front"]
     .forEach((name) => header.append(element("th", name)));
   const lines = rows.map((row, i) => {
@@ -129,8 +138,8 @@ function drawTable(rows, front) {
     const s = p.summaries[extra] ?? {};
     line.append(name);
     const failed = p.failed ? ` (${p.failed} more without a model)` : "";
-    [p.state, `${p.trainEnds.length}${failed}`, count(COSTS.samples.of(p)), count(Math.round(p.totalSeconds * 10) / 10), text(row.score),
-      text(row.shortfall), `${text(row.own)} (${row.nOwn})`, text(s.retention), text(s.forgetting), text(s.regret), front[i] ? "yes" : ""]
+    [p.state, `${p.trainEnds.length}${failed}`, count(COSTS.samples.of(p)), count(Math.round(p.totalSeconds * 10) / 10),
+      p.bytes === null ? "–" : text(p.bytes / 1e6, 1), text(row.score), text(row.shortfall), `${text(row.own)} (${row.nOwn})`, text(s.retention), text(s.forgetting), text(s.regret), front[i] ? "yes" : ""]
       .forEach((cell) => line.append(element("td", cell)));
     return line;
   });
@@ -138,7 +147,7 @@ function drawTable(rows, front) {
     const line = element("tr");
     const scores = bundle.rows.map((r) => r.score);
     const spread = deviation(scores);
-    const cells = [`${bundle.name}: mean of ${bundle.rows.length} seeds`, "", "", "", "",
+    const cells = [`${bundle.name}: mean of ${bundle.rows.length} seeds`, "", "", "", "", "",
       scores.includes(null) ? "–" : `${text(mean(scores))} ± ${text(spread)}`, "", "", "", "", "", ""];
     cells.forEach((cell) => line.append(element("td", cell)));
     lines.push(line);
@@ -166,7 +175,16 @@ function drawPareto(rows, front) {
     yaxis: valueAxis() }, rows.some((r) => r.score !== null) ? "" : "no shared interval has been scored yet");
 }
 
+// Confidence intervals of one run as a band; where there is none the band has a gap.
+function band(row, colour) {
+  const [low, high] = row.pipeline.bands[metric().name][state.composite];
+  const edge = (values, fill) => ({ x: mids, y: values, mode: "lines", line: { width: 0 }, fill, fillcolor: `${colour}2b`,
+    showlegend: fill !== "none", name: `confidence interval, ${row.pipeline.label}`, hoverinfo: "skip" });
+  return [edge(low, "none"), edge(high, "tonexty")];
+}
+
 function drawOverTime(rows) {
+  const bands = bundles(rows).length <= MOST_BANDS;
   const traces = bundles(rows).flatMap((bundle) => {
     const colour = colourOf(bundle.rows[0].pipeline);
     const at = mids.map((_, i) => bundle.rows.map((r) => r.series[i]));
@@ -174,7 +192,7 @@ function drawOverTime(rows) {
     const line = { x: mids, y: whole, mode: "lines+markers", name: bundle.name, line: { color: colour, width: 1.8 }, marker: { size: 4 },
       customdata: data.starts.map((s, i) => [isoDay(s), isoDay(data.ends[i])]),
       hovertemplate: `%{customdata[0]} – %{customdata[1]}: %{y:.4f}<extra>${bundle.name}</extra>` };
-    if (bundle.rows.length < 2) return [line];
+    if (bundle.rows.length < 2) return bands && bundle.rows[0].pipeline.bands[metric().name] ? [...band(bundle.rows[0], colour), line] : [line];
     const edge = (pick, fill) => ({ x: mids, y: at.map((v) => (v.includes(null) ? null : pick(...v))), mode: "lines", showlegend: false,
       line: { width: 0 }, fill, fillcolor: `${colour}33`, hoverinfo: "skip" });
     return [edge(Math.min, "none"), edge(Math.max, "tonexty"), line];
@@ -193,11 +211,27 @@ function drawBoxes(rows) {
 
 function drawTriggers(pipelines) {
   const traces = pipelines.map((p) => ({ x: p.trainEnds, y: p.trainEnds.map(() => p.label), mode: "markers", name: p.label,
-    marker: { symbol: "line-ns-open", size: 13, color: colourOf(p), line: { width: 2 } }, customdata: p.samples,
+    marker: { symbol: "line-ns-open", size: 13, color: colourOf(p), line: { width: 2 } }, customdata: p.samples, showlegend: false,
     hovertemplate: "%{x}: trained on %{customdata:,} samples<extra>%{y}</extra>" }));
-  show("triggers", traces, { title: "Triggers on the time line (last sample time of each training)", xaxis: timeAxis(),
-    yaxis: { type: "category", title: { text: "pipeline", standoff: 12 }, autorange: "reversed", dtick: 1 }, showlegend: false,
-    height: Math.max(320, 150 + 22 * pipelines.length) },
+  // Scores of different policies share no unit; divided by their thresholds they do.
+  const scored = pipelines.filter((p) => p.decisions?.thresholds.some((t) => t));
+  scored.forEach((p) => {
+    const d = p.decisions;
+    traces.push({ x: d.times, y: d.scores.map((s, i) => (s === null || !d.thresholds[i] ? null : s / d.thresholds[i])), yaxis: "y2",
+      mode: "lines", name: p.label, line: { color: colourOf(p), width: 1.2 },
+      hovertemplate: `%{x}: %{y:.3f} of its threshold<extra>${p.label}</extra>` });
+  });
+  if (scored.length) {
+    traces.push({ x: [Math.min(...data.starts), Math.max(...data.ends)], y: [1, 1], yaxis: "y2", mode: "lines", name: "threshold",
+      line: { color: "#666", dash: "dash", width: 1 }, hoverinfo: "skip" });
+  }
+  const rowsHeight = 150 + 22 * pipelines.length;
+  const top = scored.length ? 220 / (rowsHeight + 220) : 0;
+  show("triggers", traces, { title: `Triggers on the time line (last sample time of each training)${scored.length ? ", and the scores behind them" : ""}`,
+    xaxis: { ...timeAxis(), anchor: "y" },
+    yaxis: { type: "category", title: { text: "pipeline", standoff: 12 }, autorange: "reversed", dtick: 1, domain: [0, 1 - (top && top + 0.04)] },
+    ...(scored.length ? { yaxis2: { title: { text: "score / threshold" }, domain: [1 - top, 1], rangemode: "tozero", gridcolor: "#e6e6e6",
+      zeroline: false, automargin: true } } : {}), showlegend: scored.length > 0, height: Math.max(320, rowsHeight + (scored.length ? 220 : 0)) },
     pipelines.some((p) => p.trainEnds.length) ? "" : "no model has been trained yet");
 }
 
@@ -235,6 +269,20 @@ function drawMatrix(p) {
     legend: { x: 1, y: 1.02, xanchor: "right", yanchor: "bottom", orientation: "h" } }, empty);
 }
 
+function drawSlices(p) {
+  const name = metric().name;
+  const slices = Object.entries(p?.slices ?? {}).filter(([, values]) => values[name]);
+  byId("slices-section").hidden = !slices.length;
+  if (!slices.length) return;
+  const line = (y, label, colour, width) => ({ x: mids, y, mode: "lines+markers", name: label, line: { color: colour, width },
+    marker: { size: 4 }, customdata: data.starts.map((s, i) => [isoDay(s), isoDay(data.ends[i])]),
+    hovertemplate: `%{customdata[0]} – %{customdata[1]}: %{y:.4f}<extra>${label}</extra>` });
+  const traces = slices.map(([label, values], i) => line(values[name][state.composite], label, COLOURS[(i + 1) % COLOURS.length], 1.3));
+  traces.push(line(seriesOf(p), "all samples", "#000000", 2.4));
+  show("slices", traces, { title: `Score of the ${compositeText()} model by slice`, xaxis: timeAxis(), yaxis: valueAxis() },
+    traces.some((t) => t.y.some((v) => v !== null)) ? "" : "no interval has been scored yet");
+}
+
 function drawDecisions(p) {
   const d = p?.decisions;
   const traces = d ? [
@@ -262,33 +310,55 @@ function comparisonTasks() {
   const pipelines = compared();
   const rows = judged(pipelines);
   const front = onFront(rows);
-  return { table: () => drawTable(rows, front), pareto: () => drawPareto(rows, front), overTime: () => drawOverTime(rows),
+  return { table: () => drawTable(rows, front), pareto: () => drawPareto(rows, front), "over-time": () => drawOverTime(rows),
     boxes: () => drawBoxes(rows), triggers: () => drawTriggers(pipelines), samples: () => drawSamples(pipelines) };
 }
 
 function singleTasks() {
   const p = data.pipelines[state.focus];
   byId("single").textContent = p ? `Pipeline ${p.label}` : "No pipeline has run";
-  return { matrix: () => drawMatrix(p), decisions: () => drawDecisions(p), stages: () => drawStages(p) };
+  byId("slices-section").hidden = !Object.keys(p?.slices ?? {}).length;
+  return { matrix: () => drawMatrix(p), slices: () => drawSlices(p), decisions: () => drawDecisions(p), stages: () => drawStages(p) };
 }
 
-// One plot at a time, so that the page answers in between; a newer wish for the same plot replaces an older one.
+// One plot at a time, so that the page answers in between, and only what is on the screen or close to it; a newer wish for
+// the same plot replaces an older one.
 const waiting = new Map();
+const near = new Set(["table"]);
+let drawing = false;
 function draw(tasks) {
-  const idle = waiting.size === 0;
-  Object.entries(tasks).forEach(([name, task]) => waiting.set(name, task));
-  document.body.dataset.complete = "no";
-  if (idle) setTimeout(drawNext);
+  Object.entries(tasks).forEach(([name, task]) => { waiting.set(name, task); byId(name).dataset.drawn = "no"; });
+  goOn();
+}
+
+function goOn() {
+  const left = [...waiting.keys()].some((name) => near.has(name));
+  document.body.dataset.complete = left ? "no" : "yes";
+  if (left && !drawing) {
+    drawing = true;
+    requestAnimationFrame(() => setTimeout(drawNext));
+  }
 }
 
 function drawNext() {
-  const [next] = waiting;
+  drawing = false;
+  const next = [...waiting].find(([name]) => near.has(name));
   if (next) {
+    waiting.delete(next[0]);
     next[1]();
-    if (waiting.get(next[0]) === next[1]) waiting.delete(next[0]);
+    byId(next[0]).dataset.drawn = "yes";
   }
-  if (waiting.size) requestAnimationFrame(() => setTimeout(drawNext));
-  else document.body.dataset.complete = "yes";
+  goOn();
+}
+
+const observer = new IntersectionObserver((entries) => {
+  entries.forEach((entry) => (entry.isIntersecting ? near.add(entry.target.id) : near.delete(entry.target.id)));
+  goOn();
+}, { rootMargin: "200px" });
+
+function drawEverything() {
+  waiting.forEach((_, name) => near.add(name));
+  while (waiting.size) drawNext();
 }
 
 const drawComparison = () => draw(comparisonTasks());
@@ -325,6 +395,8 @@ function prepare() {
   if (data.missing.length) notes.push(`Never ran: ${data.missing.join(", ")}.`);
   if (running.length) notes.push(`Still running: ${running.join(", ")}; what is shown is what has been scored so far.`);
   byId("note").textContent = notes.join(" ");
+  document.querySelectorAll(".plot").forEach((plot) => observer.observe(plot));
+  window.addEventListener("beforeprint", drawEverything);
   drawAll();
 }
 

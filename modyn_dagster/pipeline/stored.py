@@ -1,0 +1,113 @@
+"""Predictions of a trigger's model on disk: what is there, what another run made already, and what is missing."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.catalog.evaluations import PredictionFileRow, same_predictions
+from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.catalog.runs import RunRow, get_run
+from modyn_dagster.evaluation.blocks import BatchRange
+from modyn_dagster.evaluation.predictions import Predictions, WrittenPredictions, predict_range, write_predictions
+from modyn_dagster.keys import key_of, ordinal_of
+from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.judged_on import JudgedOn
+from modyn_dagster.pipeline.paths import predictions_path
+from modyn_dagster.pipeline.wanted import wanted_batches
+
+if TYPE_CHECKING:
+    from modyn_dagster.training import Predictor
+
+
+def missing_batches(context: TriggerContext, data: JudgedOn, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
+    """Stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
+    covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
+    stretches: list[list[BatchRow]] = []
+    open_stretch = False
+    wanted = {batch.ordinal for batch in wanted_batches(context, data)}
+    for batch in data.view.batches:
+        missing = batch.ordinal in wanted and not any(first <= batch.ordinal <= last for first, last in covered)
+        if missing and open_stretch:
+            stretches[-1].append(batch)
+        elif missing:
+            stretches.append([batch])
+        open_stretch = missing
+    return stretches
+
+
+def take_over(context: TriggerContext, model: ModelRow, data: JudgedOn, stretch: Sequence[BatchRow]) -> dict[str, Any] | None:
+    """The row of a file that an equal model of another run has made of the same batches, linked to a path of our own."""
+    first, last = _ends(data, stretch)
+    with context.platform.transaction() as conn:
+        found = same_predictions(conn, model.hash, data.source, first, last)
+        runs = {run_id: get_run(conn, run_id) for _, run_id in found}
+    target = predictions_path(context.run.id, context.trigger.ordinal, model.hash, first, last)
+    for file, run_id in found:
+        if _predicts_alike(runs[run_id], context.run) and _link(context.platform.home, file.path, target):
+            written = WrittenPredictions(file.checksum, file.n_samples, first, last)
+            return _row(context, model, data, stretch, target, written)
+    return None
+
+
+def predict(
+    context: TriggerContext, model: ModelRow, data: JudgedOn, predictor: "Predictor", stretch: Sequence[BatchRow]
+) -> tuple[dict[str, Any], Predictions | None]:
+    """Predict the samples of some batches and write them; returns the file's row, and what it holds unless that is nothing."""
+    relative = predictions_path(context.run.id, context.trigger.ordinal, model.hash, *_ends(data, stretch))
+    label = data.view.spec.label
+    kind = "class" if label is None else label.kind
+    parts = list(predict_range(predictor, data.read, _ranges(data, stretch), kind=kind))
+    written = write_predictions(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
+    return _row(context, model, data, stretch, relative, written), Predictions.concat(parts) if parts else None
+
+
+def _ranges(data: JudgedOn, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
+    for batch in stretch:
+        deleted = data.view.deleted.positions(batch.ordinal).astype(np.int64)
+        yield BatchRange(batch.ordinal, int(batch.n_samples or 0), data.positions(batch), deleted)
+
+
+def _row(
+    context: TriggerContext,
+    model: ModelRow,
+    data: JudgedOn,
+    stretch: Sequence[BatchRow],
+    path: str,
+    written: WrittenPredictions,
+) -> dict[str, Any]:
+    first, last = _ends(data, stretch)
+    return {
+        "trigger_id": context.trigger.id,
+        "model_hash": model.hash,
+        "first_key": first,
+        "last_key": last,
+        "n_samples": written.n_samples,
+        "path": path,
+        "checksum": written.checksum,
+        "source": data.source,
+    }
+
+
+def _ends(data: JudgedOn, stretch: Sequence[BatchRow]) -> tuple[int, int]:
+    return key_of(stretch[0].ordinal, 0), data.view.last_key_of(stretch[-1].ordinal)
+
+
+def _predicts_alike(run: RunRow, other: RunRow) -> bool:
+    """Whether equal weights give equal outputs to the bit: the same way to read samples and to compute."""
+    return run.spec["training"] == other.spec["training"] and run.threads == other.threads
+
+
+def _link(home: Path, existing: str, path: str) -> bool:
+    """One file under two names: removing either leaves the other. False where the existing one is gone."""
+    (home / path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(home / existing, home / path)
+    except FileExistsError:
+        return (home / existing).samefile(home / path)
+    except OSError:
+        return False
+    return True
