@@ -15,7 +15,9 @@ from modyn_dagster.spec.trigger import TriggerSpec
 #: Fields that change nothing a run does; the spec's hash leaves them out.
 DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify"})
 #: Fields that change how fast something is done and nothing else; the hash leaves them out too.
-HOW_FIELDS: Final[Mapping[str, Any]] = {"training": {"parser": {"workers": True, "images": {"workers": True}}}}
+HOW_FIELDS: Final[Mapping[str, Any]] = {
+    "training": {"parser": {"workers": True, "images": {"workers": True}}, "checkpoint": True}
+}
 
 
 class Display(Spec):

@@ -2,6 +2,7 @@
 
 import time
 from collections import defaultdict
+from typing import Any
 
 
 class Stopwatch:
@@ -19,3 +20,12 @@ class Stopwatch:
         now = time.perf_counter()
         self.seconds[stage] += now - self._last
         self._last = now
+
+    def state_dict(self) -> dict[str, Any]:
+        """The seconds so far."""
+        return {"seconds": dict(self.seconds)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Add the seconds of another one."""
+        for stage, seconds in state["seconds"].items():
+            self.seconds[stage] += seconds
