@@ -13,11 +13,11 @@ SchedulerName = Literal["constant", "step", "multistep", "exponential", "linear"
 Patterns = Annotated[list[str], Field(min_length=1, description="Shell patterns of the names of the model's parameters.")]
 
 _WITH_MOMENTUM: Final = ("sgd", "rmsprop")
-_CONFIG: Final = Field({}, description="Further arguments of the torch class.", exclude_if=lambda value: not value)
+_CONFIG: Final[Any] = Field({}, description="Further arguments of the torch class.", exclude_if=lambda value: not value)
 
 
 class SchedulerSpec(Spec):
-    """A torch scheduler by name. It lasts (`T_max`, `total_iters`, `total_steps`) as long as the training, unless `config` differs."""
+    """A torch scheduler by name. Its length (`T_max`, `total_iters`, `total_steps`) is the training's, unless in `config`."""
 
     name: SchedulerName
     every: Literal["batch", "epoch"] = Field("batch", description="When it steps: after every optimizer step, or every epoch.")
@@ -48,7 +48,7 @@ class ParameterGroupSpec(Spec):
     config: dict[str, Any] = _CONFIG
 
 
-_GROUPS: Final = Field(
+_GROUPS: Final[Any] = Field(
     [], description="The first group whose pattern fits gets the parameter.", exclude_if=lambda value: not value
 )
 _OWN: Final = Field(

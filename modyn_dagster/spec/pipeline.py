@@ -32,6 +32,7 @@ class Retention(Spec):
 
     training_sets: PositiveInt | None = None
     predictions: PositiveInt | None = None
+    optimizers: PositiveInt | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class PipelineSpec(Spec):

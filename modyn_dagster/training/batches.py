@@ -17,6 +17,7 @@ from modyn_dagster.training.device_copy import DeviceCopy, tensor_of
 from modyn_dagster.training.memory import aligned, empty_aligned
 from modyn_dagster.training.network import Network, Tensors
 from modyn_dagster.training.reading import Loaded, Walk
+from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey
 from modyn_dagster.training.targets import targets_of
 
@@ -79,11 +80,19 @@ def batch_sizes(n: int, spec: TrainingSpec) -> list[int]:
 class Batches:
     """Batches of a surveyed training set, from memory or from its reader: the same either way."""
 
-    def __init__(self, found: Survey, network: Network, n_outputs: int, *, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        found: Survey,
+        network: Network,
+        n_outputs: int,
+        *,
+        device: torch.device | str = "cpu",
+        watch: Stopwatch | None = None,
+    ) -> None:
         self._reading, self._n_outputs = found.reading, n_outputs
         device = torch.device(device)
         pin = device.type == "cuda" and found.reading.data.fast_path.pin is not False
-        self._copy = DeviceCopy(device, pin=pin)
+        self._copy = DeviceCopy(device, pin=pin, watch=watch)
         streamed = found.cached is None
         self._prepare = network.preparation(_pinned if pin and streamed else empty_aligned)
         self._cached = None if found.cached is None else self._gather(found.cached)

@@ -88,10 +88,11 @@ class TrainedModel:
         curve: at most 1,000 points ``(batch, mean loss since the point before)``, batches counted from 1.
         n_steps: optimizer steps taken.
         n_samples: size of the training set.
-        seconds: host time per stage: prepare, data (waiting for batches), select (downsampling), forward, backward, step,
-            calibrate (early stopping), finish. What a killed training took up to its checkpoint is among it.
+        seconds: host time per stage: prepare, data (waiting for batches), to_device, select (downsampling), forward, backward,
+            step, calibrate (early stopping), finish. What a killed training took up to its checkpoint is among it.
         optimizers: their states, where the spec says ``carry_optimizer``.
         calibration_losses: of each epoch, where early stopping watched them.
+        epochs: of each epoch ``n_samples`` trained on and ``seconds`` per stage.
         surroundings: libraries, hardware, thread count and settings that decide bits beside spec, data and seed.
     """
 
@@ -105,3 +106,13 @@ class TrainedModel:
     optimizers: list[dict[str, Any]] | None = None
     calibration_losses: list[float] = field(default_factory=list)
     surroundings: dict[str, Any] = field(default_factory=dict)
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+
+    def record(self) -> dict[str, Any]:
+        """What is written down of the training itself, JSON-serialisable."""
+        return {
+            "n_steps": self.n_steps,
+            "epochs": self.epochs,
+            "calibration_losses": self.calibration_losses,
+            "surroundings": self.surroundings,
+        }

@@ -118,3 +118,4 @@ class Epochs:
         if self._stopping is not None:
             self._over = self._stopping.end_epoch() or self._over
             self._watch.lap("calibrate")
+        self._watch.end_epoch(self.place.n_samples - sum(epoch["n_samples"] for epoch in self._watch.epochs))

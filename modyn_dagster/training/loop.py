@@ -79,7 +79,7 @@ def train(  # noqa: PLR0913
         found = survey(spec, parts.data, task, parsing)
         n_outputs = n_outputs_of(task, found, previous)
         network = initial_network(spec, found, n_outputs, previous, initial, source)
-        batches = Batches(found, network, n_outputs, device=fabric.device)
+        batches = Batches(found, network, n_outputs, device=fabric.device, watch=watch)
         others = [_batches_of(each, found, network, n_outputs, fabric.device) for each in (parts.aside, calibrate)]
         steps = Steps(spec, network, fabric, found.reading, n_outputs)
         if previous is not None and spec.carry_optimizer:
@@ -109,6 +109,7 @@ def train(  # noqa: PLR0913
         optimizers=steps.optimizer_states() if spec.carry_optimizer else None,
         calibration_losses=stopping.losses if stopping is not None else [],
         surroundings=around,
+        epochs=watch.epochs,
     )
 
 

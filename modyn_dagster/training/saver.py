@@ -18,7 +18,7 @@ class Saver:
     """
 
     def __init__(self, file: CheckpointFile | None, spec: CheckpointSpec | None, fingerprint: Callable[[], str]) -> None:
-        self._file, self._spec = (file, spec) if file is not None and spec is not None else (None, None)
+        self._file, self._spec = None if spec is None else file, spec
         self._fingerprint = fingerprint() if self._file is not None else ""
         self._saved_at, self._step = time.monotonic(), 0
 

@@ -49,8 +49,11 @@ class Scheduler:
     ) -> None:
         self._every = spec.every
         length = n_steps if spec.every == "batch" else n_epochs
-        build = _of_user if isinstance(spec, CustomSchedulerSpec) else _of_torch
-        self._scheduler = build(spec, optimizer, length, field, source)
+        self._scheduler: Any = (
+            _of_user(spec, optimizer, length, field, source)
+            if isinstance(spec, CustomSchedulerSpec)
+            else _of_torch(spec, optimizer, length, field, source)
+        )
 
     def after(self, what: str) -> None:
         """A ``batch`` (an optimizer step) or an ``epoch`` is over."""

@@ -67,8 +67,9 @@ class Steps:
         fields = optimizer_fields(len(self._spec.optimizers))
         for spec, optimizer, field in zip(self._spec.optimizers, self._optimizers, fields):
             if spec.scheduler is not None:
-                given = {"field": f"{field}.scheduler", "source": self._source, "n_epochs": self._spec.epochs}
-                self._schedulers.append(Scheduler(spec.scheduler, optimizer, n_steps=n_steps, **given))
+                length = {"n_steps": n_steps, "n_epochs": self._spec.epochs}
+                found = Scheduler(spec.scheduler, optimizer, **length, field=f"{field}.scheduler", source=self._source)
+                self._schedulers.append(found)
 
     def gradients(self, batch: Batch) -> Tensor:
         """Of the last batch's losses at the outputs, ``float[b, n_outputs]``."""
