@@ -55,22 +55,24 @@ class Epochs:
         self._spec, self._sampler, self._steps, self._stopping = spec, sampler, steps, stopping
         self._device, self._watch, self._progress = device, watch, progress
         length = length_of(sampler.sizes, spec)
-        steps.schedule(length.n_steps)
+        steps.schedule(length)
         self.curve, self.place, self._over = LossCurve(length.n_batches), Place(), False
 
     def walk(self, saver: Saver) -> None:
         """All epochs that are left, writing checkpoints on the way."""
-        while not self._over and self.place.epoch < self._spec.epochs:
+        while not self._over and self.place.epoch < self._spec.epochs and not self._spent(1):
             with closing(self._sampler.epoch(self.place.epoch, self._watch, self.place.batch)) as batches:
                 for batch in batches:
                     self._watch.lap("data")
-                    if spent(self._spec, self._steps.n_steps, self.place.n_samples, len(batch.targets)):
+                    if self._spent(len(batch.targets)):
                         self._over = True
                         break
                     self._learn(batch)
                     if self._steps.n_pending == 0:
                         saver.after(self._steps.n_steps, self.state_dict)
-            self._end_epoch()
+            # A budget may have ended it before its first batch.
+            if self.place.batch:
+                self._end_epoch()
         self.curve.close()
         if self._stopping is not None:
             self._stopping.restore()
@@ -99,6 +101,9 @@ class Epochs:
         if self._stopping is not None:
             self._stopping.load_state_dict(state["stopping"])
         set_generator_states(state["generators"], self._device)
+
+    def _spent(self, size: int) -> bool:
+        return spent(self._spec, self._steps.n_steps, self.place.n_samples, size)
 
     def _learn(self, batch: Batch) -> None:
         loss = self._steps.step(batch, self.curve.n_seen + 1, self._watch)

@@ -8,6 +8,7 @@ from torch.optim import lr_scheduler
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.optimizers import CustomSchedulerSpec, SchedulerName, SchedulerSpec
+from modyn_dagster.training.plan import Length
 
 # Of each name: the class, and what it calls its length.
 _CLASSES: Final[dict[SchedulerName, tuple[Any, str | None]]] = {
@@ -32,8 +33,7 @@ class Scheduler:
     Args:
         spec: what it is.
         optimizer: whose learning rates it changes.
-        n_steps: of the optimizer in the whole training; where that is up to chance, the most there can be.
-        n_epochs: of the training.
+        length: of the training.
         field: where it stands in the spec of ``source``, for errors.
     """
 
@@ -41,18 +41,17 @@ class Scheduler:
         self,
         spec: SchedulerSpec | CustomSchedulerSpec,
         optimizer: torch.optim.Optimizer,
+        length: Length,
         *,
-        n_steps: int,
-        n_epochs: int,
         field: str,
         source: str,
     ) -> None:
         self._every = spec.every
-        length = n_steps if spec.every == "batch" else n_epochs
+        n_steps = length.n_steps if spec.every == "batch" else length.n_epochs
         self._scheduler: Any = (
-            _of_user(spec, optimizer, length, field, source)
+            _of_user(spec, optimizer, n_steps, field, source)
             if isinstance(spec, CustomSchedulerSpec)
-            else _of_torch(spec, optimizer, length, field, source)
+            else _of_torch(spec, optimizer, n_steps, field, source)
         )
 
     def after(self, what: str) -> None:

@@ -16,6 +16,7 @@ from modyn_dagster.training.downsampling.scoring import gradients_at
 from modyn_dagster.training.losses import SampleLoss, build_loss, check_outputs, weighted_mean
 from modyn_dagster.training.network import Network, call_body
 from modyn_dagster.training.optimizers import build_optimizers
+from modyn_dagster.training.plan import Length
 from modyn_dagster.training.reading import Reading
 from modyn_dagster.training.sampling import Model
 from modyn_dagster.training.schedulers import Scheduler
@@ -62,13 +63,12 @@ class Steps:
         """Of the weights, if it becomes the model."""
         return self._average
 
-    def schedule(self, n_steps: int) -> None:
-        """How many optimizer steps there will be: learning rates follow it from now on."""
+    def schedule(self, length: Length) -> None:
+        """How long the training will be: learning rates follow it from now on."""
         fields = optimizer_fields(len(self._spec.optimizers))
         for spec, optimizer, field in zip(self._spec.optimizers, self._optimizers, fields):
             if spec.scheduler is not None:
-                length = {"n_steps": n_steps, "n_epochs": self._spec.epochs}
-                found = Scheduler(spec.scheduler, optimizer, **length, field=f"{field}.scheduler", source=self._source)
+                found = Scheduler(spec.scheduler, optimizer, length, field=f"{field}.scheduler", source=self._source)
                 self._schedulers.append(found)
 
     def gradients(self, batch: Batch) -> Tensor:

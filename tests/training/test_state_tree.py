@@ -42,7 +42,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(STATES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_what_is_restored_is_what_was_flattened(state: Any) -> None:
     content, tensors = flatten(state, what="state")
     assert same(restore(json.loads(json.dumps(content)), tensors), state)
