@@ -92,7 +92,7 @@ class Batches:
         self._reading, self._n_outputs = found.reading, n_outputs
         device = torch.device(device)
         pin = device.type == "cuda" and found.reading.data.fast_path.pin is not False
-        self._copy = DeviceCopy(device, pin=pin, watch=watch)
+        self._copy = None if device.type == "cpu" else DeviceCopy(device, pin=pin, watch=watch)
         streamed = found.cached is None
         self._prepare = network.preparation(_pinned if pin and streamed else empty_aligned)
         self._cached = None if found.cached is None else self._gather(found.cached)
@@ -106,7 +106,8 @@ class Batches:
         """
         make = self._from_memory if self._cached is not None else self._read
         made = make(spec, seed, epoch, subset, start)
-        whole = self._copy(made)
+        # Nothing to be moved on a CPU: its batches are tensors already.
+        whole = made if self._copy is None else self._copy(made)
         return whole if subset is None or subset.pool_weight is None else _standing_for(whole, subset)
 
     def _read(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int) -> Iterator[Batch]:

@@ -1,7 +1,7 @@
 """The moving parts of a training on their device: a batch in, and every few batches the weights move."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -47,7 +47,11 @@ class Steps:
         network.train()
         self._optimizers = build_optimizers(spec.optimizers, network.body, source=reading.source)
         body = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
-        self._model: nn.Module = fabric.setup_module(body)  # type: ignore[arg-type]
+        # In single precision Fabric's wrappers would only cost time.
+        single = spec.precision == "32-true"
+        wrap: Any = fabric.to_device if single else fabric.setup_module
+        self._model: nn.Module = wrap(body)
+        self._backward: Callable[[Tensor], object] = Tensor.backward if single else fabric.backward
         self._average = None if spec.ema is None else MovingAverage(network.body, spec.ema.decay)
         self._schedulers: list[Scheduler] = []
         self._outputs = torch.empty(0)
@@ -86,7 +90,7 @@ class Steps:
             for optimizer in self._optimizers:
                 optimizer.zero_grad()
         with user_code(f"{self._source}: training.model: the backward pass"):
-            self._fabric.backward(loss if self._spec.accumulate == 1 else loss * self._share(batch))
+            self._backward(loss if self._spec.accumulate == 1 else loss * self._share(batch))
         watch.lap("backward")
         self.n_pending += 1
         if self.n_pending == self._spec.accumulate:

@@ -162,7 +162,7 @@ def test_what_is_recorded_is_json_and_counts_right(separable: Table) -> None:
     found = trained(separable, spec_of(epochs=3, batch_size=100))
     assert (found.n_steps, found.n_samples, len(found.losses)) == (9, 300, 3)
     assert json.loads(json.dumps(found.architecture)) == found.architecture
-    assert set(found.seconds) == {"prepare", "data", "to_device", "forward", "backward", "step", "finish"}
+    assert set(found.seconds) == {"prepare", "data", "forward", "backward", "step", "finish"}
     assert all(seconds >= 0 for seconds in found.seconds.values())
 
 
