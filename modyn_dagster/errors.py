@@ -42,7 +42,7 @@ ModynError
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -286,12 +286,13 @@ class WrongShape(TrainingError):
 
 
 class NonFiniteLoss(TrainingError):
-    """The loss became NaN or infinite."""
+    """The loss became NaN or infinite; ``norms`` are those of the weights and of the gradient before."""
 
-    def __init__(self, step: int, loss: float, keys: Sequence[int]) -> None:
+    def __init__(self, step: int, loss: float, keys: Sequence[int], norms: Mapping[str, float]) -> None:
         shown = ", ".join(map(str, keys[:5])) + (", …" if len(keys) > 5 else "")
-        super().__init__(f"the loss is {loss} at step {step} (keys {shown}); lower the learning rate or check the data")
-        self.step, self.keys = step, list(keys)
+        sizes = ", ".join(f"the norm of {name} {norm:.4g}" for name, norm in norms.items())
+        super().__init__(f"the loss is {loss} at step {step} (keys {shown}; {sizes}); lower the learning rate or check the data")
+        self.step, self.keys, self.norms = step, list(keys), dict(norms)
 
 
 class ServiceError(ModynError):

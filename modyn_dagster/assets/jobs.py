@@ -53,7 +53,7 @@ def _ended_in_time(assets: PipelineAssets) -> dict[str, str]:
 
 @dg.op(description="Remove the files that no `retention` of a pipeline keeps.")
 def apply_retention(context: dg.OpExecutionContext, modyn: PlatformResource) -> None:
-    """Remove training sets and predictions beyond what the pipelines keep; rows stay."""
+    """Remove files beyond what the pipelines keep, and checkpoints that nothing will go on from; rows stay."""
     from modyn_dagster.pipeline.retention import apply_retention as apply
 
     removed = apply(modyn.platform())
@@ -62,6 +62,8 @@ def apply_retention(context: dg.OpExecutionContext, modyn: PlatformResource) -> 
         {
             "training_sets": removed.training_sets,
             "predictions": removed.predictions,
+            "optimizers": removed.optimizers,
+            "checkpoints": removed.checkpoints,
             "bytes": removed.n_bytes,
         }
     )

@@ -95,6 +95,22 @@ def _model(row: ModelRow) -> dict[str, Any]:
         "architecture": dg.MetadataValue.json(dict(row.architecture)),
         "epoch_losses": dg.MetadataValue.json(losses),
         "loss_curve": dg.MetadataValue.md(as_markdown(loss_curve([(step, loss) for step, loss in row.curve], losses))),
+    } | _epochs(row)
+
+
+def _epochs(row: ModelRow) -> dict[str, Any]:
+    from modyn_dagster.reporting.figures import as_markdown
+    from modyn_dagster.reporting.plots import epoch_stages
+
+    epochs = list(row.training.get("epochs", ()))
+    seconds = sum(sum(epoch["seconds"].values()) for epoch in epochs)
+    if not epochs or seconds == 0:
+        return {}
+    return {
+        "steps": row.training["n_steps"],
+        "samples_per_second": sum(epoch["n_samples"] for epoch in epochs) / seconds,
+        "seconds_per_epoch": dg.MetadataValue.md(as_markdown(epoch_stages(epochs))),
+        "surroundings": dg.MetadataValue.json(dict(row.training["surroundings"])),
     }
 
 

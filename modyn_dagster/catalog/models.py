@@ -1,7 +1,7 @@
 """Models: one row per trained trigger."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ class ModelRow:
     curve: Sequence[tuple[int, float]]
     created_at: datetime
     seconds: float | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
 
 
 _MODEL = sa.select(model, trigger.c.run_id, trigger.c.ordinal, trigger.c.key).join(trigger, model.c.trigger_id == trigger.c.id)

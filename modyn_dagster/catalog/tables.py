@@ -239,6 +239,8 @@ model = sa.Table(
     # Mean loss of each epoch, and [step, loss] points of the curve.
     sa.Column("losses", JSONB, nullable=False),
     sa.Column("curve", JSONB, nullable=False),
+    # Steps taken, seconds of every epoch, and libraries, hardware and threads that decided bits.
+    sa.Column("training", JSONB, nullable=False, server_default="{}"),
     # Seconds the triggering policy was told that selecting and training took.
     sa.Column("seconds", sa.Double),
     _created(),

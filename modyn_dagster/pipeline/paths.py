@@ -12,6 +12,16 @@ def training_set_path(run_id: int, trigger: int) -> str:
     return str(PurePosixPath("training_sets", f"{run_id:06d}", f"{trigger:06d}.arrow"))
 
 
+def checkpoint_path(run_id: int, trigger: int) -> str:
+    """Relative path of the state that a killed training goes on from."""
+    return str(PurePosixPath("checkpoints", f"{run_id:06d}", f"{trigger:06d}.safetensors"))
+
+
+def optimizers_path(run_id: int, trigger: int) -> str:
+    """Relative path of the states of the optimizers that trained a model."""
+    return str(PurePosixPath("optimizers", f"{run_id:06d}", f"{trigger:06d}.safetensors"))
+
+
 def predictions_path(run_id: int, trigger: int, model_hash: str, first_key: int, last_key: int) -> str:
     """Relative path of what a model predicts for the samples of ``first_key .. last_key``."""
     name = f"{first_key:019d}-{last_key:019d}-{model_hash[:16]}.arrow"

@@ -9,7 +9,7 @@ from modyn_dagster.training.check import check_task, check_user_code
 
 
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
-    """Import the user code of a pipeline and hold its loss, metrics and trigger against the dataset.
+    """Import the user code of a pipeline and hold its loss, metrics, trigger and early stopping against the dataset.
 
     Raises:
         ImportPathError: user code fails to import or cannot be called.
@@ -20,5 +20,8 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
         raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
     check_user_code(pipeline.training, source=source)
     check_task(pipeline.training, dataset.label.kind, source=source)
+    if pipeline.training.early_stopping is not None and dataset.split.calibrate == 0:
+        rule = "watches samples that are not trained on: the dataset's `split` needs a share `calibrate`"
+        raise ConfigError(source, "training.early_stopping", "(on)", rule)
     check_metrics(pipeline.evaluation.metrics, dataset.label.kind, source=source)
     check_trigger(pipeline, dataset, dataset.label.kind)

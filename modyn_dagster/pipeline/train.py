@@ -2,20 +2,24 @@
 
 from dataclasses import replace
 
+from fastpath import TrainingSet
 from modyn_dagster.catalog.deletions import hold_deletions
 from modyn_dagster.catalog.models import ModelRow, architecture_of, find_model, insert_model
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.catalog.training_sets import TrainingSetRow
 from modyn_dagster.catalog.triggers import finish, hold
-from modyn_dagster.errors import DeletedKey, RunError
+from modyn_dagster.errors import DeletedKey, RunError, TrainingError
+from modyn_dagster.ingestion.split import CALIBRATE
 from modyn_dagster.ingestion.storage_errors import storage_errors
+from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.costs import measured_seconds, recorded_seconds
 from modyn_dagster.pipeline.policies import policy_of
 from modyn_dagster.pipeline.select import open_training_set
 from modyn_dagster.pipeline.storing import store_model
 from modyn_dagster.pipeline.task import task_of
+from modyn_dagster.pipeline.training_files import checkpoint_of, load_initial, load_optimizers, save_optimizers
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.training import FastPath, PreviousModel, TrainedModel, TrainingData, train
 from modyn_dagster.training.progress import ProgressCallback
@@ -44,8 +48,11 @@ def train_model(
     model_hash = store_model(context, trained)
     if context.trigger.state == "trained":
         return _same_model(context, model_hash)
+    save_optimizers(context, trained, model_hash)
     saving = replace(watch.read(), n_bytes=context.platform.model_store.size(model_hash))
-    return _commit(context, training_set, trained, model_hash, [training, saving], recorded)
+    model = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
+    checkpoint_of(context).remove()
+    return model
 
 
 def previous_model(context: TriggerContext) -> str | None:
@@ -69,6 +76,10 @@ def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallb
             TrainingData(chosen, context.view.reader, fast_path),
             task=task_of(context.view, source),
             previous=_load(context, previous) if previous else None,
+            initial=None if previous else load_initial(context, source),
+            calibrate=_calibration(context, row, fast_path),
+            # Training a trained trigger again is a check, and begins at the beginning.
+            checkpoint=None if context.trigger.state == "trained" else checkpoint_of(context),
             seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
             threads=context.run.threads,
             source=source,
@@ -79,7 +90,19 @@ def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallb
 def _load(context: TriggerContext, model_hash: str) -> PreviousModel:
     with context.platform.transaction() as conn:
         architecture = architecture_of(conn, model_hash)
-    return PreviousModel(context.platform.model_store.load(model_hash), architecture)
+    weights = context.platform.model_store.load(model_hash)
+    return PreviousModel(weights, architecture, load_optimizers(context, model_hash))
+
+
+def _calibration(context: TriggerContext, row: TrainingSetRow, fast_path: FastPath) -> TrainingData | None:
+    """The calibration samples of the window, where early stopping watches them."""
+    if context.spec.training.early_stopping is None:
+        return None
+    keys = context.view.keys_on(CALIBRATE, KeyRange(row.after, row.until))
+    if len(keys) == 0:
+        window = f"keys after {row.after} up to {row.until}"
+        raise TrainingError(f"early_stopping: the window ({window}) has no sample on the split's side `calibrate`")
+    return TrainingData(TrainingSet.of(keys), context.view.reader, fast_path)
 
 
 def _skip(context: TriggerContext) -> None:
@@ -128,6 +151,7 @@ def _commit(
         "architecture": trained.architecture,
         "losses": trained.losses,
         "curve": trained.curve,
+        "training": trained.record(),
     }
     with context.platform.transaction() as conn:
         # First: a deletion that goes on is waited for, and nobody should wait for the run's row because of it.

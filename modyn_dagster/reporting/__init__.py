@@ -9,6 +9,7 @@ from modyn_dagster.reporting.figures import as_markdown, save
 from modyn_dagster.reporting.plots import (
     comparison_over_time,
     costs,
+    epoch_stages,
     label_histogram,
     loss_curve,
     samples_over_time,
@@ -42,6 +43,7 @@ __all__ = [
     "comparison_table",
     "composite_series",
     "costs",
+    "epoch_stages",
     "label_histogram",
     "loss_curve",
     "mean_score",

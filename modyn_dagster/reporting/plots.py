@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -34,6 +34,24 @@ def loss_curve(points: Sequence[tuple[int, float]], epoch_losses: Sequence[float
         axes.plot(ends, epoch_losses, color=COLOURS[0], marker="o", markersize=4, label="mean of the epoch")
     axes.legend(fontsize=11)
     return figure
+
+
+def epoch_stages(epochs: Sequence[Mapping[str, Any]]) -> Figure:
+    """Seconds per stage of every epoch of a training, one on top of the other, with the samples a second. As recorded."""
+    figure, axes = new_axes("Seconds per epoch", "epoch", "seconds", height=4.2)
+    numbers, below = np.arange(1, len(epochs) + 1), np.zeros(len(epochs))
+    for i, stage in enumerate(stages_of(epochs)):
+        seconds = np.array([epoch["seconds"].get(stage, 0.0) for epoch in epochs])
+        rate = f"{stage} ({seconds.sum():.3g} s)"
+        axes.bar(numbers, seconds, bottom=below, color=COLOURS[i % len(COLOURS)], label=rate)
+        below += seconds
+    axes.legend(fontsize=11)
+    return figure
+
+
+def stages_of(epochs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Stages that any epoch has, in their order."""
+    return list(dict.fromkeys(stage for epoch in epochs for stage in epoch["seconds"]))
 
 
 def label_histogram(counts: Mapping[str, int]) -> Figure:

@@ -18,6 +18,7 @@ from modyn_dagster.reporting.summary import RunSummary
 from modyn_dagster.reporting.tracked_points import (
     Series,
     decision_series,
+    epoch_series,
     interval_series,
     interval_tags,
     loss_series,
@@ -148,7 +149,10 @@ def trigger_content(record: TriggerRecord, *, parent: str, dagster: DagsterRun) 
         tags={**_tags(tags), **interval_tags(record.intervals), **(note if dagster.url else {})},
         params=flatten(_trigger_params(record)),
         defaults=note,
-        series={**({} if model is None else loss_series(model)), **interval_series(record.cells, record.intervals)},
+        series={
+            **({} if model is None else loss_series(model) | epoch_series(model)),
+            **interval_series(record.cells, record.intervals),
+        },
         numbers=_trigger_numbers(record),
     )
 

@@ -46,6 +46,25 @@ def loss_series(model: ModelRow) -> dict[str, list[Point]]:
     }
 
 
+def epoch_series(model: ModelRow) -> dict[str, list[Point]]:
+    """Of every epoch, counted from 1 and evenly thinned: samples trained on a second, seconds per stage, calibration loss."""
+    at = milliseconds(model.created_at)
+    epochs = list(model.training.get("epochs", ()))
+    found: dict[str, list[tuple[int, float]]] = {}
+    for number, epoch in enumerate(epochs, start=1):
+        total = sum(epoch["seconds"].values())
+        if total > 0:
+            found.setdefault("training/samples_per_second", []).append((number, epoch["n_samples"] / total))
+        for stage, seconds in epoch["seconds"].items():
+            found.setdefault(f"training/seconds_{stage}", []).append((number, seconds))
+    for number, loss in enumerate(model.training.get("calibration_losses", ()), start=1):
+        found.setdefault("training/calibration_loss", []).append((number, loss))
+    return {
+        name: [Point(number, at, float(value)) for number, value in _thinned(values) if math.isfinite(value)]
+        for name, values in found.items()
+    }
+
+
 def interval_series(cells: Sequence[EvaluationRow], intervals: Sequence[Interval]) -> dict[str, list[Point]]:
     """Points of every metric of one model; cells without a value have none. ``intervals`` are all of the run's, in order."""
     step_of = {interval: step for step, interval in enumerate(intervals)}

@@ -18,7 +18,7 @@ from modyn_dagster.spec.trigger import TriggerSpec
 DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify", "max_run_time"})
 #: Fields that change how fast something is done, or how small it is stored, and nothing else; the hash leaves them out too.
 HOW_FIELDS: Final[Mapping[str, Any]] = {
-    "training": {"parser": {"workers": True, "images": {"workers": True}}},
+    "training": {"parser": {"workers": True, "images": {"workers": True}}, "checkpoint": True},
     "model_store": True,
 }
 
@@ -35,6 +35,7 @@ class Retention(Spec):
 
     training_sets: PositiveInt | None = None
     predictions: PositiveInt | None = None
+    optimizers: PositiveInt | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class PipelineSpec(Spec):

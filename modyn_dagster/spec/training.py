@@ -2,31 +2,18 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, StringConstraints, model_validator
+from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.downsampling import DownsamplingSpec
 from modyn_dagster.spec.model_inputs import inputs_problem
 from modyn_dagster.spec.models import CustomSpec, ModelSpec
+from modyn_dagster.spec.optimizers import CustomOptimizerSpec, Optimizers, OptimizerSpec
 from modyn_dagster.spec.parsing import ImageParserSpec, Parser, TextParserSpec
+from modyn_dagster.spec.stepping import CheckpointSpec, ClipSpec, CompileSpec, EarlyStoppingSpec, EMASpec
 
 #: What is learnt, as the dataset's label says it.
 TaskKind = Literal["class", "target"]
-
-
-class OptimizerSpec(Spec):
-    """A torch optimizer by name."""
-
-    name: Literal["sgd", "adam", "adamw"] = "adam"
-    lr: PositiveFloat = 1e-3
-    weight_decay: NonNegativeFloat = 0.0
-    momentum: NonNegativeFloat = Field(0.0, description="Only for sgd.")
-
-    @model_validator(mode="after")
-    def _momentum_needs_sgd(self) -> Self:
-        if self.momentum and self.name != "sgd":
-            raise ValueError(f"momentum is a setting of sgd, not of {self.name}")
-        return self
 
 
 #: Names of inputs become keyword arguments of the model.
@@ -52,6 +39,11 @@ Groups = Annotated[dict[InputName, GroupSpec], Field(min_length=1)]
 LossName = Literal["cross_entropy", "mse", "l1"]
 
 
+def _absent(value: object) -> bool:
+    # What a training does not have leaves no trace in its pipeline's hash.
+    return value is None
+
+
 class TrainingSpec(Spec):
     """The training of one trigger."""
 
@@ -70,8 +62,17 @@ class TrainingSpec(Spec):
     )
     model: ModelSpec
     loss: LossName | CustomSpec | None = Field(None, description="Default: cross_entropy for classes, mse for targets.")
-    optimizer: OptimizerSpec | CustomSpec = OptimizerSpec()
+    optimizer: Optimizers = Field(OptimizerSpec(), description="One, or a list of several that share the parameters.")
+    accumulate: PositiveInt = Field(1, description="Batches per optimizer step.", exclude_if=lambda value: value == 1)
+    clip: ClipSpec | None = Field(None, description="Bound gradients.", exclude_if=_absent)
+    ema: EMASpec | None = Field(None, description="Average the weights of the steps.", exclude_if=_absent)
+    compile: CompileSpec | None = Field(None, description="Compile the model.", exclude_if=_absent)
     epochs: PositiveInt = 1
+    max_steps: PositiveInt | None = Field(None, description="End after so many optimizer steps.", exclude_if=_absent)
+    max_samples: PositiveInt | None = Field(
+        None, description="End before a batch with which more samples would have been trained on.", exclude_if=_absent
+    )
+    early_stopping: EarlyStoppingSpec | None = Field(None, exclude_if=_absent)
     batch_size: PositiveInt = 256
     shuffle: bool | Literal["blocks"] = Field(
         True, description="A new order every epoch: of the whole set, or of blocks and inside them, for sets far beyond memory."
@@ -82,9 +83,27 @@ class TrainingSpec(Spec):
         None, description="Train on the samples that are worth it.", exclude_if=lambda value: value is None
     )
     use_previous_model: bool = Field(False, description="Start from the run's previous model instead of from scratch.")
+    carry_optimizer: bool = Field(
+        False,
+        description="Start with the state of the previous model's optimizers too.",
+        exclude_if=lambda value: not value,
+    )
+    initial_weights: str | None = Field(
+        None,
+        description="A safetensors file, relative to the project, to start from where there is no previous model.",
+        exclude_if=_absent,
+    )
+    checkpoint: CheckpointSpec | None = Field(
+        CheckpointSpec(minutes=10), description="Write the state down now and then, so that a killed training goes on."
+    )
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     deterministic: bool = True
+
+    @property
+    def optimizers(self) -> list[OptimizerSpec | CustomOptimizerSpec]:
+        """However many there are."""
+        return self.optimizer if isinstance(self.optimizer, list) else [self.optimizer]
 
     def at(self, trigger: int) -> Self:
         """As it is for the trigger of this ordinal: the schedule of downsampling applied."""
@@ -100,6 +119,10 @@ class TrainingSpec(Spec):
             raise ValueError("features must not repeat")
         if isinstance(self.parser, ImageParserSpec | TextParserSpec) and self.features != "numeric":
             raise ValueError("images and texts are one array and have no columns: leave `features` out")
+        if self.max_samples is not None and self.max_samples < self.batch_size:
+            raise ValueError(f"max_samples {self.max_samples} is less than a batch of {self.batch_size}")
+        if self.carry_optimizer and not self.use_previous_model:
+            raise ValueError("carry_optimizer needs use_previous_model: true")
         if self.precision == "16-mixed" and self.device == "cpu":
             raise ValueError("precision 16-mixed needs device cuda; a CPU has bf16-mixed")
         return self

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from modyn_dagster.training.check import check_task, check_user_code, import_paths
+    from modyn_dagster.training.checkpoint import CheckpointFile
     from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
     from modyn_dagster.training.fast_path import FastPath
     from modyn_dagster.training.loader import StreamDataset, StreamLoader
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from modyn_dagster.training.reproducible import reproducible
 
 __all__ = [
+    "CheckpointFile",
     "FastPath",
     "Predictor",
     "PreviousModel",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
+    "CheckpointFile": "checkpoint",
     "FastPath": "fast_path",
     "Predictor": "predictor",
     "PreviousModel": "data",

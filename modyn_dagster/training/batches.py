@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from fastpath import Order, TrainingSet
+from fastpath.dealing import Batching
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.device_copy import DeviceCopy, tensor_of
 from modyn_dagster.training.memory import aligned, empty_aligned
 from modyn_dagster.training.network import Network, Tensors
 from modyn_dagster.training.reading import Loaded, Walk
+from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey
 from modyn_dagster.training.targets import targets_of
 
@@ -68,46 +70,63 @@ class Subset:
     pool_weight: float | None
 
 
-def batches_per_epoch(n: int, spec: TrainingSpec) -> int:
-    """Steps of an epoch. A short last batch is dropped if asked for, but never when it is the only one."""
-    full, rest = divmod(n, spec.batch_size)
-    return full if rest == 0 or (spec.drop_last and full) else full + 1
+def batch_sizes(n: int, spec: TrainingSpec) -> list[int]:
+    """Samples of each batch of an epoch on ``n`` of them."""
+    batching = Batching(n, spec.batch_size, spec.drop_last)
+    bounds = (batching.bounds(number) for number in range(len(batching)))
+    return [stop - start for start, stop in bounds]
 
 
 class Batches:
     """Batches of a surveyed training set, from memory or from its reader: the same either way."""
 
-    def __init__(self, found: Survey, network: Network, n_outputs: int, *, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        found: Survey,
+        network: Network,
+        n_outputs: int,
+        *,
+        device: torch.device | str = "cpu",
+        watch: Stopwatch | None = None,
+    ) -> None:
         self._reading, self._n_outputs = found.reading, n_outputs
         device = torch.device(device)
         pin = device.type == "cuda" and found.reading.data.fast_path.pin is not False
-        self._copy = DeviceCopy(device, pin=pin)
+        self._copy = None if device.type == "cpu" else DeviceCopy(device, pin=pin, watch=watch)
         streamed = found.cached is None
         self._prepare = network.preparation(_pinned if pin and streamed else empty_aligned)
         self._cached = None if found.cached is None else self._gather(found.cached)
 
-    def epoch(self, spec: TrainingSpec, *, seed: int, epoch: int, subset: Subset | None = None) -> Iterator[Batch]:
-        """All batches of one epoch, in an order that depends on the number of samples, the spec, seed and epoch alone."""
-        made = self._from_memory(spec, seed, epoch, subset) if self._cached is not None else self._read(spec, seed, epoch, subset)
-        whole = self._copy(made)
+    def epoch(
+        self, spec: TrainingSpec, *, seed: int, epoch: int, subset: Subset | None = None, start: int = 0
+    ) -> Iterator[Batch]:
+        """The batches of one epoch, in an order that depends on the number of samples, the spec, seed and epoch alone.
+
+        ``start`` is the number of the first one, for an epoch that goes on.
+        """
+        make = self._from_memory if self._cached is not None else self._read
+        made = make(spec, seed, epoch, subset, start)
+        # Nothing to be moved on a CPU: its batches are tensors already.
+        whole = made if self._copy is None else self._copy(made)
         return whole if subset is None or subset.pool_weight is None else _standing_for(whole, subset)
 
-    def _read(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None) -> Iterator[Batch]:
-        walk = Walk(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last)
+    def _read(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int) -> Iterator[Batch]:
+        walk = Walk(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start)
         reading = self._reading
         if subset is not None:
             keys, _ = reading.data.chosen.take(subset.positions)
             reading = replace(reading, data=replace(reading.data, chosen=TrainingSet.of(keys, subset.weights)))
         return reading(walk, self._of)
 
-    def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None) -> Iterator[Batch]:
+    def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int) -> Iterator[Batch]:
         assert self._cached is not None  # noqa: S101 - for the type checker
         inputs, targets = self._cached
         chosen = self._reading.data.chosen
         n = len(chosen) if subset is None else len(subset.positions)
         order = Order(n, shuffle=spec.shuffle, block_size=spec.block_size, seed=seed, epoch=epoch)
-        for step in range(batches_per_epoch(n, spec)):
-            places = order.positions(step * spec.batch_size, min(n, (step + 1) * spec.batch_size))
+        batching = Batching(n, spec.batch_size, spec.drop_last)
+        for number in range(start, len(batching)):
+            places = order.positions(*batching.bounds(number))
             positions = places if subset is None else subset.positions[places]
             keys, weights = chosen.take(positions)
             at = torch.from_numpy(positions)

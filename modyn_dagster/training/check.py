@@ -8,6 +8,7 @@ from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.downsampling import CustomPolicySpec
 from modyn_dagster.spec.models import CustomSpec, DistilBertSpec
+from modyn_dagster.spec.optimizers import CustomSchedulerSpec, optimizer_fields
 from modyn_dagster.spec.parsing import ParserSpec
 from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
 
@@ -25,9 +26,14 @@ def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
         yield "training.parser.function", spec.parser.function
     elif isinstance(spec.parser, str):
         yield "training.parser", spec.parser
-    for field, part in (("model", spec.model), ("loss", spec.loss), ("optimizer", spec.optimizer)):
+    for field, part in (("model", spec.model), ("loss", spec.loss)):
         if isinstance(part, CustomSpec):
             yield f"training.{field}.factory", part.factory
+    for field, optimizer in zip(optimizer_fields(len(spec.optimizers)), spec.optimizers):
+        if isinstance(optimizer, CustomSpec):
+            yield f"{field}.factory", optimizer.factory
+        if isinstance(optimizer.scheduler, CustomSchedulerSpec):
+            yield f"{field}.scheduler.factory", optimizer.scheduler.factory
     if spec.downsampling is not None:
         for each in (spec.downsampling, *spec.downsampling.schedule):
             if isinstance(each.policy, CustomPolicySpec):

@@ -1,6 +1,6 @@
 """What training is given: keys, weights, a way to read samples, and what is to be learnt."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -70,10 +70,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class PreviousModel:
-    """The model to start from: its weights, and the ``architecture`` recorded with them."""
+    """The model to start from: its weights, the ``architecture`` recorded with them, and its optimizers' states if asked for."""
 
     state_dict: Mapping[str, "Tensor"]
     architecture: Mapping[str, Any]
+    optimizers: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,15 @@ class TrainedModel:
         state_dict: weights and standardisation, on the CPU.
         architecture: what builds the module again (``build_predictor``); JSON-serialisable.
         losses: weighted mean loss of each epoch.
-        curve: at most 1,000 points ``(step, mean loss since the point before)``, steps counted from 1.
+        curve: at most 1,000 points ``(batch, mean loss since the point before)``, batches counted from 1.
         n_steps: optimizer steps taken.
         n_samples: size of the training set.
-        seconds: host time per stage: prepare, data (waiting for batches), select (downsampling), forward, backward, step, finish.
+        seconds: host time per stage: prepare, data (waiting for batches), to_device, select (downsampling), forward, backward,
+            step, calibrate (early stopping), finish. What a killed training took up to its checkpoint is among it.
+        optimizers: their states, where the spec says ``carry_optimizer``.
+        calibration_losses: of each epoch, where early stopping watched them.
+        epochs: of each epoch ``n_samples`` trained on and ``seconds`` per stage.
+        surroundings: libraries, hardware, thread count and settings that decide bits beside spec, data and seed.
     """
 
     state_dict: dict[str, "Tensor"]
@@ -97,3 +103,16 @@ class TrainedModel:
     n_steps: int
     n_samples: int
     seconds: dict[str, float]
+    optimizers: list[dict[str, Any]] | None = None
+    calibration_losses: list[float] = field(default_factory=list)
+    surroundings: dict[str, Any] = field(default_factory=dict)
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+
+    def record(self) -> dict[str, Any]:
+        """What is written down of the training itself, JSON-serialisable."""
+        return {
+            "n_steps": self.n_steps,
+            "epochs": self.epochs,
+            "calibration_losses": self.calibration_losses,
+            "surroundings": self.surroundings,
+        }

@@ -9,6 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from modyn_dagster.training.stopwatch import Stopwatch
+
 T = TypeVar("T")
 
 
@@ -53,23 +55,28 @@ class _Copy(Generic[T]):
 
 
 class DeviceCopy:
-    """Arrays to tensors on ``device``. A CPU takes the arrays' own memory."""
+    """Arrays to tensors on ``device``. A CPU takes the arrays' own memory. ``watch`` is told how long that takes the host."""
 
-    def __init__(self, device: torch.device, *, pin: bool) -> None:
-        self._device, self._pin = device, pin
+    def __init__(self, device: torch.device, *, pin: bool, watch: Stopwatch | None = None) -> None:
+        self._device, self._pin, self._watch = device, pin, watch
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def __call__(self, batches: Iterable[T]) -> Iterator[T]:
         """The batches, in order; on CUDA the next one is being copied while one is at work."""
         if self._stream is None:
             for batch in batches:
-                yield mapped(batch, as_tensor)
+                self._lap("data")
+                tensors = mapped(batch, as_tensor)
+                self._lap("to_device")
+                yield tensors
             return
         begun: list[_Copy[T]] = []
         ahead: _Copy[T] | None = None
         try:
             for batch in batches:
+                self._lap("data")
                 following = self._begin(batch)
+                self._lap("to_device")
                 begun.append(following)
                 if ahead is not None:
                     yield self._arrived(ahead)
@@ -81,6 +88,10 @@ class DeviceCopy:
             # Whoever stops early, too: the host's memory goes back to those who write to it.
             for copy in begun:
                 copy.done.synchronize()
+
+    def _lap(self, stage: str) -> None:
+        if self._watch is not None:
+            self._watch.lap(stage)
 
     def _begin(self, batch: T) -> _Copy[T]:
         held: list[Tensor] = []

@@ -1,39 +1,81 @@
-"""Optimizers by name or from user code."""
+"""Optimizers by name or from user code, and which of them gets which parameter."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import torch
 from torch import nn
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.spec.models import CustomSpec
-from modyn_dagster.spec.training import OptimizerSpec
+from modyn_dagster.spec.optimizers import CustomOptimizerSpec, OptimizerName, OptimizerSpec, optimizer_fields
 from modyn_dagster.training.network import call_factory
 
-OPTIMIZERS: Final[Mapping[str, Callable[..., torch.optim.Optimizer]]] = {
+OPTIMIZERS: Final[dict[OptimizerName, Callable[..., torch.optim.Optimizer]]] = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
+    "adamax": torch.optim.Adamax,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta,
+    "rmsprop": torch.optim.RMSprop,
 }
+OneSpec = OptimizerSpec | CustomOptimizerSpec
+Named = dict[str, nn.Parameter]
 
 
-def build_optimizer(
-    spec: OptimizerSpec | CustomSpec, parameters: Iterable[nn.Parameter], *, source: str
-) -> torch.optim.Optimizer:
-    """The optimizer of a spec; a custom one is ``factory(parameters, **config)``."""
-    trainable = [parameter for parameter in parameters if parameter.requires_grad]
-    if not trainable:
+def build_optimizers(specs: Sequence[OneSpec], body: nn.Module, *, source: str) -> list[torch.optim.Optimizer]:
+    """One optimizer per spec. Every parameter that can be trained has exactly one, else ``ConfigError``."""
+    left = {name: parameter for name, parameter in body.named_parameters() if parameter.requires_grad}
+    if not left:
         raise ConfigError(source, "training.model", "(module)", "has no parameter that can be trained")
+    shares: list[Named] = []
+    for spec, field in zip(specs, optimizer_fields(len(specs))):
+        fits = left if spec.parameters is None else matching(spec.parameters, left, field=field, source=source)
+        shares.append(dict(fits))
+        left = {name: parameter for name, parameter in left.items() if name not in shares[-1]}
+    if left:
+        rule = f"takes no {', '.join(left)}; an optimizer without `parameters` takes all others"
+        raise ConfigError(source, "training.optimizer", "(all)", rule)
+    fields = optimizer_fields(len(specs))
+    return [_built(spec, share, field, source) for spec, share, field in zip(specs, shares, fields)]
+
+
+def matching(patterns: Sequence[str], named: Named, *, field: str, source: str) -> Named:
+    """The parameters whose names fit one of the patterns; ``ConfigError`` for a pattern that fits none."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in named):
+            rule = f"fits no parameter; there are {', '.join(named) or 'none left'}"
+            raise ConfigError(source, f"{field}.parameters", pattern, rule)
+    return {name: parameter for name, parameter in named.items() if any(fnmatchcase(name, each) for each in patterns)}
+
+
+def _built(spec: OneSpec, share: Named, field: str, source: str) -> torch.optim.Optimizer:
+    if not share:
+        raise ConfigError(source, field, "(all)", "the optimizers before it take all parameters")
+    parameters = _grouped(spec, share, field, source)
     if isinstance(spec, OptimizerSpec):
-        return OPTIMIZERS[spec.name](trainable, **_settings(spec))
-    optimizer = call_factory(spec, trainable, field="training.optimizer", source=source)
+        try:
+            return OPTIMIZERS[spec.name](parameters, **spec.settings())
+        except (TypeError, ValueError) as error:
+            raise ConfigError(source, f"{field}.config", spec.config, f"{spec.name} refused it: {error}") from error
+    optimizer = call_factory(spec, parameters, field=field, source=source)
     if not isinstance(optimizer, torch.optim.Optimizer):
         rule = f"must return a torch.optim.Optimizer, not {type(optimizer).__name__}"
-        raise ConfigError(source, "training.optimizer.factory", spec.factory, rule)
+        raise ConfigError(source, f"{field}.factory", spec.factory, rule)
     return optimizer
 
 
-def _settings(spec: OptimizerSpec) -> dict[str, Any]:
-    settings = {"lr": spec.lr, "weight_decay": spec.weight_decay}
-    return settings | {"momentum": spec.momentum} if spec.name == "sgd" else settings
+def _grouped(spec: OneSpec, share: Named, field: str, source: str) -> list[Any]:
+    """The parameters, or dicts of them with what they do not share."""
+    if not spec.groups:
+        return list(share.values())
+    rest, groups = dict(share), []
+    for number, group in enumerate(spec.groups):
+        found = matching(group.parameters, rest, field=f"{field}.groups[{number}]", source=source)
+        own = {name: value for name in ("lr", "weight_decay") if (value := getattr(group, name)) is not None}
+        groups.append({"params": list(found.values())} | own | group.config)
+        rest = {name: parameter for name, parameter in rest.items() if name not in found}
+    return [*groups, *([{"params": list(rest.values())}] if rest else [])]

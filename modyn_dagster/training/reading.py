@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fastpath import Batch as Gathered
 from fastpath import BatchStream, Blobs, FixedRows, Order
+from fastpath.dealing import Batching
 from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import KeyArray
@@ -34,7 +35,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """One pass over a training set; its order depends on nothing but these."""
+    """One pass over a training set, from batch ``start`` on; its order depends on nothing but these."""
 
     batch_size: int
     shuffle: bool | Literal["blocks"] = False
@@ -42,6 +43,7 @@ class Walk:
     seed: int = 0
     epoch: int = 0
     drop_last: bool = False
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,9 @@ class Reading:
     def _one_by_one(self, walk: Walk) -> Iterator[Loaded]:
         n = len(self.data)
         order = Order(n, shuffle=walk.shuffle, block_size=walk.block_size, seed=walk.seed, epoch=walk.epoch)
-        for start in range(0, n, walk.batch_size):
-            stop = min(n, start + walk.batch_size)
-            if walk.drop_last and start and stop - start < walk.batch_size:
-                return
-            keys, weights = self.data.chosen.take(order.positions(start, stop))
+        batching = Batching(n, walk.batch_size, walk.drop_last)
+        for number in range(walk.start, len(batching)):
+            keys, weights = self.data.chosen.take(order.positions(*batching.bounds(number)))
             samples = self.data.reader.read(keys)
             yield Loaded(keys, weights, self.features(samples), truth_of(samples, self.kind, source=self.source))
 
@@ -93,7 +93,7 @@ class Reading:
             truth = truth_of(samples, self.kind, source=self.source)
             return then(Loaded(batch.keys, batch.weights, self.features(samples), truth))
 
-        return BatchStream(
+        stream = BatchStream(
             reader.store,
             self.data.chosen,
             walk.batch_size,
@@ -108,6 +108,8 @@ class Reading:
             labels=columns is not None or not parsing.of_columns,
             transform=transform,
         )
+        stream.load_state_dict(stream.state_dict() | {"position": walk.start})
+        return stream
 
     def _labelled(self, batch: Gathered, inputs: Arrays) -> Loaded:
         truth = checked_truth(batch.labels, batch.keys, self.kind, source=self.source)

@@ -1,15 +1,15 @@
 """From which samples of a training set the steps of a training are made: all of them, or what a policy chooses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.batches import Batch, Batches, batches_per_epoch
+from modyn_dagster.training.batches import Batch, Batches, batch_sizes
 from modyn_dagster.training.data import Task, TrainedModel, TrainingData
 from modyn_dagster.training.downsampling.holdout import irreducible_losses, split
 from modyn_dagster.training.downsampling.plan import Plan
@@ -24,18 +24,24 @@ class Sampling(Protocol):
     """Hands out the batches of a training, and knows how many there will be."""
 
     @property
-    def n_steps(self) -> int:
-        """Of the whole training."""
+    def sizes(self) -> Sequence[int]:
+        """Samples of each batch of an epoch; where how many are chosen is up to chance, the most there can be."""
 
     @property
     def listens(self) -> bool:
         """Whether ``trained`` wants to be told."""
 
-    def epoch(self, epoch: int, watch: Stopwatch) -> Iterator[Batch]:
-        """The batches of an epoch."""
+    def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
+        """The batches of an epoch, from number ``start`` on."""
 
     def trained(self, gradients: Tensor) -> None:
         """What a step saw at its outputs, ``float[b, n_outputs]``."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that later batches depend on beside model, seed and place."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another one was."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +55,23 @@ class Everything:
     listens: bool = False
 
     @property
-    def n_steps(self) -> int:
-        """Of the whole training."""
-        return self.spec.epochs * batches_per_epoch(self.n, self.spec)
+    def sizes(self) -> Sequence[int]:
+        """Of the batches of an epoch."""
+        return batch_sizes(self.n, self.spec)
 
-    def epoch(self, epoch: int, watch: Stopwatch) -> Iterator[Batch]:
-        """All batches."""
-        return self.batches.epoch(self.spec, seed=self.seed, epoch=epoch)
+    def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
+        """All batches from ``start`` on."""
+        yield from self.batches.epoch(self.spec, seed=self.seed, epoch=epoch, start=start)
 
     def trained(self, gradients: Tensor) -> None:
         """Nobody asks."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: the place says it all."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,9 @@ class Irreducible:
 
     def losses(self, plan: Plan, parts: "Parts", loss: SampleLoss, seed: int) -> Tensor:
         """Of every sample that is trained on, ``float32[n]``."""
-        changes = {"downsampling": None, "epochs": plan.spec.holdout.epochs or self.spec.epochs}
+        # Budgets and early stopping are those of the model that is served.
+        none = dict.fromkeys(["downsampling", "early_stopping", "max_steps", "max_samples", "initial_weights"])
+        changes = none | {"carry_optimizer": False, "epochs": plan.spec.holdout.epochs or self.spec.epochs}
         spec, own = self.spec.model_copy(update=changes), seed_for(seed, "downsampling", "irreducible")
         given = {"task": self.task, "threads": self.threads, "source": self.source}
         train_on = partial(self.train, spec, seed=own, **given)
@@ -132,15 +147,20 @@ def sampling_of(
     irreducible: Irreducible,
     *,
     seed: int,
+    resumed: bool = False,
 ) -> Sampling:
-    """What hands out the batches of a training; ``aside`` are those of what is set aside."""
+    """What hands out the batches of a training; ``aside`` are those of what is set aside.
+
+    ``resumed``: a state will be loaded, with whatever takes long to find out.
+    """
     plan = parts.plan
     if plan is None:
         return Everything(batches, spec, len(parts.data), seed)
     last_layer = plan.spec.gradient == "last_layer"
     embeddings = "embeddings" in plan.needs or last_layer
     scorer = Scorer(model.body, model.forward, model.loss, embeddings=embeddings, source=irreducible.source)
-    floors = irreducible.losses(plan, parts, model.loss, seed) if "irreducible_losses" in plan.needs else None
+    wanted = "irreducible_losses" in plan.needs and not resumed
+    floors = irreducible.losses(plan, parts, model.loss, seed) if wanted else None
     validation = None
     if "validation_gradient" in plan.needs and aside is not None:
         ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})

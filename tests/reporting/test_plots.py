@@ -42,8 +42,10 @@ def a_comparison() -> Comparison:
 
 
 TIMES = [year(n) for n in range(125)]
+EPOCH = {"n_samples": 100, "seconds": {"data": 1.0, "forward": 2.0, "backward": 4.0}}
 FIGURES: dict[str, Callable[[], Figure]] = {
     "loss": lambda: plots.loss_curve([(step, 1 / step) for step in range(1, 1001)], [0.5, 0.25]),
+    "epochs": lambda: plots.epoch_stages([EPOCH, EPOCH]),
     "labels": lambda: plots.label_histogram({"other": 46_000, "pitcher": 12_000}),
     "many labels": lambda: plots.label_histogram({f"class {n}": n for n in range(300)}),
     "batches": lambda: plots.samples_over_time(TIMES, range(125), [f"{n}" for n in range(125)], title="Samples per season"),
@@ -111,6 +113,13 @@ def test_the_loss_curve_has_its_points_and_the_epochs_at_their_ends() -> None:
     lines = lines_of(plots.loss_curve([(2, 0.9), (4, 0.5)], [0.8, 0.4]))
     assert lines["mean since the last point"] == ([2, 4], [0.9, 0.5])
     assert lines["mean of the epoch"] == ([2.0, 4.0], [0.8, 0.4])
+
+
+def test_stages_of_an_epoch_lie_on_top_of_each_other() -> None:
+    shorter = {"n_samples": 50, "seconds": {"data": 0.5, "select": 1.0}}
+    axes = plots.epoch_stages([EPOCH, shorter]).axes[0]
+    bars = [(bar.get_x() + bar.get_width() / 2, bar.get_y(), bar.get_height()) for bar in axes.patches]  # type: ignore[attr-defined]
+    assert bars == [(1, 0, 1), (2, 0, 0.5), (1, 1, 2), (2, 0.5, 0), (1, 3, 4), (2, 0.5, 0), (1, 7, 0), (2, 0.5, 1)]
 
 
 def test_bars_are_as_high_as_the_counts() -> None:

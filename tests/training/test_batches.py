@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, Task
 from modyn_dagster.training import survey as survey_module
-from modyn_dagster.training.batches import Batch, Batches, batches_per_epoch
+from modyn_dagster.training.batches import Batch, Batches, batch_sizes
 from modyn_dagster.training.network import build_network
 from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.survey import Survey, survey
@@ -60,7 +60,7 @@ def test_a_dropped_last_batch_is_short_and_never_the_only_one(n: int, batch_size
     table, spec = numbers(n), spec_of(batch_size=batch_size, drop_last=True)
     sizes = [len(rows) for rows in rows_of(list(batches_of(table, spec, fast).epoch(spec, seed=0, epoch=0)), table)]
     assert sizes == ([batch_size] * (n // batch_size) or [n])
-    assert len(sizes) == batches_per_epoch(n, spec)
+    assert len(sizes) == len(batch_sizes(n, spec))
 
 
 def test_epochs_and_seeds_have_orders_of_their_own() -> None:
@@ -82,7 +82,7 @@ def test_batches_from_memory_equal_batches_from_the_reader(separable: Table, bat
     assert surveyed(separable, spec, STREAMED).cached is None
     assert surveyed(separable, spec, FASTEST).cached is not None
     slow, fast = (list(batches_of(separable, spec, way).epoch(spec, seed=5, epoch=1)) for way in (STREAMED, FASTEST))
-    assert len(slow) == len(fast) == batches_per_epoch(300, spec)
+    assert len(slow) == len(fast) == len(batch_sizes(300, spec))
     for one, other in zip(slow, fast, strict=True):
         assert torch.equal(one.keys, other.keys)
         assert torch.equal(one.inputs["features"], other.inputs["features"])

@@ -1,7 +1,8 @@
+"""What a training makes of a training set, against loops written by hand."""
+
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -9,43 +10,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fastpath import Order, TrainingSet
-from modyn_dagster.errors import ConfigError, NonFiniteLoss, TrainingError, WrongShape
+from fastpath import Order
 from modyn_dagster.randomness import seed_for
-from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training import (
     FastPath,
     PreviousModel,
     Task,
-    TrainedModel,
-    TrainingData,
     TrainingProgress,
     build_predictor,
     train,
 )
-from tests.training.table import FASTEST, MakeTable, Table, spec_of
-
-CLASSES = Task("class", exclude=frozenset({"label"}))
-
-
-def trained(
-    table: Table,
-    spec: TrainingSpec,
-    *,
-    weights: npt.ArrayLike | None = None,
-    task: Task = CLASSES,
-    fast_path: FastPath = FASTEST,
-    **options: Any,
-) -> TrainedModel:
-    fixed: dict[str, Any] = {"seed": 3, "threads": 1, "source": "pipeline p"}
-    return train(spec, table.data(weights, fast_path), task=task, **fixed | options)
-
-
-def assert_same_bits(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
-    assert list(one) == list(other)
-    for name, tensor in one.items():
-        assert tensor.dtype == other[name].dtype
-        assert tensor.numpy().tobytes() == other[name].numpy().tobytes(), name
+from tests.training.table import MakeTable, Table, spec_of
+from tests.training.trained import CLASSES, assert_same_bits, trained
 
 
 def by_hand(
@@ -190,61 +166,6 @@ def test_what_is_recorded_is_json_and_counts_right(separable: Table) -> None:
     assert all(seconds >= 0 for seconds in found.seconds.values())
 
 
-def test_standardisation_is_stored_in_the_model(separable: Table) -> None:
-    state = trained(separable, spec_of()).state_dict
-    columns = np.column_stack([separable.columns["left"], separable.columns["right"]])
-    np.testing.assert_allclose(state["standardize.mean"].numpy(), columns.mean(0), rtol=1e-12)
-    np.testing.assert_allclose(state["standardize.factor"].numpy(), 1 / columns.std(0), rtol=1e-12)
-
-
-def test_without_standardisation_the_model_sees_the_columns_as_they_are(separable: Table, user_code: str) -> None:
-    spec = spec_of(
-        standardize=False, model={"factory": f"{user_code}:identity"}, optimizer={"lr": 1e-30}, features=["left", "right"]
-    )
-    found = trained(separable, spec)
-    assert list(found.state_dict) == ["body.shift"]
-    predict = build_predictor(found.architecture, found.state_dict, threads=1, source="p")
-    left = separable.columns["left"].astype(np.float32)
-    np.testing.assert_allclose(predict(separable.samples)[:, 0], left, rtol=1e-6)
-
-
-def test_the_previous_model_is_where_training_starts(separable: Table) -> None:
-    before = trained(separable, spec_of(epochs=3))
-    still = spec_of(optimizer={"name": "sgd", "lr": 1e-30})
-    after = trained(separable, still, previous=PreviousModel(before.state_dict, before.architecture))
-    assert_same_bits(before.state_dict, after.state_dict)
-
-
-def test_standardisation_is_fitted_again_to_the_new_training_set(separable: Table, table: MakeTable) -> None:
-    before = trained(separable, spec_of())
-    moved = table({"left": separable.columns["left"] + 9, "right": separable.columns["right"]}, labels=separable.labels)
-    after = trained(moved, spec_of(), previous=PreviousModel(before.state_dict, before.architecture))
-    shift = after.state_dict["standardize.mean"] - before.state_dict["standardize.mean"]
-    torch.testing.assert_close(shift, torch.tensor([9.0, 0.0], dtype=torch.float64))
-
-
-@pytest.mark.parametrize(
-    ("other", "complaint"),
-    [
-        ({"features": ["left"]}, "saw other features"),
-        ({"model": {"name": "mlp"}}, "has other weights"),
-    ],
-)
-def test_a_previous_model_that_does_not_fit_is_refused(separable: Table, other: dict[str, object], complaint: str) -> None:
-    before = trained(separable, spec_of(**other))
-    with pytest.raises(ConfigError, match=f"pipeline p: training.use_previous_model: the previous model {complaint}"):
-        trained(separable, spec_of(), previous=PreviousModel(before.state_dict, before.architecture))
-
-
-def test_a_class_that_the_previous_model_did_not_know_is_an_error_that_says_how_to_pin_classes(
-    separable: Table, table: MakeTable
-) -> None:
-    before = trained(separable, spec_of())
-    more = table({**separable.columns}, labels=np.arange(300) % 3)
-    with pytest.raises(ConfigError, match="has 2 outputs, this training set needs 3; pin `classes` or `n_classes`"):
-        trained(more, spec_of(), previous=PreviousModel(before.state_dict, before.architecture))
-
-
 def test_arrays_that_may_not_be_written_are_taken(separable: Table) -> None:
     """Training sets and rows come from memory-mapped files."""
     data = separable.data()
@@ -253,98 +174,6 @@ def test_arrays_that_may_not_be_written_are_taken(separable: Table) -> None:
         array.flags.writeable = False
     spec = spec_of(features=["left"], batch_size=64)
     assert train(spec, data, task=CLASSES, seed=3, threads=1, source="p").n_steps == 5
-
-
-def test_a_class_that_is_absent_this_time_keeps_its_output(separable: Table, table: MakeTable) -> None:
-    three = table({**separable.columns}, labels=np.arange(300) % 3)
-    before = trained(three, spec_of())
-    after = trained(separable, spec_of(), previous=PreviousModel(before.state_dict, before.architecture))
-    assert after.architecture["n_outputs"] == 3
-
-
-@pytest.mark.parametrize(
-    ("n_classes", "labels", "expected"), [(None, [0, 0], 2), (None, [0, 4], 5), (7, [0, 1], 7), (1, [0, 0], 2)]
-)
-def test_outputs_follow_the_classes(table: MakeTable, n_classes: int | None, labels: list[int], expected: int) -> None:
-    found = trained(table({"left": np.arange(2.0)}, labels=np.array(labels)), spec_of(), task=Task("class", n_classes))
-    assert found.architecture["n_outputs"] == expected
-
-
-def test_a_class_beyond_the_pinned_ones_is_refused_with_its_key(table: MakeTable) -> None:
-    rows = table({"left": np.arange(3.0)}, labels=np.array([0, 1, 2]))
-    with pytest.raises(TrainingError, match=rf"key {rows.keys[2]} has class 2, the dataset allows classes 0 to 1"):
-        trained(rows, spec_of(), task=Task("class", 2))
-
-
-@pytest.mark.parametrize(
-    ("task", "truth"),
-    [("class", {"labels": np.array([0, -1, 1])}), ("target", {"targets": np.array([0.5, np.nan, 1])})],
-)
-def test_a_sample_without_a_label_is_refused_with_its_key(
-    table: MakeTable, task: TaskKind, truth: dict[str, npt.NDArray[Any]]
-) -> None:
-    rows = table({"left": np.arange(3.0)}, **truth)
-    with pytest.raises(TrainingError, match=f"key {rows.keys[1]} has no label"):
-        trained(rows, spec_of(), task=Task(task))
-
-
-def test_a_dataset_without_labels_cannot_be_learnt(table: MakeTable) -> None:
-    with pytest.raises(ConfigError, match="no such label to learn"):
-        trained(table({"left": np.arange(3.0)}), spec_of())
-
-
-@pytest.mark.parametrize(("loss", "task"), [("mse", "class"), ("cross_entropy", "target")])
-def test_a_loss_for_another_task_is_refused(separable: Table, loss: str, task: TaskKind) -> None:
-    with pytest.raises(ConfigError, match=r"pipeline p: training.loss: the dataset's label is a"):
-        trained(separable, spec_of(loss=loss), task=Task(task))
-
-
-def test_an_empty_training_set_is_refused() -> None:
-    with pytest.raises(TrainingError, match="training set is empty"):
-        TrainingData(TrainingSet.of(np.empty(0, np.uint64)), Table({}))
-
-
-@pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
-def test_a_weight_that_is_not_positive_is_refused_with_its_key(separable: Table, weight: float) -> None:
-    weights = np.ones(300)
-    weights[4] = weight
-    with pytest.raises(TrainingError, match=f"the weight of key {separable.keys[4]} is"):
-        separable.data(weights)
-
-
-def test_a_model_of_the_wrong_shape_is_refused_naming_both_shapes(table: MakeTable, user_code: str) -> None:
-    rows = table({"a": np.arange(8.0), "b": np.arange(8.0), "c": np.arange(8.0)}, labels=np.arange(8) % 2)
-    with pytest.raises(
-        WrongShape, match=r"pipeline p: training.model: the model returned shape \(8, 3\), expected \(8, 2\)"
-    ) as caught:
-        trained(rows, spec_of(model={"factory": f"{user_code}:identity"}))
-    assert (caught.value.expected, caught.value.found) == ((8, 2), (8, 3))
-
-
-def test_a_loss_that_is_already_a_mean_is_refused(separable: Table, user_code: str) -> None:
-    spec = spec_of(loss={"factory": f"{user_code}:mean_loss"}, batch_size=50)
-    with pytest.raises(WrongShape, match=r"pipeline p: training.loss: the loss returned shape \(\), expected \(50\)"):
-        trained(separable, spec)
-
-
-def test_a_model_that_raises_is_an_error_naming_pipeline_and_field(separable: Table, user_code: str) -> None:
-    with pytest.raises(TrainingError, match=r"pipeline p: training.model: the model failed: KeyError: 'no such layer'"):
-        trained(separable, spec_of(model={"factory": f"{user_code}:failing"}))
-
-
-def test_a_loss_that_is_not_finite_stops_with_step_and_keys_before_the_optimizer_step(separable: Table, user_code: str) -> None:
-    spec = spec_of(loss={"factory": f"{user_code}:poisoned_loss"}, batch_size=10, shuffle=False)
-    steps: list[TrainingProgress] = []
-    with pytest.raises(NonFiniteLoss, match="the loss is nan at step 3") as caught:
-        trained(separable, spec, progress=steps.append)
-    assert (caught.value.step, caught.value.keys) == (3, separable.keys[20:30].tolist())
-    assert len(steps) == 2
-
-
-def test_weights_that_overflow_in_the_last_step_are_not_a_model(separable: Table) -> None:
-    spec = spec_of(batch_size=300, optimizer={"name": "sgd", "lr": 3e37}, standardize=False)
-    with pytest.raises(TrainingError, match=r"body\.weight is not finite after step 1"):
-        trained(separable, spec)
 
 
 def test_custom_model_loss_and_optimizer_equal_their_built_in_twins(separable: Table, user_code: str) -> None:
@@ -357,27 +186,6 @@ def test_custom_model_loss_and_optimizer_equal_their_built_in_twins(separable: T
     )
     one, other = trained(separable, built_in), trained(separable, custom)
     assert torch.equal(one.state_dict["body.weight"], other.state_dict["body.1.weight"])
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"model": {"factory": "{}:linear", "config": {"bais": False}}},
-            r"training.model.config: .*:linear refused it: TypeError",
-        ),
-        ({"model": {"factory": "{}:not_a_module"}}, r"training.model.factory: must return a torch.nn.Module, not object"),
-        ({"model": {"factory": "{}:frozen"}}, r"training.model: has no parameter that can be trained"),
-        ({"loss": {"factory": "{}:linear"}}, r"training.loss.config: .*refused it: TypeError"),
-        ({"optimizer": {"factory": "{}:not_an_optimizer"}}, r"training.optimizer.factory: must return a torch.optim.Optimizer"),
-    ],
-)
-def test_user_code_that_builds_nothing_usable_is_refused_naming_the_field(
-    separable: Table, user_code: str, fields: dict[str, Any], message: str
-) -> None:
-    filled = json.loads(json.dumps(fields).replace("{}", user_code))
-    with pytest.raises(ConfigError, match=f"pipeline p: {message}"):
-        trained(separable, spec_of(**filled))
 
 
 def test_an_array_of_a_parser_is_trained_on(table: MakeTable, user_code: str) -> None:
@@ -401,14 +209,6 @@ def test_other_precisions_learn_too(separable: Table, precision: str) -> None:
     assert found.state_dict["body.weight"].dtype == (torch.float64 if precision == "64-true" else torch.float32)
     predict = build_predictor(found.architecture, found.state_dict, threads=1, source="p")
     assert (predict(separable.samples).argmax(1) == separable.labels).mean() > 0.95
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_cuda_on_a_machine_without_is_refused(separable: Table) -> None:
-    with pytest.raises(ConfigError, match=r"pipeline p: training.device: this machine has no CUDA device"):
-        trained(separable, spec_of(device="cuda"))
-    with pytest.raises(ConfigError, match=r"pipeline p: training.precision: needs a CUDA device"):
-        trained(separable, spec_of(device="auto", precision="16-mixed"))
 
 
 def test_a_model_of_named_inputs_is_trained_standardised_and_predicts_again(table: MakeTable, user_code: str) -> None:

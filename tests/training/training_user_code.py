@@ -174,3 +174,48 @@ class Newest:
 
 def no_policy() -> int:
     return 3
+
+
+class FadingLoss(nn.Module):
+    """Counts its calls, and weighs later ones less."""
+
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.calls += 1
+        return nn.functional.cross_entropy(outputs, targets, reduction="none") / self.calls
+
+
+def fading_loss() -> Loss:
+    return FadingLoss()
+
+
+def halving(optimizer: torch.optim.Optimizer, n_steps: int, every: int = 1) -> torch.optim.lr_scheduler.LRScheduler:
+    SCHEDULED.append(n_steps)
+    return torch.optim.lr_scheduler.StepLR(optimizer, every, gamma=0.5)
+
+
+def no_scheduler(optimizer: torch.optim.Optimizer, n_steps: int) -> object:
+    return object()
+
+
+#: What ``halving`` was told of lengths.
+SCHEDULED: list[int] = []
+#: Learning rates by step and group, of every optimizer that ``noting_sgd`` made.
+RATES: list[list[float]] = []
+
+
+class NotingSGD(torch.optim.SGD):
+    """Writes down its learning rates before every step."""
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        RATES.append([float(group["lr"]) for group in self.param_groups])
+        super().step(closure)
+
+
+def noting_sgd(parameters: Iterable[nn.Parameter], lr: float = 0.1) -> torch.optim.Optimizer:
+    return NotingSGD(parameters, lr=lr)

@@ -1,5 +1,7 @@
 """Numbers of samples epoch by epoch, found again by key."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -30,3 +32,11 @@ class History:
         """Write down the scores of this epoch; returns all epochs' up to it, ``float64[epoch + 1, m]``."""
         self._rows[epoch, positions] = scores.detach().to("cpu", torch.float64)
         return self._rows[: epoch + 1, positions]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All numbers."""
+        return {"rows": self._rows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with another one's numbers."""
+        self._rows = state["rows"]

@@ -1,7 +1,8 @@
 """The batches that a training with a downsampling policy learns from."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.batches import Batch, Batches, Subset, batches_per_epoch
+from modyn_dagster.training.batches import Batch, Batches, Subset, batch_sizes
 from modyn_dagster.training.data import TrainingData
 from modyn_dagster.training.downsampling.history import History, Positions
 from modyn_dagster.training.downsampling.importance import DLIS
@@ -60,21 +61,22 @@ class Sampler:
         self._start = ImportanceStart() if waits else None
 
     @property
-    def n_steps(self) -> int:
-        """Of the whole training; where how many are chosen is up to chance, the most there can be."""
-        return self._spec.epochs * planned_steps(self._plan, self._spec, len(self._data))
+    def sizes(self) -> list[int]:
+        """Samples of each batch of an epoch; where how many are chosen is up to chance, the most there can be."""
+        return planned_sizes(self._plan, self._spec, len(self._data))
 
-    def epoch(self, epoch: int, watch: Stopwatch) -> Iterator[Batch]:
-        """What an epoch trains on."""
-        if self._validation is not None:
+    def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
+        """What an epoch trains on, from batch ``start`` on: then the state is that of a sampler that had come so far."""
+        if self._validation is not None and start == 0:
             self._validation.renew(self._scorer)
             watch.lap("select")
         if self._plan.spec.mode == "sample_then_batch":
-            self._renew(epoch)
-            watch.lap("select")
-            yield from self._batches.epoch(self._spec, seed=self._seed, epoch=epoch, subset=self._subset)
+            if start == 0:
+                self._renew(epoch)
+                watch.lap("select")
+            yield from self._batches.epoch(self._spec, seed=self._seed, epoch=epoch, subset=self._subset, start=start)
             return
-        for number, batch in enumerate(self._batches.epoch(self._spec, seed=self._seed, epoch=epoch)):
+        for number, batch in enumerate(self._batches.epoch(self._spec, seed=self._seed, epoch=epoch, start=start), start):
             watch.lap("data")
             drawn = self._drawn(batch, epoch, number)
             watch.lap("select")
@@ -89,6 +91,26 @@ class Sampler:
     def listens(self) -> bool:
         """Whether ``trained`` wants to be told."""
         return self._start is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that later batches depend on beside model, seed and place; a policy of the user's has a say if it has this too."""
+        subset = self._subset
+        return {name: part.state_dict() for name, part in self._stateful().items()} | {
+            "irreducible": self._irreducible,
+            "subset": None if subset is None else (subset.positions, subset.weights, subset.pool_weight),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another one was."""
+        for name, part in self._stateful().items():
+            part.load_state_dict(state[name])
+        self._irreducible = state["irreducible"]
+        self._subset = None if state["subset"] is None else Subset(*state["subset"])
+
+    def _stateful(self) -> dict[str, Any]:
+        parts = {"history": self._history, "start": self._start, "validation": self._validation}
+        policy = {"policy": self._plan.policy} if hasattr(self._plan.policy, "state_dict") else {}
+        return {name: part for name, part in parts.items() if part is not None} | policy
 
     def _drawn(self, batch: Batch, epoch: int, number: int) -> Batch:
         n, seed = len(batch.targets), seed_for(self._seed, "downsampling", epoch, number)
@@ -158,8 +180,10 @@ class Sampler:
         return chosen.estimates and not self._plan.spec.self_normalised
 
 
-def planned_steps(plan: Plan, spec: TrainingSpec, n: int) -> int:
-    """Steps of an epoch on ``n`` samples; where the number of samples is up to chance, the most there can be."""
-    if plan.spec.mode == "batch_then_sample" or plan.unsized:
-        return batches_per_epoch(n, spec)
-    return batches_per_epoch(plan.budget(n), spec)
+def planned_sizes(plan: Plan, spec: TrainingSpec, n: int) -> list[int]:
+    """Samples of each batch of an epoch on ``n`` of them; where their number is up to chance, the most there can be."""
+    if plan.unsized:
+        return batch_sizes(n, spec)
+    if plan.spec.mode == "batch_then_sample":
+        return [plan.budget(size) for size in batch_sizes(n, spec)]
+    return batch_sizes(plan.budget(n), spec)

@@ -1,6 +1,8 @@
 """Samples set aside, and the gradient of their loss after a step that has not been taken."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +28,15 @@ class Validation:
     def renew(self, scorer: Scorer) -> None:
         """Score the samples with the model as it is now."""
         self._scored = scorer.all(self._batches())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scores of the last renewal."""
+        assert self._scored is not None, "scored at the beginning of every epoch"  # noqa: S101
+        return {each.name: getattr(self._scored, each.name) for each in fields(self._scored)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with another one's scores."""
+        self._scored = Scored(**state)
 
     def gradient(self, step: Tensor) -> Tensor:
         """The mean gradient after the last layer was moved by ``-step``: ``float[d]`` for ``float[d]``."""

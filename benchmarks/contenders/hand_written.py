@@ -1,0 +1,134 @@
+"""Trainings by ``train`` and by the loop that a person would write for tensors in memory: the same updates, step by step."""
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import Run
+from fastpath import Order, TrainingSet
+from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.keys import KeyArray, keys_of
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training import Task, TrainingData, train
+
+_SEED = 0
+_NOT_STEPS = frozenset({"prepare", "finish"})
+
+
+@dataclass
+class Rows:
+    """Columns in memory, read by key."""
+
+    columns: dict[str, npt.NDArray[Any]]
+    labels: npt.NDArray[np.int64]
+
+    def read(self, keys: KeyArray) -> Samples:
+        """By key."""
+        at = (keys - keys_of(1, np.arange(1))[0]).astype(np.int64)
+        times = np.zeros(len(at), dtype="datetime64[us]")
+        columns = {name: column[at] for name, column in self.columns.items()}
+        return Samples(keys=keys, times=times, labels=self.labels[at], targets=None, columns=columns, blobs=None)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One training, both ways.
+
+    Attributes:
+        name: of its figures.
+        what: it is, for people.
+        spec: of our loop.
+        rows: that it learns from.
+        build: its model, for the loop by hand.
+        inputs: the same rows as tensors, as that model takes them.
+    """
+
+    name: str
+    what: str
+    spec: TrainingSpec
+    rows: Rows
+    build: Callable[[], nn.Module]
+    inputs: tuple[Tensor, ...]
+
+    @property
+    def n_steps(self) -> int:
+        """Of one run."""
+        return -(-len(self.rows.labels) // self.spec.batch_size) * self.spec.epochs
+
+    def ours(self) -> Run:
+        """The seconds between the first batch and the last step."""
+        n = len(self.rows.labels)
+        data = TrainingData(TrainingSet.of(keys_of(1, np.arange(n))), self.rows)
+        task, threads = Task("class", n_classes=2), torch.get_num_threads()
+        found = train(self.spec, data, task=task, seed=_SEED, threads=threads, source="benchmark")
+        return Run(found.n_steps, sum(seconds for stage, seconds in found.seconds.items() if stage not in _NOT_STEPS))
+
+    def by_hand(self) -> Run:
+        """The same batches, updates and record of losses."""
+        torch.manual_seed(_SEED)
+        model, labels, n = self.build(), torch.from_numpy(self.rows.labels), len(self.rows.labels)
+        weights, size = torch.ones(n), self.spec.batch_size
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        losses: list[float] = []
+        torch.use_deterministic_algorithms(True)
+        start = time.perf_counter()
+        for epoch in range(self.spec.epochs):
+            order = torch.from_numpy(Order(n, shuffle=True, seed=_SEED, epoch=epoch).positions(0, n))
+            for first in range(0, n, size):
+                at = order[first : first + size]
+                optimizer.zero_grad()
+                outputs = model(*(tensor[at] for tensor in self.inputs))
+                each = nn.functional.cross_entropy(outputs, labels[at], reduction="none")
+                w = weights[at]
+                loss = torch.dot(each, w) / w.sum()
+                losses.append(float(loss.detach()))
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        seconds = time.perf_counter() - start
+        torch.use_deterministic_algorithms(False)
+        return Run(len(losses), seconds)
+
+
+def mlp(name: str, n: int, batch_size: int, hidden: list[int]) -> Setup:
+    """A network on rows of the demo's width: ten numbers, two classes."""
+    rng = np.random.default_rng(1)
+    table = rng.normal(size=(n, 10)).astype(np.float32)
+    fields = {"model": {"name": "mlp", "hidden": hidden}, "batch_size": batch_size, "standardize": False, "epochs": 1}
+    widths = [10, *hidden]
+
+    def build() -> nn.Module:
+        layers = [part for a, b in itertools.pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU())]
+        return nn.Sequential(*layers, nn.Linear(widths[-1], 2))
+
+    what = f"MLP of {' x '.join(map(str, hidden))}, batches of {batch_size}"
+    labels = (table[:, 0] > 0).astype(np.int64)
+    return Setup(name, what, _spec(fields), Rows({"x": table}, labels), build, (torch.from_numpy(table),))
+
+
+def dlrm(name: str, n: int, batch_size: int) -> Setup:
+    """Rows like Criteo's: 13 numbers and 26 categories."""
+    rng = np.random.default_rng(2)
+    numbers = rng.normal(size=(n, 13)).astype(np.float32)
+    kinds = rng.integers(0, 10_000, (n, 26)).astype(np.int64)
+    groups = {"numeric": {"columns": ["n"]}, "categorical": {"columns": ["k"], "dtype": "int64"}}
+    fields = {"model": {"name": "dlrm"}, "features": groups, "batch_size": batch_size, "standardize": False, "epochs": 1}
+
+    def build() -> nn.Module:
+        from modyn_dagster.training.models.dlrm import DLRM
+
+        return DLRM(13, [10_000] * 26, embedding=16, bottom=[64], top=[64], n_outputs=2)
+
+    labels = (kinds[:, 0] % 2).astype(np.int64)
+    inputs = (torch.from_numpy(numbers), torch.from_numpy(kinds))
+    return Setup(name, f"DLRM, batches of {batch_size}", _spec(fields), Rows({"n": numbers, "k": kinds}, labels), build, inputs)
+
+
+def _spec(fields: dict[str, Any]) -> TrainingSpec:
+    return TrainingSpec.model_validate(fields | {"optimizer": {"name": "sgd", "lr": 0.01}})

@@ -1,0 +1,84 @@
+"""Early stopping: an epoch that is no better than earlier ones on samples that are not trained on."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from modyn_dagster.spec.stepping import EarlyStoppingSpec
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.averaging import MovingAverage
+from modyn_dagster.training.batches import Batches
+from modyn_dagster.training.downsampling.scoring import Scorer
+from modyn_dagster.training.network import Network
+from modyn_dagster.training.sampling import Model
+
+
+class EarlyStopping:
+    """Watches the mean loss after every epoch.
+
+    Args:
+        spec: when to stop.
+        loss: the mean loss on the calibration samples of the model as it is.
+        network: whose best weights are kept.
+        average: of its weights, if that becomes the model: then that is what is watched and kept.
+    """
+
+    def __init__(
+        self, spec: EarlyStoppingSpec, loss: Callable[[], float], network: Network, average: MovingAverage | None
+    ) -> None:
+        self._spec, self._loss, self._network, self._average = spec, loss, network, average
+        self.losses: list[float] = []
+        self._best, self._n_worse = math.inf, 0
+        self._weights: dict[str, Tensor] | None = None
+
+    def end_epoch(self) -> bool:
+        """Whether this was the last epoch."""
+        before = None if self._average is None else self._average.swapped()
+        over = self._judge()
+        if self._average is not None and before is not None:
+            self._average.swap_back(before)
+        return over
+
+    def _judge(self) -> bool:
+        self.losses.append(self._loss())
+        # The first epoch is the best so far, whatever its loss.
+        if len(self.losses) == 1 or self.losses[-1] < self._best - self._spec.min_delta:
+            self._best, self._n_worse = self.losses[-1], 0
+            if self._spec.restore_best:
+                self._weights = {name: tensor.detach().clone() for name, tensor in self._network.state_dict().items()}
+        else:
+            self._n_worse += 1
+        return self._n_worse >= self._spec.patience
+
+    def restore(self) -> None:
+        """The weights of the best epoch become the model's if asked for, else those of the last."""
+        if self._weights is not None:
+            self._network.load_state_dict(self._weights)
+        elif self._average is not None:
+            self._average.apply()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All it remembers."""
+        return {"losses": self.losses, "best": self._best, "n_worse": self._n_worse, "weights": self._weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another one was."""
+        self.losses, self._best, self._n_worse = state["losses"], state["best"], state["n_worse"]
+        self._weights = state["weights"]
+
+
+def calibration_loss(batches: Batches, spec: TrainingSpec, model: Model, source: str) -> Callable[[], float]:
+    """Measures the mean loss of a model on the samples of ``batches``, in evaluation mode."""
+    ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})
+    scorer = Scorer(model.body, model.forward, model.loss, embeddings=False, source=source)
+
+    def measure() -> float:
+        total, n = 0.0, 0
+        for batch in batches.epoch(ordered, seed=0, epoch=0):
+            losses = scorer(batch).losses
+            total, n = total + float(losses.double().sum()), n + len(losses)
+        return total / n
+
+    return measure

@@ -1,0 +1,194 @@
+"""Optimizers, groups of parameters and schedules: against torch's own, over all names."""
+
+import importlib
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import nn
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.optimizers import OptimizerName, SchedulerName
+from modyn_dagster.training.optimizers import OPTIMIZERS, build_optimizers
+from tests.training.table import Table, spec_of
+from tests.training.trained import assert_same_bits, trained
+
+MLP = {"name": "mlp", "hidden": [4]}
+
+
+@pytest.fixture(autouse=True)
+def forget(user_code: str) -> None:
+    """The module that trainings import by its path, beside the one that tests import as part of a package."""
+    rates().clear()
+    scheduled().clear()
+
+
+def rates() -> list[list[float]]:
+    """Learning rates by step and group."""
+    found: list[list[float]] = importlib.import_module("training_user_code").RATES
+    return found
+
+
+def scheduled() -> list[int]:
+    """Lengths that schedulers were told."""
+    found: list[int] = importlib.import_module("training_user_code").SCHEDULED
+    return found
+
+
+def noting(**fields: Any) -> dict[str, Any]:
+    return {"factory": "training_user_code:noting_sgd"} | fields
+
+
+@pytest.mark.parametrize("name", get_args(OptimizerName))
+def test_every_name_learns_and_is_torchs_own(separable: Table, name: str) -> None:
+    found = trained(separable, spec_of(optimizer={"name": name, "lr": 0.01}, epochs=3, batch_size=50))
+    assert found.losses[-1] < found.losses[0]
+    assert OPTIMIZERS[name].__module__.startswith("torch.optim")  # type: ignore[index]
+
+
+def test_further_arguments_reach_the_torch_class(separable: Table) -> None:
+    plain = trained(separable, spec_of(optimizer={"name": "adam", "lr": 0.1}))
+    same = trained(separable, spec_of(optimizer={"name": "adam", "lr": 0.1, "config": {"betas": [0.9, 0.999]}}))
+    other = trained(separable, spec_of(optimizer={"name": "adam", "lr": 0.1, "config": {"betas": [0.5, 0.9]}}, batch_size=50))
+    assert_same_bits(plain.state_dict, same.state_dict)
+    assert not torch.equal(plain.state_dict["body.weight"], other.state_dict["body.weight"])
+
+
+def test_groups_get_their_parameters_once_and_the_others_keep_the_optimizers_settings() -> None:
+    body = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
+    groups = [{"parameters": ["0.weight", "1.weight"], "lr": 0.5}, {"parameters": ["0.*"], "weight_decay": 0.1}]
+    (optimizer,) = build_optimizers(spec_of(optimizer={"name": "sgd", "lr": 0.1, "groups": groups}).optimizers, body, source="p")
+    found = [([id(p) for p in group["params"]], group["lr"], group["weight_decay"]) for group in optimizer.param_groups]
+    assert found == [
+        ([id(body[0].weight), id(body[1].weight)], 0.5, 0.0),
+        ([id(body[0].bias)], 0.1, 0.1),
+        ([id(body[1].bias)], 0.1, 0.0),
+    ]
+
+
+def test_one_optimizer_in_groups_of_equal_settings_is_one_optimizer(separable: Table) -> None:
+    fields: dict[str, Any] = {"model": MLP, "epochs": 2, "batch_size": 40}
+    whole = trained(separable, spec_of(optimizer={"name": "sgd", "lr": 0.1, "momentum": 0.9}, **fields))
+    sgd = {"name": "sgd", "lr": 0.1, "momentum": 0.9}
+    grouped = trained(separable, spec_of(optimizer=sgd | {"groups": [{"parameters": ["0.*"]}]}, **fields))
+    several = trained(separable, spec_of(optimizer=[sgd | {"parameters": ["*.bias"]}, sgd], **fields))
+    assert_same_bits(whole.state_dict, grouped.state_dict)
+    assert_same_bits(whole.state_dict, several.state_dict)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "complaint"),
+    [
+        ({"groups": [{"parameters": ["head.*"]}]}, r"training.optimizer.groups\[0\].parameters: fits no parameter; .*0.weight"),
+        ([{"parameters": ["0.*"]}], r"training.optimizer: takes no 2.weight, 2.bias"),
+        ([{}, {"parameters": ["0.*"]}], r"training.optimizer\[1\].parameters: fits no parameter"),
+        ([{}, {}], r"training.optimizer\[1\]: the optimizers before it take all parameters"),
+        ({"config": {"speed": 3}}, r"training.optimizer.config: adam refused it: .*speed"),
+        ([{"name": "sgd", "config": {"dampening": 1, "nesterov": True}}], r"training.optimizer.config: sgd refused it"),
+        ({"scheduler": {"name": "cosine", "config": {"x": 1}}}, r"training.optimizer.scheduler.config: cosine refused it"),
+        (
+            {"scheduler": {"factory": "training_user_code:no_scheduler"}},
+            r"training.optimizer.scheduler.factory: must return a scheduler; a object has no step",
+        ),
+        (
+            {"scheduler": {"factory": "training_user_code:halving", "config": {"x": 1}}},
+            r"training.optimizer.scheduler.config: training_user_code:halving refused it",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_an_error_that_names_the_field(separable: Table, optimizer: Any, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=f"pipeline p: {complaint}"):
+        trained(separable, spec_of(model=MLP, optimizer=optimizer))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "complaint"),
+    [
+        ({"name": "adam", "momentum": 0.9}, "momentum is a setting of sgd and rmsprop"),
+        ({"name": "lion"}, "optimizer.Named.name"),
+        ({"scheduler": {"name": "one_cycle", "warmup": 3}}, "one_cycle warms up by itself"),
+        ([], "at least 1"),
+    ],
+)
+def test_a_spec_that_cannot_be_meant_is_refused(optimizer: Any, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        spec_of(optimizer=optimizer)
+
+
+def torchs_own(name: str, length: int, lr: float) -> list[float]:
+    """Learning rates of ``length`` steps, by torch."""
+    scheduling = torch.optim.lr_scheduler
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=lr)
+    kinds: dict[str, Any] = {
+        "constant": lambda: scheduling.ConstantLR(optimizer, factor=1.0),
+        "step": lambda: scheduling.StepLR(optimizer, step_size=2),
+        "multistep": lambda: scheduling.MultiStepLR(optimizer, milestones=[1, 3]),
+        "exponential": lambda: scheduling.ExponentialLR(optimizer, gamma=0.9),
+        "linear": lambda: scheduling.LinearLR(optimizer, 1.0, 0.01, total_iters=length),
+        "polynomial": lambda: scheduling.PolynomialLR(optimizer, total_iters=length),
+        "cosine": lambda: scheduling.CosineAnnealingLR(optimizer, T_max=length),
+        "one_cycle": lambda: scheduling.OneCycleLR(optimizer, max_lr=lr, total_steps=length, cycle_momentum=False),
+    }
+    scheduler, found = kinds[name](), []
+    for _ in range(length):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return found
+
+
+CONFIG: dict[str, dict[str, Any]] = {
+    "step": {"step_size": 2},
+    "multistep": {"milestones": [1, 3]},
+    "exponential": {"gamma": 0.9},
+    "one_cycle": {"cycle_momentum": False},
+}
+DOWNSAMPLINGS: list[tuple[dict[str, Any], int]] = [
+    ({}, 12),
+    ({"accumulate": 4}, 4),
+    ({"max_steps": 7}, 7),
+    ({"max_samples": 430}, 8),
+    ({"downsampling": {"policy": "uniform", "ratio": 0.5}}, 12),
+    ({"downsampling": {"policy": "uniform", "ratio": 0.5, "mode": "sample_then_batch"}}, 6),
+    ({"downsampling": {"policy": "uniform", "ratio": 0.5, "mode": "sample_then_batch"}, "accumulate": 2}, 4),
+    ({"downsampling": {"policy": "uniform", "ratio": 0.5}, "max_samples": 430}, 12),
+]
+
+
+@pytest.mark.parametrize("name", get_args(SchedulerName))
+def test_schedules_are_torchs_own_over_the_whole_training(separable: Table, name: str) -> None:
+    scheduler = {"name": name, "config": CONFIG.get(name, {})}
+    trained(separable, spec_of(optimizer=noting(scheduler=scheduler), epochs=2, batch_size=50))
+    assert [rate for (rate,) in rates()] == pytest.approx(torchs_own(name, 12, 0.1))
+
+
+@pytest.mark.parametrize(("fields", "n_steps"), DOWNSAMPLINGS)
+def test_schedules_know_the_true_number_of_steps(separable: Table, fields: dict[str, Any], n_steps: int) -> None:
+    spec = spec_of(optimizer=noting(scheduler={"name": "linear"}), epochs=2, batch_size=50, **fields)
+    found = trained(separable, spec)
+    assert found.n_steps == len(rates()) == n_steps
+    assert [rate for (rate,) in rates()] == pytest.approx(torchs_own("linear", n_steps, 0.1))
+
+
+def test_schedules_of_epochs_step_once_an_epoch(separable: Table) -> None:
+    scheduler = {"factory": "training_user_code:halving", "every": "epoch"}
+    trained(separable, spec_of(optimizer=noting(scheduler=scheduler), epochs=3, batch_size=150))
+    assert rates() == [[0.1], [0.1], [0.05], [0.05], [0.025], [0.025]]
+    assert scheduled() == [3]
+
+
+def test_a_warm_up_rises_to_the_learning_rate_and_the_schedule_has_the_rest(separable: Table) -> None:
+    trained(separable, spec_of(optimizer=noting(scheduler={"name": "cosine", "warmup": 4}), epochs=2, batch_size=50))
+    found = [rate for (rate,) in rates()]
+    assert found[0] == pytest.approx(1e-4)
+    assert found[:5] == sorted(found[:5])
+    assert found[4:] == pytest.approx(torchs_own("cosine", 8, 0.1))
+
+
+def test_every_optimizer_has_its_own_schedule(separable: Table) -> None:
+    optimizers = [
+        noting(parameters=["*weight"], scheduler={"name": "exponential", "config": {"gamma": 0.5}}),
+        noting(config={"lr": 0.3}),
+    ]
+    trained(separable, spec_of(optimizer=optimizers, batch_size=150))
+    assert rates() == [[0.1], [0.3], [0.05], [0.3]]
