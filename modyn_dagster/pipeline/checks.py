@@ -57,7 +57,7 @@ def in_order(batch: BatchRow, n_late: int) -> CheckResult:
 
 def training_set_not_empty(row: TrainingSetRow) -> CheckResult:
     """A trigger with an empty training set is skipped; worth a look, but not an error."""
-    text = f"{row.n_samples} samples of a window of {row.n_pool}"
+    text = row.details.get("skipped") or f"{row.n_samples} samples of a window of {row.n_pool}"
     return CheckResult("not_empty", row.n_samples > 0, False, text, {"samples": row.n_samples, "window": row.n_pool})
 
 

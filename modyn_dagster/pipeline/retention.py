@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modyn_dagster.catalog.evaluations import PredictionFileRow, list_predictions, mark_predictions_removed
+from modyn_dagster.catalog.evaluations import list_predictions, mark_predictions_removed
 from modyn_dagster.catalog.runs import RunRow, list_runs
-from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set, mark_training_sets_removed
+from modyn_dagster.catalog.training_sets import find_training_set, mark_training_sets_removed
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.storage import inside
@@ -58,20 +58,23 @@ def _remove_training_sets(platform: Platform, triggers: Sequence[TriggerRow]) ->
     with platform.transaction() as conn:
         rows = [row for trigger in triggers if (row := find_training_set(conn, trigger.id))]
         mark_training_sets_removed(conn, [row.trigger_id for row in rows if row.removed_at is None])
-    return Removed(training_sets=sum(row.removed_at is None for row in rows), n_bytes=_unlink(platform, rows))
+    paths = [row.path for row in rows] + [row.details["state"]["path"] for row in rows if "state" in row.details]
+    return Removed(training_sets=sum(row.removed_at is None for row in rows), n_bytes=_unlink(platform, paths))
 
 
 def _remove_predictions(platform: Platform, triggers: Sequence[TriggerRow]) -> Removed:
     with platform.transaction() as conn:
         files = [file for trigger in triggers for file in list_predictions(conn, trigger.id)]
         mark_predictions_removed(conn, [file.id for file in files if file.removed_at is None])
-    return Removed(predictions=sum(file.removed_at is None for file in files), n_bytes=_unlink(platform, files))
+    return Removed(
+        predictions=sum(file.removed_at is None for file in files), n_bytes=_unlink(platform, [file.path for file in files])
+    )
 
 
-def _unlink(platform: Platform, rows: Sequence[TrainingSetRow | PredictionFileRow]) -> int:
+def _unlink(platform: Platform, paths: Sequence[str]) -> int:
     n_bytes = 0
-    for row in rows:
-        path = inside(platform.home, row.path)
+    for relative in paths:
+        path = inside(platform.home, relative)
         if path.is_file():
             n_bytes += path.stat().st_size
             path.unlink()

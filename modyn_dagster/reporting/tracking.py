@@ -22,7 +22,7 @@ from modyn_dagster.catalog.intervals import list_intervals
 from modyn_dagster.catalog.models import find_model
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import seconds_by_stage
-from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.training_sets import find_training_set, list_fills
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.reporting.plots import score_over_time
 from modyn_dagster.reporting.scores import Interval
@@ -173,8 +173,8 @@ def _read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunR
         run = runs.get_run(conn, run_id)
         summary = summarise_run(conn, run)
         intervals = list_intervals(conn, run_id)
-        decisions = _measured_decisions(conn, run)
-    return run, run_content(run, summary, intervals, dagster, decisions), summary, intervals
+        content = run_content(run, summary, intervals, dagster, _measured_decisions(conn, run), list_fills(conn, run_id))
+    return run, content, summary, intervals
 
 
 def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:
