@@ -19,7 +19,8 @@ class TrainingSetRow:
     """A row of ``training_set``: the window, what was chosen of it, and the file. Times are those of the window.
 
     ``details`` of an online strategy: ``state`` (path and checksum), ``fill`` and ``fills`` (of R-TBS: C / n, now and
-    over sample time since the last trigger), ``skipped`` (why there is too little to train on).
+    over sample time since the last trigger), ``skipped`` (why there is too little to train on), ``variance`` (by how much
+    sums of inverted chances may be off the window).
     """
 
     trigger_id: int

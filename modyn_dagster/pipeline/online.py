@@ -12,7 +12,7 @@ import numpy as np
 from modyn_dagster.catalog.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.errors import CorruptFile
-from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange, ordinals_of
+from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange, key_of, ordinal_of, ordinals_of
 from modyn_dagster.pipeline.batch_parts import batch_parts, batch_times
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.remember import remember
@@ -26,6 +26,8 @@ from modyn_dagster.storage import verify_checksum
 
 #: Points of the fill that are recorded with a trigger.
 _MOST_FILLS: Final = 200
+#: Chances below are told as this.
+_SMALLEST: Final = 1e-30
 
 
 def online_state(context: TriggerContext, spec: OnlineSpec) -> OnlineState:
@@ -55,10 +57,15 @@ def online_selection(context: TriggerContext, state: OnlineState) -> tuple[Onlin
         if fill < spec.min_fill:
             details["skipped"] = f"too little fresh data: fill {fill:.4g} is below min_fill {spec.min_fill:g}"
             keys = keys[:0]
+    chances = None
+    if isinstance(spec, WeighedOnlineSpec) and isinstance(state.sampler, Sampler):
+        chances = inclusion_chances(state.sampler, _ages(view, state, keys))
+        share = min(1.0, (context.spec.selection.limit or len(keys)) / max(1, len(keys)))
+        details["variance"] = _variance(view, state, state.sampler, KeyRange(begin, state.until), share)
     selection = OnlineSelection(
         context.spec.selection,
         keys,
-        inclusion_chances(state.sampler, _ages(view, state, keys)) if isinstance(state.sampler, Sampler) else None,
+        chances,
         n_pool=n_pool,
         unbiased=isinstance(spec, WeighedOnlineSpec) and spec.weights == "unbiased",
         seed=context.run.seed,
@@ -126,6 +133,17 @@ def _ages(view: DatasetView, state: OnlineState, keys: KeyArray) -> "np.ndarray[
     ordinals = np.array(list(times), np.int64)
     at = np.array(list(times.values()), np.int64)[np.searchsorted(ordinals, ordinals_of(keys))]
     return ((state.time or 0) - at) / 1e6 / unit_of(state.spec)
+
+
+def _variance(view: DatasetView, state: OnlineState, sampler: Sampler, window: KeyRange, share: float) -> float:
+    """Of the sum of the inverted chances over the sample, were each sample of the stream drawn independently; ``share`` is
+    that of the sample which the limit leaves.
+    """
+    inside = [batch for batch in view.batches if ordinal_of(window.after + 1) <= batch.ordinal <= ordinal_of(window.until)]
+    firsts = np.array([key_of(batch.ordinal, 0) for batch in inside], np.uint64)
+    sizes = np.array([batch.n_train or 0 for batch in inside], np.float64)
+    chances = np.maximum(share * inclusion_chances(sampler, _ages(view, state, firsts)), _SMALLEST)
+    return float(np.sum(sizes * (1 / chances - 1)))
 
 
 def _n_deleted(view: DatasetView, window: KeyRange) -> int:

@@ -262,3 +262,18 @@ def test_time_triggers_cut_before_the_sample_that_decided(world_of):
     list(finish_live_run(world.platform, world.run("ticks", "live")))
     world.replay("ticks")
     assert world.outcome(world.run("ticks", "live")) == world.outcome(world.run("ticks", "replay"))
+
+
+@pytest.mark.parametrize("name", ["rtbs", "uniform"])
+def test_chances_travel_with_the_set_and_are_certified(world_of, name):
+    unbiased = STRATEGIES[name] | {"weights": "unbiased"}
+    world = world_of(online("equal", STRATEGIES[name]), online("unbiased", unbiased, selection={"limit": 30}))
+    world.deliver(range(6))
+    for pipeline in ("equal", "unbiased"):
+        stages = [event for event in world.replay(pipeline) if getattr(event, "stage", "") == "training_set"]
+        assert len(stages) == 3
+        for stage in stages:
+            told = {check.name: check for check in stage.checks}
+            assert {"keys_once", "weights_sum", "chances_sum"} < set(told)
+            assert all(check.passed for check in told.values())
+            assert ("sum" in told["chances_sum"].metadata) == (pipeline == "equal")

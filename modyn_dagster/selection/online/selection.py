@@ -8,6 +8,8 @@ import numpy.typing as npt
 from fastpath import Partition
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import hash_keys, seed_for
+from modyn_dagster.selection.drawn import Drawn
+from modyn_dagster.selection.rechunked import part_of
 from modyn_dagster.spec.selection import SelectionSpec
 
 
@@ -20,7 +22,7 @@ class OnlineSelection:
         chances: of each to be in it, ``float64[m]``; None where they are not known.
         n_pool: samples that the sample stands for.
         unbiased: weigh by ``1 / chance``, so that weighted sums are those of the pool in expectation; else all weigh
-            ``n_pool / n_samples``.
+            ``n_pool / n_samples``, and the partitions tell the chances.
         seed: of the run.
         trigger: its ordinal.
     """
@@ -44,14 +46,16 @@ class OnlineSelection:
             # A uniform part of what was chosen: every chance falls alike.
             chances = None if chances is None else chances[kept] * (spec.limit / len(keys))
             keys = keys[kept]
-        self._keys = keys
-        if unbiased and chances is not None:
-            self._weights = (1 / chances).astype(np.float32)
+        equal = np.full(len(keys), n_pool / max(1, len(keys)), np.float32)
+        if chances is None:
+            self._whole = Partition(keys, equal)
+        elif unbiased:
+            self._whole = Partition(keys, 1 / Drawn(keys, equal, chances).chances)
         else:
-            self._weights = np.full(len(keys), n_pool / max(1, len(keys)), np.float32)
+            self._whole = Drawn(keys, equal, chances)
 
     def __iter__(self) -> Iterator[Partition]:
         """Partitions of ``partition_size`` keys in key order, the last maybe shorter."""
         size = self.spec.partition_size
-        for start in range(0, len(self._keys), size):
-            yield Partition(self._keys[start : start + size], self._weights[start : start + size])
+        for start in range(0, len(self._whole.keys), size):
+            yield part_of(self._whole, start, start + size)
