@@ -44,7 +44,7 @@ class TrainingSetWriter:
         if (chances is None) == (self._schema is CHANCE_SCHEMA):
             found = "none" if chances is None else "some"
             raise ValueError(f"all partitions of a set have chances, or none: this one has {found}")
-        columns = [np.ascontiguousarray(keys), np.ascontiguousarray(weights)]
+        columns: list[npt.NDArray[Any]] = [np.ascontiguousarray(keys), np.ascontiguousarray(weights)]
         if chances is not None:
             check_columns(keys, chances)
             columns.append(np.ascontiguousarray(chances))

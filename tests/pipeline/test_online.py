@@ -6,19 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set
-from modyn_dagster.errors import ConfigError
+from modyn_dagster.assets.metadata_selection import selection_metadata
+from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set, list_fills
+from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.finish import finish_live_run
 from modyn_dagster.pipeline.retention import apply_retention
 from modyn_dagster.pipeline.select import open_training_set, select_training_set
 from modyn_dagster.randomness import seed_for
+from modyn_dagster.reporting.tracked_points import fill_series
 from modyn_dagster.selection.time_biased import RTBS, SlidingWindow, decay_for
 from modyn_dagster.storage import StagedFile, checksum_of
 from tests.pipeline.measuring import delete
 from tests.pipeline.world import World
-from tests.projects.tiny import ROWS, amount, timed, write_pipeline
+from tests.projects.tiny import ROWS, USER_CODE, amount, timed, write_pipeline
 
 DECAY = {"keep": 0.5, "after": "1d"}
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -113,7 +115,8 @@ def test_the_state_is_a_file_whose_loss_changes_nothing(world_of):
     assert json.loads(path.read_bytes())["until"] == row.until
 
 
-def test_selecting_twice_and_after_a_kill_gives_the_same_files(world_of, monkeypatch):
+@pytest.mark.parametrize("published", [0, 1], ids=["before the state", "between state and set"])
+def test_selecting_twice_and_after_a_kill_gives_the_same_files(world_of, monkeypatch, published):
     world = world_of(online("rtbs", STRATEGIES["rtbs"]))
     world.deliver(range(4))
     first = world.tick("rtbs").train
@@ -122,8 +125,12 @@ def test_selecting_twice_and_after_a_kill_gives_the_same_files(world_of, monkeyp
     trigger = world.tick("rtbs").train
     assert trigger is not None
 
-    def killed(*_args):
-        raise KeyboardInterrupt
+    calls, publish = iter(range(2)), StagedFile.publish
+
+    def killed(file: StagedFile) -> None:
+        if next(calls) == published:
+            raise KeyboardInterrupt
+        publish(file)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(StagedFile, "publish", killed)
@@ -202,6 +209,17 @@ def test_too_little_fresh_data_skips_the_trigger_and_keeps_the_model(world_of):
     assert first.n_samples == 0
     assert first.details["fill"] < 0.5 < second.details["fill"]
     assert second.details["fills"][-1][1] == second.details["fill"]
+    contexts = [context_of(world.platform, "fresh", trigger.partition_key) for trigger in triggers]
+    shown = [selection_metadata(context, row) for context, row in zip(contexts[:2], (first, second), strict=True)]
+    assert [each["fill"] for each in shown] == [first.details["fill"], second.details["fill"]]
+    assert shown[0]["skipped"] == triggers[0].error
+    assert "image/png" in shown[1]["fill_over_time"].value
+    with world.platform.transaction() as conn:
+        fills = list_fills(conn, run.id)
+    assert [point.ordinal for point in fills] == sorted(point.ordinal for point in fills)
+    assert {point.ordinal for point in fills if point.skipped} == {0}
+    series = fill_series(fills)["selection/fill"]
+    assert [point.value for point in series] == [point.fill for point in fills]
     world.replay("fresh")
     assert world.outcome(world.run("fresh", "replay"))["models"] == world.outcome(run)["models"]
 
@@ -237,6 +255,15 @@ def test_settings_that_contradict_each_other_are_found_before_a_run_starts(world
     world.deliver(range(2))
     with pytest.raises(ConfigError, match=r"pipeline slow: selection\.strategy.*mean_batch_size"):
         world.replay("slow")
+
+
+def test_an_expression_that_does_not_import_is_found_before_a_run_starts(world_of, monkeypatch):
+    monkeypatch.syspath_prepend(USER_CODE)
+    strategy = {"kind": "weighted", "expression": "tiny_selection:missing", "size": 5}
+    world = world_of(online("weighed", strategy, selection={"backend": "postgres"}))
+    world.deliver(range(1))
+    with pytest.raises(ImportPathError, match=r"selection\.strategy\.expression"):
+        world.replay("weighed")
 
 
 def test_the_window_all_reaches_back_before_the_run_and_retention_takes_states_along(world_of):
