@@ -68,7 +68,7 @@ def test_where_weights_are_equal_the_set_tells_the_chances_and_they_add_up(tmp_p
     written = write_training_set(tmp_path / "set.arrow", chosen)
     write_training_set(tmp_path / "other.arrow", other)
     found, expected = TrainingSet.open(tmp_path / "set.arrow", written.checksum), TrainingSet.open(tmp_path / "other.arrow")
-    chances = np.concatenate([found.chances(i) for i in range(found.n_partitions)])  # type: ignore[arg-type]
+    chances = np.concatenate([found.chances(i) for i in range(found.n_partitions)])
     np.testing.assert_array_equal(found.keys(), expected.keys())
     np.testing.assert_allclose(1 / chances, expected.weights(), rtol=1e-6)
     assert expected.chances(0) is None

@@ -76,7 +76,7 @@ def test_inverted_chances_keep_the_sums_of_the_stream(name, limit):
         kept = state.keys()
         chances = inclusion_chances(state.sampler, ages_of(name, kept))
         selection = OnlineSelection(spec_of(name, limit=limit), kept, chances, n_pool=30, unbiased=True, seed=seed, trigger=0)
-        [part] = list(selection) or [None]
+        part = next(iter(selection), None)
         at = np.searchsorted(keys, part.keys) if part is not None else np.empty(0, int)
         estimates.append(float(part.weights @ values[at]) if part is not None else 0.0)
         counts[np.searchsorted(keys, kept)] += 1
