@@ -145,7 +145,7 @@ def test_selecting_twice_and_after_a_kill_gives_the_same_files(world_of, monkeyp
 
 
 def test_deleted_samples_leave_the_state_and_change_no_other_choice(world_of):
-    names = ("rtbs", "uniform", "btbs", "days")
+    names = ("rtbs", "days")
     world = world_of(*(online(name, STRATEGIES[name]) for name in names))
     world.deliver(range(6))
     for name in names:
