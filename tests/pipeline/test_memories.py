@@ -49,14 +49,14 @@ def test_live_equals_replay_on_either_backend(world_of, name):
 
 
 def test_a_lost_state_is_computed_again_from_the_models_of_then(world_of):
-    world = world_of(*(online(name, MEMORIES[name]) for name in ("clib", "gss", "mir")))
-    for day in range(6):
-        world.deliver([day])
-        for name in ("clib", "gss", "mir"):
+    world = world_of(*(online(name, MEMORIES[name]) for name in ("clib", "mir")))
+    for days in ([0, 1], [2, 3], [4, 5]):
+        world.deliver(days)
+        for name in ("clib", "mir"):
             world.live_until_idle(name)
             for row in rows_of(world, name, "live"):
                 (world.platform.home / row.details["state"]["path"]).unlink(missing_ok=True)
-    for name in ("clib", "gss", "mir"):
+    for name in ("clib", "mir"):
         world.replay(name)
         assert keys_of(world, name) == keys_of(world, name, "live")
 
@@ -91,12 +91,12 @@ def test_mir_trains_on_all_that_is_new_and_some_of_what_was(world_of):
 
 
 def test_deleted_samples_leave_a_memory(world_of):
-    world = world_of(*(online(name, strategy) for name, strategy in MEMORIES.items()))
+    world = world_of(*(online(name, MEMORIES[name]) for name in ("gss", "mir")))
     world.deliver(range(6))
-    for name in MEMORIES:
+    for name in ("gss", "mir"):
         world.replay(name, world.keys()[:4])
     delete(world, gone := [key_of(day, i) for day in range(6) for i in range(0, ROWS, 2)])
-    for name in MEMORIES:
+    for name in ("gss", "mir"):
         world.replay(name, world.keys()[4:])
         last = rows_of(world, name)[-1]
         assert not set(keys_of(world, name)[-1]) & set(gone)

@@ -78,7 +78,7 @@ def test_a_pipeline_feeds_r_tbs_batch_by_batch_cut_at_triggers_in_sample_time(wo
     assert keys_of(world, "rtbs") == expected
 
 
-@pytest.mark.parametrize("name", ["rtbs", "rtbs_reset", "ttbs", "uniform_reset", "last", "days_reset"])
+@pytest.mark.parametrize("name", ["rtbs_reset", "ttbs", "uniform_reset", "days_reset"])
 def test_live_equals_replay_however_the_batches_arrive(world_of, name):
     world = world_of(online(name, STRATEGIES[name]))
     for days in ([0], [1, 2, 3], [], [4], [5]):

@@ -69,7 +69,7 @@ def ages_of(name: str, keys: KeyArray) -> np.ndarray:
 def test_inverted_chances_keep_the_sums_of_the_stream(name, limit):
     keys = np.concatenate([np.arange(o * 100, o * 100 + size, dtype=np.uint64) for o, (_, size) in enumerate(STREAM)])
     values = np.random.default_rng(1).normal(size=len(keys)) + 1
-    counts, estimates, runs = np.zeros(len(keys)), [], 1_200
+    counts, estimates, runs = np.zeros(len(keys)), [], 700
     for seed in range(runs):
         state = streamed(name, seed)
         assert isinstance(state.sampler, Sampler)
