@@ -93,6 +93,15 @@ class TrainingSet:
         """All weights, ``float32[n]``, in the order of the keys: a copy."""
         return self._whole(1, np.empty(len(self), np.float32))
 
+    def chances(self, i: int) -> WeightArray | None:
+        """With which chance each sample of partition i got into the set, ``float32[n]``: a read-only view; None in a set that
+        does not say. Raises as ``partition``.
+        """
+        part = self.partition(i)
+        if self._file is None or not self._file.has_chances:
+            return None
+        return self._file.chances(i) if len(part.keys) else np.empty(0, np.float32)
+
     def slice(self, start: int, stop: int) -> Partition:
         """Keys and weights of positions ``start`` to ``stop``: views if one partition holds them, else copies.
 

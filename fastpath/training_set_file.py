@@ -1,6 +1,7 @@
 """A training set on disk: an Arrow file with a record batch of keys and weights per partition.
 
-Each record batch has the digest of its key bytes, then its weight bytes (XXH3, 128 bits, hex) under ``xxh3`` in its custom
+A third column, which most sets do without, holds the chance with which each sample got into the set. Each record batch has the
+digest of the bytes of its columns, one after the other (XXH3, 128 bits, hex) under ``xxh3`` in its custom
 metadata. One more, empty record batch closes the file; its metadata hold, under ``partitions``, the length and the digest of all
 partitions, and the checksum of the set is the digest of that table. So a set is opened without reading its data, and each
 partition is compared with the checksum when it is touched first.
@@ -23,6 +24,7 @@ from fastpath.errors import CorruptFile
 from fastpath.skeleton import Skeleton
 
 SCHEMA: Final = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("weight", pa.float32(), nullable=False)])
+CHANCE_SCHEMA: Final = SCHEMA.append(pa.field("chance", pa.float32(), nullable=False))
 DIGEST_FIELD: Final = b"xxh3"
 TABLE_FIELD: Final = b"partitions"
 #: One row of the table of partitions: number of samples, digest.
@@ -90,11 +92,22 @@ class TrainingSetFile:
             raise self.corrupt(f"{n} samples in partition {i}", str(batch.num_rows))
         keys = self._values(i, batch.column(0), np.dtype(np.uint64))
         weights = self._values(i, batch.column(1), np.dtype(np.float32))
-        digest = self._digest(i, keys, weights)
+        digest = self._digest(i, keys, weights, *([self.chances(i)] if self.has_chances else []))
         expected = self._digests[i].tobytes()
         if digest != expected:
             raise self.corrupt(f"partition {i} with digest {expected.hex()}", digest.hex())
         return Partition(keys, weights)
+
+    def chances(self, i: int) -> WeightArray:
+        """The chances of partition i, ``float32[n]``, of a file that has some; ``read`` compares them with the digest."""
+        self.check_unchanged()
+        try:
+            column = self._reader.get_batch(i).column(2)
+        except _UNREADABLE as error:
+            raise self.corrupt(f"the chances of partition {i}", str(error)) from error
+        if len(column) != int(self.sizes[i]):
+            raise self.corrupt(f"{self.sizes[i]} chances in partition {i}", str(len(column)))
+        return self._values(i, column, np.dtype(np.float32))
 
     def check_unchanged(self) -> None:
         """Raise ``CorruptFile`` when somebody wrote to the file since it was opened; that it is gone does no harm."""
@@ -125,7 +138,8 @@ class TrainingSetFile:
         self._process = os.getpid()
 
     def _table(self) -> bytes:
-        if not self._reader.schema.equals(SCHEMA):
+        self.has_chances = self._reader.schema.equals(CHANCE_SCHEMA)
+        if not (self.has_chances or self._reader.schema.equals(SCHEMA)):
             raise ValueError(f"the columns {', '.join(map(str, self._reader.schema))}")
         last = self._reader.num_record_batches - 1
         found = self._reader.get_batch_with_custom_metadata(last) if last >= 0 else None

@@ -28,6 +28,7 @@ _CHECKS: Final[Mapping[str, Sequence[_Check]]] = {
         _Check("only_train_samples", True, "No calibrating or evaluating sample is in the training set."),
         _Check("keys_once", True, "No key is missing, repeated or outside of the window."),
         _Check("weights_sum", False, "The weights add up to the window that they stand for."),
+        _Check("chances_sum", False, "So do the inverses of the chances with which samples were chosen, where these are told."),
     ],
     "model": [
         _Check("loss_finite", True, "The mean loss of every epoch is a number."),

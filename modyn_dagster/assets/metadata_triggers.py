@@ -10,6 +10,7 @@ import dagster as dg
 
 from modyn_dagster.assets.metadata_decisions import decision_metadata
 from modyn_dagster.assets.metadata_samples import time_text
+from modyn_dagster.assets.metadata_selection import selection_metadata
 from modyn_dagster.assets.metadata_stored import stored_metadata
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
@@ -39,7 +40,7 @@ def stage_metadata(result: StageResult, key: dg.AssetKey, mlflow_url: str | None
     metadata = _trigger(result.context.trigger, result.context.run.title)
     match result.row:
         case TrainingSetRow() as row:
-            metadata |= _training_set(row)
+            metadata |= _training_set(row) | selection_metadata(result.context, row)
         case ModelRow() as row:
             metadata |= _model(row) | stored_metadata(result.context, row, key)
         case cells:

@@ -221,6 +221,8 @@ training_set = sa.Table(
     sa.Column("path", sa.Text, nullable=False),
     sa.Column("checksum", sa.Text, nullable=False),
     sa.Column("removed_at", _TIME),
+    # Of an online strategy: file and checksum of its state, its fill, and why a trigger is skipped.
+    sa.Column("details", JSONB, nullable=False, server_default="{}"),
     _created(),
 )
 

@@ -1,20 +1,27 @@
 """Training sets and models: what a trigger left behind."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from modyn_dagster.catalog.rows import as_row
-from modyn_dagster.catalog.tables import training_set
+from modyn_dagster.catalog.tables import training_set, trigger
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetRow:
-    """A row of ``training_set``: the window, what was chosen of it, and the file. Times are those of the window."""
+    """A row of ``training_set``: the window, what was chosen of it, and the file. Times are those of the window.
+
+    ``details`` of an online strategy: ``state`` (path and checksum), ``fill`` and ``fills`` (of R-TBS: C / n, now and
+    over sample time since the last trigger), ``skipped`` (why there is too little to train on), ``variance`` (by how much
+    sums of inverted chances may be off the window).
+    """
 
     trigger_id: int
     after: int
@@ -26,12 +33,13 @@ class TrainingSetRow:
     path: str
     checksum: str
     removed_at: datetime | None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def record_training_set(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> TrainingSetRow:
     """Commit the training set of a trigger whose claim is held; that of a later attempt replaces it."""
     statement = insert(training_set).values(trigger_id=trigger_id, **values)
-    replaced = {**values, "removed_at": None, "created_at": sa.func.now()}
+    replaced = {"details": {}, **values, "removed_at": None, "created_at": sa.func.now()}
     conn.execute(statement.on_conflict_do_update(index_elements=["trigger_id"], set_=replaced))
     found = find_training_set(conn, trigger_id)
     assert found is not None, "just inserted"  # noqa: S101
@@ -42,6 +50,29 @@ def find_training_set(conn: sa.Connection, trigger_id: int) -> TrainingSetRow | 
     """The training set of a trigger, if it was selected."""
     row = conn.execute(sa.select(training_set).where(training_set.c.trigger_id == trigger_id)).one_or_none()
     return None if row is None else as_row(TrainingSetRow, row)
+
+
+@dataclass(frozen=True, slots=True)
+class FillPoint:
+    """C / n of an R-TBS at a sample time, on the way to the trigger with this ordinal."""
+
+    ordinal: int
+    time: datetime
+    fill: float
+    skipped: bool
+
+
+def list_fills(conn: sa.Connection, run_id: int, until: int | None = None) -> list[FillPoint]:
+    """How full a run's time-biased sample was, in order of time, up to a trigger; empty for other strategies."""
+    statement = sa.select(trigger.c.ordinal, training_set.c.details).join(trigger, training_set.c.trigger_id == trigger.c.id)
+    statement = statement.where(trigger.c.run_id == run_id, training_set.c.details.has_key("fills"))
+    if until is not None:
+        statement = statement.where(trigger.c.ordinal <= until)
+    return [
+        FillPoint(row.ordinal, _EPOCH + timedelta(microseconds=int(time)), float(fill), "skipped" in row.details)
+        for row in conn.execute(statement.order_by(trigger.c.ordinal))
+        for time, fill in row.details["fills"]
+    ]
 
 
 def mark_training_sets_removed(conn: sa.Connection, trigger_ids: Sequence[int]) -> None:

@@ -58,7 +58,7 @@ def in_order(batch: BatchRow, n_late: int) -> CheckResult:
 
 def training_set_not_empty(row: TrainingSetRow) -> CheckResult:
     """A trigger with an empty training set is skipped; worth a look, but not an error."""
-    text = f"{row.n_samples} samples of a window of {row.n_pool}"
+    text = row.details.get("skipped") or f"{row.n_samples} samples of a window of {row.n_pool}"
     return CheckResult("not_empty", row.n_samples > 0, False, text, {"samples": row.n_samples, "window": row.n_pool})
 
 
@@ -72,36 +72,6 @@ def only_train_samples(view: DatasetView, training_set: TrainingSet) -> CheckRes
     total = sum(leaked.values())
     text = f"{total} keys of the calibrate or evaluate split are in the training set"
     return CheckResult("only_train_samples", total == 0, True, text, dict(leaked))
-
-
-def certified(row: TrainingSetRow, training_set: TrainingSet) -> tuple[CheckResult, CheckResult]:
-    """``keys_once``: the recorded number of keys, each inside the window and none twice; ``weights_sum``: the weights are
-    positive and add up to the window, whose samples they stand for.
-
-    Weights of ``1 / p`` add up to it in expectation only: they may be off by four times the spread that independent draws
-    would have. A group of which nothing was selected is represented by none, and missing from the sum: worth a look.
-    """
-    n_keys, n_repeated, n_outside, n_impossible, last = 0, 0, 0, 0, row.after
-    total = squares = 0.0
-    for partition in training_set.partitions():
-        keys, weights = partition.keys.astype(np.int64), partition.weights.astype(np.float64)
-        n_keys += len(keys)
-        n_repeated += int(np.count_nonzero(np.diff(keys, prepend=last) <= 0))
-        n_outside += int(np.count_nonzero((keys <= row.after) | (keys > row.until)))
-        n_impossible += int(np.count_nonzero(~(np.isfinite(weights) & (weights > 0))))
-        last = int(keys[-1]) if len(keys) else last
-        total, squares = total + float(weights.sum()), squares + float(weights @ weights)
-    n_missing = row.n_samples - n_keys
-    text = f"{n_missing} keys are missing, {n_repeated} repeated or out of order, {n_outside} outside of the window"
-    counts = {"missing": n_missing, "repeated": n_repeated, "outside": n_outside}
-    once = CheckResult("keys_once", not any(counts.values()), True, text, counts)
-    spread = 4 * math.sqrt(max(0.0, squares - total)) + 1e-5 * row.n_pool
-    effective = total**2 / squares if squares else 0.0
-    text = f"weights add up to {total:.6g} for a window of {row.n_pool}; the effective sample size is {effective:.6g} of {n_keys}"
-    right = n_impossible == 0 and (n_keys == 0 or abs(total - row.n_pool) <= spread)
-    return once, CheckResult(
-        "weights_sum", right, False, text, {"sum": total, "effective": effective, "impossible": n_impossible}
-    )
 
 
 def loss_finite(model: ModelRow) -> CheckResult:

@@ -12,6 +12,11 @@ def training_set_path(run_id: int, trigger: int) -> str:
     return str(PurePosixPath("training_sets", f"{run_id:06d}", f"{trigger:06d}.arrow"))
 
 
+def selector_state_path(run_id: int, trigger: int) -> str:
+    """Relative path of an online strategy's state up to a trigger: beside its training set."""
+    return str(PurePosixPath("training_sets", f"{run_id:06d}", f"{trigger:06d}.state.json"))
+
+
 def checkpoint_path(run_id: int, trigger: int) -> str:
     """Relative path of the state that a killed training goes on from."""
     return str(PurePosixPath("checkpoints", f"{run_id:06d}", f"{trigger:06d}.safetensors"))

@@ -3,13 +3,14 @@
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.metrics import check_metrics
 from modyn_dagster.pipeline.ready_trigger import check_trigger
+from modyn_dagster.selection.check import check_selection
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training.check import check_task, check_user_code
 
 
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
-    """Import the user code of a pipeline and hold its loss, metrics, trigger and early stopping against the dataset.
+    """Import the user code of a pipeline, build its samplers, and hold loss, metrics, trigger and early stopping against the dataset.
 
     Raises:
         ImportPathError: user code fails to import or cannot be called.
@@ -18,6 +19,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     source = f"pipeline {pipeline.name}"
     if dataset.label is None:
         raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
+    check_selection(pipeline.selection, dataset.label.kind, source=source)
     check_user_code(pipeline.training, source=source)
     check_task(pipeline.training, dataset.label.kind, source=source)
     if pipeline.training.early_stopping is not None and dataset.split.calibrate == 0:

@@ -76,9 +76,8 @@ def _remove_training_sets(platform: Platform, triggers: Sequence[TriggerRow]) ->
     with platform.transaction() as conn:
         rows = [row for trigger in triggers if (row := find_training_set(conn, trigger.id))]
         mark_training_sets_removed(conn, [row.trigger_id for row in rows if row.removed_at is None])
-    return Removed(
-        training_sets=sum(row.removed_at is None for row in rows), n_bytes=_unlink(platform, [row.path for row in rows])
-    )
+    paths = [row.path for row in rows] + [row.details["state"]["path"] for row in rows if "state" in row.details]
+    return Removed(training_sets=sum(row.removed_at is None for row in rows), n_bytes=_unlink(platform, paths))
 
 
 def _remove_predictions(platform: Platform, triggers: Sequence[TriggerRow]) -> Removed:

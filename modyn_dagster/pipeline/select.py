@@ -1,7 +1,8 @@
 """The stage ``training_set``: select the window of a trigger and write what was chosen."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from modyn_dagster.catalog.models import ModelRow, list_models
@@ -11,7 +12,8 @@ from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_se
 from modyn_dagster.catalog.triggers import get_trigger, hold
 from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
-from modyn_dagster.pipeline.paths import training_set_path
+from modyn_dagster.pipeline.online import online_selection, online_state
+from modyn_dagster.pipeline.paths import selector_state_path, training_set_path
 from modyn_dagster.selection import (
     History,
     KeyRange,
@@ -22,8 +24,20 @@ from modyn_dagster.selection import (
     strategy_at,
     window_of,
 )
+from modyn_dagster.selection.online import OnlineSelection
+from modyn_dagster.spec.online import OnlineSpec
 from modyn_dagster.spec.selection import REMEMBERING
 from modyn_dagster.storage import StagedFile
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a trigger trains on, the window it stands for, and of an online strategy its state and what is told of it."""
+
+    selection: Selection | OnlineSelection
+    window: KeyRange
+    details: dict[str, Any] = field(default_factory=dict)
+    state: bytes | None = None
 
 
 def select_training_set(context: TriggerContext) -> TrainingSetRow:
@@ -34,31 +48,45 @@ def select_training_set(context: TriggerContext) -> TrainingSetRow:
     retention or an accident removed is there again afterwards.
     """
     watch = Stopwatch("select")
-    window = trigger_window(context)
-    selection = Selection(
-        context.spec.selection,
-        context.view.train_keys(window, context.spec.selection.backend),
-        seed=context.run.seed,
-        trigger=context.trigger.ordinal,
-        history=_history(context),
-    )
+    chosen = _choose(context)
     if context.trigger.state == "trained":
-        return _select_again(context, selection)
+        return _select_again(context, chosen.selection)
     relative = training_set_path(context.run.id, context.trigger.ordinal)
-    with _staged(context, relative) as staged:
-        written = stage_training_set(staged, selection)
-        span = context.view.time_span(window)
+    with ExitStack() as stack:
+        staged = stack.enter_context(_staged(context, relative))
+        written = stage_training_set(staged, chosen.selection)
+        span = context.view.time_span(chosen.window)
         values: dict[str, Any] = {
-            "after": window.after,
-            "until": window.until,
-            "n_pool": selection.n_pool,
+            "after": chosen.window.after,
+            "until": chosen.window.until,
+            "n_pool": chosen.selection.n_pool,
             "n_samples": written.n_samples,
             "time_min": as_timestamp(span[0]) if span else None,
             "time_max": as_timestamp(span[1]) if span else None,
             "path": relative,
             "checksum": written.checksum,
+            "details": chosen.details,
         }
-        return _commit(context, staged, values, watch)
+        if chosen.state is None:
+            return _commit(context, [staged], values, watch)
+        path = selector_state_path(context.run.id, context.trigger.ordinal)
+        state = stack.enter_context(_staged(context, path))
+        state.write(chosen.state)
+        state.finish()
+        values["details"]["state"] |= {"path": path, "checksum": state.checksum}
+        return _commit(context, [state, staged], values, watch)
+
+
+def _choose(context: TriggerContext) -> _Chosen:
+    strategy = strategy_at(context.spec.selection, context.trigger.ordinal)
+    if isinstance(strategy, OnlineSpec):
+        state = online_state(context, strategy)
+        selection, window, details = online_selection(context, state)
+        return _Chosen(selection, window, details | {"state": {"strategy": strategy.model_dump(mode="json")}}, state.to_json())
+    window = trigger_window(context)
+    keys = context.view.train_keys(window, context.spec.selection.backend)
+    place = {"seed": context.run.seed, "trigger": context.trigger.ordinal}
+    return _Chosen(Selection(context.spec.selection, keys, **place, history=_history(context)), window)
 
 
 def trigger_window(context: TriggerContext) -> KeyRange:
@@ -98,7 +126,7 @@ def open_training_set(context: TriggerContext, row: TrainingSetRow) -> TrainingS
     return TrainingSet.open(context.platform.home / row.path, row.checksum)
 
 
-def _select_again(context: TriggerContext, selection: Selection) -> TrainingSetRow:
+def _select_again(context: TriggerContext, selection: Selection | OnlineSelection) -> TrainingSetRow:
     with context.platform.transaction() as conn:
         recorded = find_training_set(conn, context.trigger.id)
     if recorded is None:
@@ -118,14 +146,15 @@ def _select_again(context: TriggerContext, selection: Selection) -> TrainingSetR
     return recorded
 
 
-def _commit(context: TriggerContext, staged: StagedFile, values: dict[str, Any], watch: Stopwatch) -> TrainingSetRow:
+def _commit(context: TriggerContext, staged: list[StagedFile], values: dict[str, Any], watch: Stopwatch) -> TrainingSetRow:
     trigger = context.trigger
     with context.platform.transaction() as conn:
         hold(conn, trigger)
         record_timing(conn, context.run.id, trigger.id, trigger.attempt, watch.read(values["n_pool"], staged.size))
         row = record_training_set(conn, trigger.id, values)
         # Last: between it and the commit only a kill can come, and whatever attempt follows replaces file and row.
-        staged.publish()
+        for file in staged:
+            file.publish()
         return row
 
 

@@ -9,6 +9,7 @@ from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_se
 from modyn_dagster.errors import RunError
 from modyn_dagster.evaluation.champion import Verdict, champions
 from modyn_dagster.pipeline import checks
+from modyn_dagster.pipeline.certified import certified
 from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.evaluate import Progress as EvaluationProgress
@@ -87,7 +88,7 @@ def recorded_stages(context: TriggerContext) -> list[StageResult]:
 def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:
     training_set = open_training_set(context, row)
     leakage = checks.only_train_samples(context.view, training_set)
-    found = [checks.training_set_not_empty(row), leakage, *checks.certified(row, training_set)]
+    found = [checks.training_set_not_empty(row), leakage, *certified(row, training_set)]
     return StageResult("training_set", context, row, found)
 
 

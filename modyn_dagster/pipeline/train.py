@@ -37,7 +37,7 @@ def train_model(
     On a trained trigger it trains again and must reach the same hash, or ``RunError``.
     """
     if training_set.n_samples == 0:
-        _skip(context)
+        _skip(context, training_set.details.get("skipped"))
         return None
     # Before training: a replay whose costs are not recorded need not train first to find out.
     recorded = recorded_seconds(context)
@@ -105,10 +105,10 @@ def _calibration(context: TriggerContext, row: TrainingSetRow, fast_path: FastPa
     return TrainingData(TrainingSet.of(keys), context.view.reader, fast_path)
 
 
-def _skip(context: TriggerContext) -> None:
+def _skip(context: TriggerContext, reason: str | None) -> None:
     with context.platform.transaction() as conn:
         hold(conn, context.trigger)
-        finish(conn, context.trigger, "skipped")
+        finish(conn, context.trigger, "skipped", reason)
 
 
 def _same_model(context: TriggerContext, model_hash: str) -> ModelRow:

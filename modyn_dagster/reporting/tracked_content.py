@@ -11,7 +11,7 @@ from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.catalog.training_sets import TrainingSetRow
+from modyn_dagster.catalog.training_sets import FillPoint, TrainingSetRow
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.reporting.scores import Interval
 from modyn_dagster.reporting.summary import RunSummary
@@ -19,6 +19,7 @@ from modyn_dagster.reporting.tracked_points import (
     Series,
     decision_series,
     epoch_series,
+    fill_series,
     interval_series,
     interval_tags,
     loss_series,
@@ -97,8 +98,11 @@ def run_content(
     intervals: Sequence[Interval],
     dagster: DagsterRun,
     decisions: Sequence[DecisionRow] = (),
+    fills: Sequence[FillPoint] = (),
 ) -> Content:
-    """Of a pipeline run: its spec as parameters, cost and score as numbers, and what ``decisions`` were taken from."""
+    """Of a pipeline run: its spec as parameters, cost and score as numbers, what ``decisions`` were taken from, and how full
+    its time-biased sample was.
+    """
     spec = {name: value for name, value in run.spec.items() if name not in DISPLAY_FIELDS}
     settings = {"seed": run.seed, "threads": run.threads, "run": {"mode": run.mode, "name": run.name}}
     note = _note([run.title, str(run.spec.get("description") or "")], dagster.url)
@@ -119,7 +123,7 @@ def run_content(
         tags={**_tags(tags), **interval_tags(intervals), **(note if dagster.url else {})},
         params=flatten({**spec, **settings}),
         defaults=note,
-        series=decision_series(decisions),
+        series={**decision_series(decisions), **fill_series(fills)},
         numbers=_summary_numbers(summary),
     )
 
@@ -201,6 +205,8 @@ def _trigger_params(record: TriggerRecord) -> dict[str, Any]:
 def _trigger_numbers(record: TriggerRecord) -> dict[str, float]:
     decision = {"trigger/score": record.trigger.score, "trigger/threshold": record.trigger.threshold}
     numbers = {name: value for name, value in decision.items() if value is not None and math.isfinite(value)}
+    if record.training_set is not None and "fill" in record.training_set.details:
+        numbers["sample/fill"] = float(record.training_set.details["fill"])
     return numbers | {f"seconds/{stage}": seconds for stage, seconds in record.seconds.items()}
 
 

@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.catalog.training_sets import FillPoint
 from modyn_dagster.reporting.scores import Interval
 
 #: Names of metrics that are series begin with one of these.
-SERIES_PREFIXES: Final = ("training/", "evaluation/", "decision/")
+SERIES_PREFIXES: Final = ("training/", "evaluation/", "decision/", "selection/")
 #: Decisions of a run that are shown, the first ones; the catalog has all of them.
 MOST_DECISIONS: Final = 10_000
 #: Of a loss curve. Sending its points is most of what tracking costs; the catalog has all of them.
@@ -91,6 +92,13 @@ def decision_series(decisions: Sequence[DecisionRow]) -> dict[str, list[Point]]:
             if value is not None and math.isfinite(value):
                 series.setdefault(f"decision/{name}", []).append(Point(step, milliseconds(row.time) - zero, value))
     return series
+
+
+def fill_series(fills: Sequence[FillPoint]) -> dict[str, list[Point]]:
+    """How full the time-biased sample of a run was after each batch; timestamps as with decisions."""
+    zero = milliseconds(min([_EPOCH, *(point.time for point in fills[:1])]))
+    shown = [Point(step, milliseconds(each.time) - zero, each.fill) for step, each in enumerate(fills[:MOST_DECISIONS])]
+    return {"selection/fill": shown} if shown else {}
 
 
 def interval_tags(intervals: Sequence[Interval]) -> dict[str, str]:

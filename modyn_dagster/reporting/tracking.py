@@ -24,7 +24,7 @@ from modyn_dagster.catalog.intervals import list_intervals
 from modyn_dagster.catalog.models import ModelRow, find_model, list_models
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import seconds_by_stage
-from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.training_sets import find_training_set, list_fills
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.evaluation.champion import Verdict, champions
 from modyn_dagster.reporting.plots import score_over_time
@@ -198,8 +198,8 @@ def _read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunR
         run = runs.get_run(conn, run_id)
         summary = summarise_run(conn, run)
         intervals = list_intervals(conn, run_id)
-        decisions = _measured_decisions(conn, run)
-    return run, run_content(run, summary, intervals, dagster, decisions), summary, intervals
+        content = run_content(run, summary, intervals, dagster, _measured_decisions(conn, run), list_fills(conn, run_id))
+    return run, content, summary, intervals
 
 
 def _read_models(engine: sa.Engine, run: RunRow) -> tuple[list[ModelRow], list[Verdict]]:

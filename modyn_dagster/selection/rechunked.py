@@ -1,10 +1,11 @@
-"""Keys and weights in partitions of one size, however they come."""
+"""Keys, weights and chances in partitions of one size, however they come."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from fastpath import Partition
+from modyn_dagster.selection.drawn import Drawn, chances_of
 
 
 def rechunked(parts: Iterable[Partition], size: int) -> Iterator[Partition]:
@@ -16,11 +17,22 @@ def rechunked(parts: Iterable[Partition], size: int) -> Iterator[Partition]:
         n_waiting += len(part.keys)
         if n_waiting < size:
             continue
-        keys, weights = (np.concatenate(columns) for columns in zip(*waiting, strict=True))
+        whole = _joined(waiting)
         n_full = n_waiting - n_waiting % size
         for start in range(0, n_full, size):
-            yield Partition(keys[start : start + size], weights[start : start + size])
-        waiting, n_waiting = [Partition(keys[n_full:], weights[n_full:])], n_waiting - n_full
+            yield part_of(whole, start, start + size)
+        waiting, n_waiting = [part_of(whole, n_full, n_waiting)], n_waiting - n_full
     if n_waiting:
-        keys, weights = (np.concatenate(columns) for columns in zip(*waiting, strict=True))
-        yield Partition(keys, weights)
+        yield _joined(waiting)
+
+
+def part_of(whole: Partition, start: int, stop: int) -> Partition:
+    """Samples ``start`` to ``stop`` of a partition: views."""
+    keys, weights, chances = whole.keys[start:stop], whole.weights[start:stop], chances_of(whole)
+    return Partition(keys, weights) if chances is None else Drawn(keys, weights, chances[start:stop])
+
+
+def _joined(parts: Sequence[Partition]) -> Partition:
+    keys, weights = np.concatenate([part.keys for part in parts]), np.concatenate([part.weights for part in parts])
+    chances = [found for part in parts if (found := chances_of(part)) is not None]
+    return Drawn(keys, weights, np.concatenate(chances)) if chances else Partition(keys, weights)

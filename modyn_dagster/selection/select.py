@@ -10,6 +10,7 @@ from fastpath import Partition
 from modyn_dagster.errors import SelectionError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import rng_for, seed_for
+from modyn_dagster.selection.drawn import Drawn
 from modyn_dagster.selection.groups import Groups, History, columns_of, quotas_of
 from modyn_dagster.selection.pool import count, repeatable
 from modyn_dagster.selection.quotas import Int64Array
@@ -31,7 +32,8 @@ class Selection:
     """One trigger's selection: iterate it once, then ask for ``n_pool``.
 
     Weights are on one scale: the expectation of ``sum(weight * value)`` over the training set is the sum over the pool, so a
-    key kept with probability p weighs ``1 / p``; where the spec asks for ``weights: equal`` all weigh ``n_pool / n_samples``.
+    key kept with probability p weighs ``1 / p``; where the spec asks for ``weights: equal`` all weigh ``n_pool / n_samples``,
+    and partitions tell the probabilities (``Drawn``).
     A group that gives no sample is represented by none.
 
     The result depends on seed, trigger, pool and history alone: not on the backend that reads the pool, and not on the
@@ -82,21 +84,34 @@ class Selection:
         quotas = quotas_of(self.strategy, groups.counts, self._target())
         chosen = thresholds(groups, groups.counts, quotas, self._salt)
         weights = self._group_weights(groups.counts, quotas)
+        chances = self._group_chances(groups.counts, quotas)
         n_chosen = 0
         for keys, numbers in groups():
             kept = chosen.chosen(keys, numbers)
             kept_keys = keys[kept]
             n_chosen += len(kept_keys)
-            yield Partition(kept_keys, np.full(len(kept_keys), weights[0]) if numbers is None else weights[numbers[kept]])
+            if numbers is None:
+                yield Partition(kept_keys, np.full(len(kept_keys), weights[0]))
+            elif chances is None:
+                yield Partition(kept_keys, weights[numbers[kept]])
+            else:
+                yield Drawn(kept_keys, weights[numbers[kept]], chances[numbers[kept]])
         if n_chosen != quotas.sum():
             raise SelectionError(f"{n_chosen} keys were chosen instead of {quotas.sum()}: the window changed meanwhile")
 
     def _group_weights(self, counts: Int64Array, quotas: Int64Array) -> npt.NDArray[np.float32]:
-        unbiased = not isinstance(self.strategy, Weighing) or self.strategy.weights == "unbiased"
         # Which samples were used least often was left to chance too: over the triggers all have the same chance.
-        if not unbiased or isinstance(self.strategy, UniformWithoutReplacementSpec):
+        if self._weighs_equally or isinstance(self.strategy, UniformWithoutReplacementSpec):
             return np.full(len(counts), counts.sum() / max(1, int(quotas.sum())), np.float32)
         return np.divide(counts, np.maximum(quotas, 1), dtype=np.float32)
+
+    def _group_chances(self, counts: Int64Array, quotas: Int64Array) -> npt.NDArray[np.float32] | None:
+        """Where weights are not their inverses."""
+        return np.divide(quotas, np.maximum(counts, 1), dtype=np.float32) if self._weighs_equally else None
+
+    @property
+    def _weighs_equally(self) -> bool:
+        return isinstance(self.strategy, Weighing) and self.strategy.weights == "equal"
 
     def _weighted(self, strategy: WeightedSpec) -> Iterator[Partition]:
         pool = repeatable(self._pool)
@@ -108,8 +123,10 @@ class Selection:
         chosen = Systematic(lambda: columns.scores(strategy.attribute, strategy.expression), target, self._start)
         equal = self.n_pool / max(1, chosen.n_kept)
         for keys, chance in chosen:
-            weights = np.full(len(keys), equal) if strategy.weights == "equal" else 1 / chance
-            yield Partition(keys, weights.astype(np.float32))
+            if strategy.weights == "equal":
+                yield Drawn(keys, np.full(len(keys), equal, np.float32), chance)
+            else:
+                yield Partition(keys, (1 / chance).astype(np.float32))
 
     def _target(self) -> int:
         """How many are wanted: never more than the pool, and of a pool with samples at least one."""

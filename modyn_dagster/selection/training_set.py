@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -12,6 +13,7 @@ import fastpath
 from fastpath import Partition, TrainingSetWriter
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.selection.drawn import chances_of
 from modyn_dagster.storage import StagedFile, atomic_file
 
 
@@ -44,6 +46,11 @@ class TrainingSet(fastpath.TrainingSet):
         with storage_errors():
             return super().open(path, checksum)
 
+    def chances(self, i: int) -> npt.NDArray[np.float32] | None:
+        """With which chance each sample of a partition was chosen; None where the set does not say. Raises ``CorruptFile``."""
+        with storage_errors():
+            return super().chances(i)
+
     def touch(self, partitions: Iterable[int]) -> None:
         """Verify partitions that were not yet. Raises ``CorruptFile``, naming the first that is damaged."""
         with storage_errors():
@@ -56,7 +63,10 @@ class TrainingSet(fastpath.TrainingSet):
 
 
 def _write(file: BinaryIO, partitions: Iterable[Partition]) -> Written:
-    with TrainingSetWriter(file) as writer:
-        for partition in partitions:
-            writer.write(partition.keys, partition.weights)
+    following = iter(partitions)
+    first = next(following, None)
+    has_chances = first is not None and chances_of(first) is not None
+    with TrainingSetWriter(file, chances=has_chances) as writer:
+        for partition in chain([] if first is None else [first], following):
+            writer.write(partition.keys, partition.weights, chances_of(partition))
     return Written(writer.n_samples, writer.checksum)

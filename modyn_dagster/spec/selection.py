@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
+from modyn_dagster.spec.online import MemorySpec, OnlineSpec, TimeBiased
 
 
 class LastTriggers(Spec):
@@ -102,7 +103,7 @@ class WeightedSpec(Weighing):
 
 
 Strategy = Annotated[
-    AllSpec | UniformSpec | UniformWithoutReplacementSpec | BalancedSpec | FreshnessSpec | WeightedSpec,
+    AllSpec | UniformSpec | UniformWithoutReplacementSpec | BalancedSpec | FreshnessSpec | WeightedSpec | TimeBiased | MemorySpec,
     Field(discriminator="kind"),
 ]
 #: Strategies that look at what earlier models were trained on, and so need the earlier training sets.
@@ -144,6 +145,12 @@ class SelectionSpec(Spec):
         starts = [stage.from_trigger for stage in self.schedule]
         if starts != sorted(set(starts)):
             raise ValueError(f"schedule: from_trigger must ascend strictly, found {starts}")
+        return self
+
+    @model_validator(mode="after")
+    def _online_strategies_see_the_stream(self) -> Self:
+        if isinstance(self.window, LastTriggers) and any(isinstance(strategy, OnlineSpec) for strategy in self.strategies):
+            raise ValueError("window: strategies that follow the stream see all of it since the run began, or with `all` before")
         return self
 
     @model_validator(mode="after")

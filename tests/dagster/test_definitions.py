@@ -95,6 +95,7 @@ def test_checks_are_on_their_assets_and_block_where_they_must(example: dg.Defini
         ("trained_once/training_set", "only_train_samples"): True,
         ("trained_once/training_set", "keys_once"): True,
         ("trained_once/training_set", "weights_sum"): False,
+        ("trained_once/training_set", "chances_sum"): False,
         ("trained_once/model", "loss_finite"): True,
         ("trained_once/model", "stored_exactly"): True,
         ("trained_once/evaluation", "enough_samples"): False,

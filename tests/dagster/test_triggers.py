@@ -48,7 +48,7 @@ def test_a_trained_trigger_runs_again_and_reaches_the_same_hashes(face: Face, re
     assert set(evaluations(result)) == {
         (name, key)
         for names in (
-            ("not_empty", "only_train_samples", "keys_once", "weights_sum"),
+            ("not_empty", "only_train_samples", "keys_once", "weights_sum", "chances_sum"),
             ("loss_finite", "stored_exactly"),
             ("enough_samples", "champion"),
         )

@@ -7,7 +7,7 @@ from tests.integration.harness.servers import Servers
 
 PIPELINE = "by_amount"
 CHECKS = {
-    "training_set": ("not_empty", "only_train_samples", "keys_once", "weights_sum"),
+    "training_set": ("not_empty", "only_train_samples", "keys_once", "weights_sum", "chances_sum"),
     "model": ("loss_finite", "stored_exactly"),
     "evaluation": ("enough_samples", "champion"),
 }

@@ -1,7 +1,7 @@
 """Reservoir-based time-biased sampling: R-TBS."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,6 +75,12 @@ class RTBS(RandomSampler):
         if self._partial is None or self._coin >= self._fraction:
             return self._full.copy()
         return np.append(self._full, np.uint64(self._partial))
+
+    def rename(self, renamed: Callable[[KeyArray], KeyArray]) -> None:
+        """Give items other keys; see ``Sampler``."""
+        self._full = renamed(self._full)
+        if self._partial is not None:
+            self._partial = int(renamed(np.array([self._partial], np.uint64))[0])
 
     @property
     def _size(self) -> float:

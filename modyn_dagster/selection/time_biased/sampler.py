@@ -3,7 +3,7 @@
 import base64
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,6 +57,10 @@ class Sampler(ABC):
         self._load(state)
 
     @abstractmethod
+    def rename(self, renamed: Callable[[KeyArray], KeyArray]) -> None:
+        """Give items other keys, one for each of ``uint64[m]``; their places and chances stay, and nothing is drawn."""
+
+    @abstractmethod
     def _update(self, keys: KeyArray, elapsed: float) -> None: ...
 
     @abstractmethod
@@ -97,6 +101,10 @@ class ThinningSampler(RandomSampler):
     def sample(self) -> npt.NDArray[np.uint64]:
         """The sample now, ``uint64[size]``, a new array in no particular order."""
         return self._keys.copy()
+
+    def rename(self, renamed: Callable[[KeyArray], KeyArray]) -> None:
+        """Give items other keys; see ``Sampler``."""
+        self._keys = renamed(self._keys)
 
     def _thinned(self, keys: KeyArray, share: float) -> KeyArray:
         """Each key with probability ``share``: their number is binomial, which ones is a uniform choice."""

@@ -1,6 +1,6 @@
 """A uniform sample of everything seen so far."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +33,15 @@ class UniformReservoir(RandomSampler):
     def sample(self) -> npt.NDArray[np.uint64]:
         """The sample now, ``uint64[size]``, a new array in no particular order; never more than ``n``."""
         return self._keys.copy()
+
+    @property
+    def n_seen(self) -> int:
+        """Items so far."""
+        return self._n_seen
+
+    def rename(self, renamed: Callable[[KeyArray], KeyArray]) -> None:
+        """Give items other keys; see ``Sampler``."""
+        self._keys = renamed(self._keys)
 
     def _update(self, keys: KeyArray, elapsed: float) -> None:
         filling, others = np.split(keys, [max(0, self.n - self._n_seen)])

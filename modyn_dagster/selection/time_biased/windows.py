@@ -1,7 +1,7 @@
 """Sliding windows: the newest items alone, by number or by age."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +29,10 @@ class SlidingWindow(Sampler):
     def sample(self) -> npt.NDArray[np.uint64]:
         """The window now, ``uint64[size]``, a new array in order of arrival; never more than ``n``."""
         return self._keys.copy()
+
+    def rename(self, renamed: Callable[[KeyArray], KeyArray]) -> None:
+        """Give items other keys; see ``Sampler``."""
+        self._keys = renamed(self._keys)
 
     def _update(self, keys: KeyArray, elapsed: float) -> None:
         self._keys = np.concatenate([self._keys, keys[-self.n :]])[-self.n :]
@@ -67,6 +71,10 @@ class TimeWindow(Sampler):
     def sample(self) -> npt.NDArray[np.uint64]:
         """The window now, ``uint64[size]``, a new array in order of arrival."""
         return np.concatenate([no_keys(), *(keys for _, keys in self._batches)])
+
+    def rename(self, renamed: Callable[[KeyArray], KeyArray]) -> None:
+        """Give items other keys; see ``Sampler``."""
+        self._batches = [(age, renamed(keys)) for age, keys in self._batches]
 
     def _update(self, keys: KeyArray, elapsed: float) -> None:
         older = [(age + elapsed, batch) for age, batch in self._batches]

@@ -1,0 +1,124 @@
+"""What all memories share: what they ask, checked input, and a state that is plain JSON."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.randomness import rng_for
+from modyn_dagster.selection.time_biased.sampler import State, checked_size, decoded, encoded, no_keys
+
+FloatArray = npt.NDArray[np.floating[Any]]
+Values = Literal["losses", "gradients"]
+
+#: Marks a place that a forgotten item left empty.
+NO_KEY: Final = np.uint64(2**64 - 1)
+
+
+class Needs(NamedTuple):
+    """What has to be found out before an update: ``values`` under the newest model, of ``keys uint64[m]`` in this order."""
+
+    keys: KeyArray
+    values: frozenset[Values]
+
+
+class Memory(ABC):
+    """Takes the batches of a stream in order and keeps at most ``n`` items.
+
+    ``sample`` is a pure function of the state: whatever is left to chance is drawn in ``update``. A memory that loads the
+    state of another goes on exactly as the other would, if both were made with the same arguments (seeds may differ).
+
+    Args:
+        n: places.
+        seed: of the choices.
+    """
+
+    KIND: ClassVar[str]
+    VALUES: ClassVar[frozenset[Values]] = frozenset()
+    #: Takes in a batch, ``update(keys, ..., elapsed=1.0)``, with what each memory wants to know of it in between.
+    update: Callable[..., None]
+
+    def __init__(self, n: int, seed: int) -> None:
+        self.n = checked_size(n)
+        self.seed = seed
+        self._rng = rng_for(seed, self.KIND)
+        self._keys = no_keys()
+
+    @property
+    def keys(self) -> KeyArray:
+        """The items in the memory, ``uint64[m]``, in the order that ``needs`` names them."""
+        return self._keys.copy()
+
+    def sample(self) -> KeyArray:
+        """What to train on, ``uint64[m]``, a new array in no particular order, each item once."""
+        return self._keys.copy()
+
+    def needs(self, keys: npt.NDArray[np.uint64]) -> Needs:
+        """What ``update`` wants to know, once there is a model, for this batch: of the memory's items, then of the batch's."""
+        return Needs(np.concatenate([self._keys, checked_keys(keys)]) if self.VALUES else no_keys(), self.VALUES)
+
+    @abstractmethod
+    def forget(self, gone: Callable[[KeyArray], npt.NDArray[np.bool_]]) -> None:
+        """Let go of the items of which ``gone`` says so, of ``uint64[m]`` ``bool[m]``; their places are free."""
+
+    def state_dict(self) -> State:
+        """Everything ``update`` and ``sample`` depend on, as plain JSON."""
+        content = {"kind": self.KIND, "keys": encoded(self._keys), "rng": self._rng.bit_generator.state}
+        return {**content, **self._content()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a ``state_dict``. Raises ``ValueError`` when it is that of another kind of memory, or of a larger one."""
+        if state.get("kind") != self.KIND:
+            raise ValueError(f"this is the state of {state.get('kind')!r}, not of {self.KIND!r}")
+        keys = decoded(state["keys"])
+        if len(keys) > self.n:
+            raise ValueError(f"a state of {len(keys)} items does not belong to a memory of {self.n}")
+        self._keys = keys
+        self._load(state)
+        self._rng.bit_generator.state = state["rng"]
+
+    @abstractmethod
+    def _content(self) -> State: ...
+
+    @abstractmethod
+    def _load(self, state: Mapping[str, Any]) -> None: ...
+
+
+def checked_keys(keys: npt.NDArray[np.uint64]) -> KeyArray:
+    """A batch's keys; ``ValueError`` unless they are one row of unsigned 64-bit integers."""
+    array = np.asarray(keys)
+    if array.ndim != 1 or (array.size and array.dtype != np.uint64):
+        raise ValueError(f"keys must be uint64[n], not {array.dtype}{list(array.shape)}")
+    if array.size and array.max() == NO_KEY:
+        raise ValueError("keys must lie below 2**64 - 1")
+    return array.astype(np.uint64, copy=False)
+
+
+def checked_labels(labels: npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
+    """A class per key; ``ValueError`` for another number of them, or negative ones."""
+    array = np.asarray(labels)
+    if array.shape != (n,) or (n and array.dtype.kind not in "iu"):
+        raise ValueError(f"labels must be whole numbers, one for each of {n} keys, not {array.dtype}{list(array.shape)}")
+    if n and array.min() < 0:
+        raise ValueError(f"labels must be classes from 0 on, not {array.min()}")
+    return array.astype(np.int64)
+
+
+def checked_values(name: str, values: npt.ArrayLike, n: int, n_dimensions: int) -> npt.NDArray[np.float64]:
+    """A number or a row of them for each item; ``ValueError`` for another shape, or what is not finite."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != n_dimensions or len(array) != n:
+        raise ValueError(f"{name} must belong to the {n} items that `needs` names, not have the shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    return array
+
+
+def check_elapsed(elapsed: float) -> None:
+    """``ValueError`` for a time that is negative or not finite; no memory depends on it."""
+    if not (math.isfinite(elapsed) and elapsed >= 0):
+        raise ValueError(f"elapsed must be finite and not negative, not {elapsed!r}")
