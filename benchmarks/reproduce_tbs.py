@@ -8,9 +8,9 @@ four regimes). Every model is trained on the sample and judged on the next batch
 runs; a shortfall (ES) is the mean of the worst 10 % of a run's batches from batch 20 on (Usenet2: 20 % of all). ``reference`` is
 R-TBS item by item as in the pseudo-code, at the first decay rate.
 
-The paper leaves open how many batches a run has; 50 reproduces its regression, and ``benchmarks/tbs_sweep.py`` tries out what it
-leaves open about Table 1. Of Figure 11 it gives multiples of R-TBS. JSON ids are ``<experiment>.<sampler>.error`` and ``.es``; the
-goal is the paper's number.
+The paper leaves open how many batches a run has; 50 reproduces its regression, and ``benchmarks/tbs_sweep.py`` tries out
+what it leaves open about Table 1. Of Figure 11 it gives multiples of R-TBS. JSON ids are ``<experiment>.<sampler>.error``
+and ``.es``; the goal is the paper's number.
 """
 
 import argparse
