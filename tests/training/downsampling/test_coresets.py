@@ -66,12 +66,16 @@ def test_a_factor_that_grows_solves_as_the_whole_matrix_does(seed: int, k: int, 
     if k > width:
         assert factor.solve(gram, right) is None
         return
-    np.testing.assert_allclose(factor.solve(gram, right), np.linalg.solve(gram, right), rtol=1e-5, atol=1e-7)
+    found = factor.solve(gram, right)
+    assert found is not None
+    np.testing.assert_allclose(found, np.linalg.solve(gram, right), rtol=1e-5, atol=1e-7)
     gone = int(rng.integers(k))
     stay = [i for i in range(k) if i != gone]
     part = gram[np.ix_(stay, stay)]
     factor.rebuild(part, gone)
-    np.testing.assert_allclose(factor.solve(part, right[stay]), np.linalg.solve(part, right[stay]), rtol=1e-5, atol=1e-7)
+    found = factor.solve(part, right[stay])
+    assert found is not None
+    np.testing.assert_allclose(found, np.linalg.solve(part, right[stay]), rtol=1e-5, atol=1e-7)
 
 
 def test_with_a_tiny_ridge_the_weights_are_spread_over_a_full_support() -> None:
