@@ -1,6 +1,7 @@
 """The three models of the paper, each trained on a sample and judged on the next batch before the sample sees it."""
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +12,32 @@ from modyn_dagster.selection.time_biased import Sampler
 
 #: Features and targets of the sample, then of the batch; gives the batch's mean error.
 Learner = Callable[[Array, Array, Array, Array], float]
+#: Who wins where neighbours disagree: the paper does not say.
+Tie = Literal["nearest", "lowest", "most"]
 
 
-def nearest_neighbours(x: Array, y: Array, batch_x: Array, batch_y: Array, k: int = 7) -> float:
-    """Percent misclassified by the majority of the ``k`` nearest; a tie goes to the nearer neighbour."""
+def nearest_neighbours(x: Array, y: Array, batch_x: Array, batch_y: Array, k: int = 7, tie: Tie = "most") -> float:
+    """Percent misclassified by the majority of the ``k`` nearest."""
+    labels = nearest_labels(x, y, batch_x, k)
+    return 100 * float(np.mean(majority(labels, np.bincount(y.astype(np.int64)), tie) != batch_y))
+
+
+def nearest_labels(x: Array, y: Array, batch_x: Array, k: int) -> Array:
+    """Classes of the ``k`` nearest of every item, the nearest first: ``float64[len(batch_x), k]``."""
     distances = (x**2).sum(axis=1) - 2 * batch_x @ x.T
     nearest = np.argpartition(distances, k, axis=1)[:, :k]
     order = np.argsort(np.take_along_axis(distances, nearest, axis=1), axis=1)
-    labels = y[np.take_along_axis(nearest, order, axis=1)]
-    votes = (labels[:, :, None] == labels[:, None, :]).sum(axis=2)
-    return 100 * float(np.mean(labels[np.arange(len(labels)), votes.argmax(axis=1)] != batch_y))
+    return np.asarray(y[np.take_along_axis(nearest, order, axis=1)])
+
+
+def majority(labels: Array, counts: npt.NDArray[np.int64], tie: Tie) -> Array:
+    """The most frequent of each row; of equally frequent ones the nearest, the lowest class, or the one with most items."""
+    votes = (labels[:, :, None] == labels[:, None, :]).sum(axis=2).astype(float)
+    if tie == "lowest":
+        votes -= labels / (labels.max(initial=0) + 1)
+    elif tie == "most":
+        votes += counts[labels.astype(np.int64)] / (counts.max(initial=0) + 1)
+    return np.asarray(labels[np.arange(len(labels)), votes.argmax(axis=1)])
 
 
 def least_squares(x: Array, y: Array, batch_x: Array, batch_y: Array) -> float:

@@ -34,9 +34,9 @@ class GradMatch:
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
         """The support, and its weights."""
         gradients = pool.sample_gradients().detach()
-        if not torch.isfinite(gradients).all():
+        if not all(torch.isfinite(extreme) for extreme in torch.aminmax(gradients)):
             raise ValueError(f"{pool.asked_by}: gradients= hold NaN or infinity")
         rows = rescaled(gradients.double() if pool.n <= EXACT else gradients)
-        ridge = self.lam * float(rows.double().square().sum(1).mean())
-        indices, weights = matching_pursuit(rows, rows.double().mean(0), k, ridge=ridge)
+        ridge = self.lam * float(torch.linalg.vector_norm(rows, dtype=torch.float64).square() / max(1, pool.n))
+        indices, weights = matching_pursuit(rows, rows.mean(0, dtype=torch.float64), k, ridge=ridge)
         return Chosen(torch.from_numpy(indices), torch.from_numpy(weights) * pool.n, estimates=True)

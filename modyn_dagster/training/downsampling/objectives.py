@@ -19,18 +19,24 @@ class Coverage:
         # With nothing covered and no similarity below 0, gains are sums that are known already.
         self._untouched = similarity.lowest >= 0
         self._best: npt.NDArray[Any] = np.zeros(similarity.n, dtype=similarity.dtype)
+        # Two samples that cover each other add the same. Which adds more is then not for rounding to decide.
+        largest = float(np.abs(similarity.sums).max(initial=0))
+        self._unit = float(np.ldexp(1.0, int(np.frexp(largest)[1]) - 40))
 
     def bounds(self) -> Float64:
         """Sums, and a hair more: they were not added up in the order of ``gain``."""
         sums = self._similarity.sums if self._untouched else self._similarity.sums_above(self._best)
-        return sums * (1 + 1e-5)
+        return sums * (1 + 1e-5) + self._unit
 
     def gain(self, j: int, likely: Likely | None = None) -> float:
         """``sum of max(0, s_ij - best_i)``."""
         if self._untouched:
-            return float(self._similarity.sums[j])
+            return self._coarse(self._similarity.sums[j])
         above = self._similarity.row(j, likely) - self._best
-        return float(np.maximum(above, 0, out=above).sum())
+        return self._coarse(np.maximum(above, 0, out=above).sum())
+
+    def _coarse(self, gain: float) -> float:
+        return float(np.rint(gain / self._unit) * self._unit)
 
     def add(self, j: int) -> None:
         """Raise what is covered."""

@@ -12,7 +12,7 @@ from modyn_dagster.training.downsampling.pool import Chosen, Pool
 from modyn_dagster.training.downsampling.similarity import Given, Metric, Similarity
 
 #: Bytes of one block of similarities where nothing else is said.
-BLOCK_BYTES: Final = 512 << 20
+BLOCK_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True)

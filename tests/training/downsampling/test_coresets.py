@@ -1,6 +1,9 @@
 """CRAIG and GradMatch: weighted gradients that stand for everyone's."""
 
 import itertools
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from modyn_dagster.training.downsampling import select
+from modyn_dagster.training.downsampling.factor import InverseFactor
+
+CORDS = Path(__file__).with_name("cords_omp.json")
 
 
 def gradients_of(n: int, width: int, seed: int) -> torch.Tensor:
@@ -36,6 +42,40 @@ def test_matching_pursuit_agrees_with_non_negative_least_squares_on_the_growing_
     found = dict(zip(indices.tolist(), (weights / 60).tolist()))
     assert found.keys() == expected.keys()
     np.testing.assert_allclose([found[j] for j in expected], list(expected.values()), rtol=1e-8)
+
+
+@pytest.mark.parametrize("recorded", json.loads(CORDS.read_text()), ids=lambda recorded: f"seed{recorded['seed']}")
+def test_matching_pursuit_agrees_with_cords(recorded: dict[str, Any]) -> None:
+    """``OrthogonalMP_REG(A, b, nnz=10, positive=True, lam=0)`` of cords 0.0.4, recorded: it does not install beside ours."""
+    g = gradients_of(60, 30, recorded["seed"])
+    indices, weights = select("gradmatch", gradients=g, k=10, seed=0, lam=0.0)
+    found = dict(zip(indices.tolist(), (weights / 60).tolist()))
+    assert sorted(found) == recorded["support"]
+    np.testing.assert_allclose([found[j] for j in recorded["support"]], recorded["weights"], rtol=1e-10)
+
+
+@given(seed=st.integers(0, 1000), k=st.integers(1, 20), width=st.integers(3, 25))
+@settings(max_examples=30, deadline=None)
+def test_a_factor_that_grows_solves_as_the_whole_matrix_does(seed: int, k: int, width: int) -> None:
+    """Also after rows were taken out; a row in the span of others is refused."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(k, width))
+    gram, right, factor = rows @ rows.T, rng.normal(size=k), InverseFactor(k)
+    for m in range(k):
+        factor.grow(gram, m)
+    if k > width:
+        assert factor.solve(gram, right) is None
+        return
+    found = factor.solve(gram, right)
+    assert found is not None
+    np.testing.assert_allclose(found, np.linalg.solve(gram, right), rtol=1e-5, atol=1e-7)
+    gone = int(rng.integers(k))
+    stay = [i for i in range(k) if i != gone]
+    part = gram[np.ix_(stay, stay)]
+    factor.rebuild(part, gone)
+    found = factor.solve(part, right[stay])
+    assert found is not None
+    np.testing.assert_allclose(found, np.linalg.solve(part, right[stay]), rtol=1e-5, atol=1e-7)
 
 
 def test_with_a_tiny_ridge_the_weights_are_spread_over_a_full_support() -> None:
