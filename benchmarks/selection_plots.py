@@ -15,6 +15,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 _RATIOS: Final = {0.5: "#0072B2", 0.25: "#56B4E9", 0.125: "#E69F00"}
 _METRICS: Final = {"accuracy": "accuracy, %", "f1_macro": "macro-F1, %"}
@@ -99,7 +100,7 @@ def _mean_series(results: Sequence[Result]) -> npt.NDArray[np.float64]:
     return np.asarray(100 * np.mean(np.array(values, dtype=np.float64), axis=0))
 
 
-def _save(picture: plt.Figure, path: Path) -> None:
+def _save(picture: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     picture.savefig(path, dpi=110)
     plt.close(picture)

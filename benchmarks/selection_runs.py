@@ -13,11 +13,12 @@ import yaml
 from benchmarks.database import Database
 from benchmarks.selection_policies import FULL, POLICIES, SelectionPolicy
 from benchmarks.selection_streams import Stream
+from modyn_dagster.catalog.runs import choose_run
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.replay import replay
 from modyn_dagster.pipeline.replay_request import ReplayRequest
-from modyn_dagster.reporting.summary import choose_run, summarise_run
+from modyn_dagster.reporting.summary import summarise_run
 from modyn_dagster.settings import Settings
 
 #: The first trigger's model starts from nothing and is not compared.

@@ -10,7 +10,7 @@ from modyn_dagster.training.check import check_task, check_user_code
 
 
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
-    """Import the user code of a pipeline, build its samplers, and hold loss, metrics, trigger and early stopping against the dataset.
+    """Import the user code of a pipeline, build its samplers, and hold what it watches and judges by against the dataset.
 
     Raises:
         ImportPathError: user code fails to import or cannot be called.

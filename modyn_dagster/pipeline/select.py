@@ -147,10 +147,11 @@ def _select_again(context: TriggerContext, selection: Selection | OnlineSelectio
 
 
 def _commit(context: TriggerContext, staged: list[StagedFile], values: dict[str, Any], watch: Stopwatch) -> TrainingSetRow:
+    n_bytes = sum(file.size for file in staged)
     trigger = context.trigger
     with context.platform.transaction() as conn:
         hold(conn, trigger)
-        record_timing(conn, context.run.id, trigger.id, trigger.attempt, watch.read(values["n_pool"], staged.size))
+        record_timing(conn, context.run.id, trigger.id, trigger.attempt, watch.read(values["n_pool"], n_bytes))
         row = record_training_set(conn, trigger.id, values)
         # Last: between it and the commit only a kill can come, and whatever attempt follows replaces file and row.
         for file in staged:

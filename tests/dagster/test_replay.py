@@ -90,8 +90,8 @@ def test_launched_again_it_shows_everything_again_with_its_checks_and_trains_not
     assert triggers(face) == before
     keys = {row.partition_key for row in before}
     assert all(set(face.materializations("by_amount", stage)) == keys for stage in STAGES)
-    checks = ("not_empty", "only_train_samples", "keys_once", "weights_sum", "chances_sum", "loss_finite", "stored_exactly")
-    checks += ("enough_samples",)
+    training_set = ("not_empty", "only_train_samples", "keys_once", "weights_sum", "chances_sum")
+    checks = (*training_set, "loss_finite", "stored_exactly", "enough_samples")
     found = evaluations(again)
     assert {place: passed for place, passed in found.items() if place[0] != "champion"} == {
         (name, key): True for name in checks for key in keys
