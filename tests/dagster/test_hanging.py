@@ -154,7 +154,9 @@ def test_a_run_that_was_cancelled_ends_though_its_code_server_is_gone(
     begin(face, run, code, processes)
     assert face.instance.run_coordinator.cancel_run(run.run_id)
     assert processes[0].wait(timeout=120) == -end
-    assert not face.instance.run_coordinator.cancel_run(made(face, "retention", {}).run_id), "it never had a process"
+    never_began = made(face, "retention", {})
+    with pytest.raises(dg.DagsterError, match="code server"):
+        face.instance.run_coordinator.cancel_run(never_began.run_id)
 
 
 def test_a_process_that_got_the_number_of_a_dead_one_is_not_taken_for_it(

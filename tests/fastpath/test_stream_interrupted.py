@@ -66,8 +66,9 @@ def ends(iterator: Iterator[Any]) -> bool:
 def test_after_an_interrupt_at_any_line_nobody_waits_and_the_stream_goes_on_from_its_position(rows, prefetch):
     store, keys = rows
     batches = [batch.keys.tolist() for batch in BatchStream(store, keys, 300)]
-    line, interrupted, positions = 1, True, set()
-    while interrupted:
+    line, untouched, positions = 1, 0, set()
+    # Taking a batch that is not there yet has more lines than taking one that is.
+    while untouched < 20:
         stream = BatchStream(store, keys, 300, prefetch=prefetch)
         iterator = iter(stream)
         assert next(iterator).keys.tolist() == batches[0]
@@ -78,9 +79,10 @@ def test_after_an_interrupt_at_any_line_nobody_waits_and_the_stream_goes_on_from
             # The next batch, or the end of this iteration.
             positions.add(stream.state_dict()["position"])
             assert ends(iterator), line
-        interrupted = tracer.left <= 0
+        untouched = 0 if tracer.left <= 0 else untouched + 1
         at = stream.state_dict()["position"]
         assert [batch.keys.tolist() for batch in stream] == batches[at:], line
         line += 1
-    assert line > 10
-    assert positions == {1, 2}
+    assert line > 30
+    # Which is the last line differs where others make batches meanwhile.
+    assert positions == {1, 2} or (prefetch and positions == {1})
