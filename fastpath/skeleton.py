@@ -5,8 +5,10 @@ the values it is given untouched memory of the same size, whose pages the system
 memory tells where it lies in the file.
 """
 
+import ctypes
 import io
 import weakref
+from collections import deque
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastpath._take import copy_out
+
+#: Arrow reads the end of a file in a thread of its own, which lets go of everything a moment after the file is open. Were it
+#: the last to do so it would wait for the interpreter, and an interpreter that exits ends such threads, and so the process.
+#: So the files that were opened last are kept, emptied, and never taken apart.
+_opened: Final = deque[tuple[object, ...]](maxlen=256)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_opened))
 
 _CONTINUATION: Final = b"\xff\xff\xff\xff"
 _PREFIX: Final = 8
@@ -42,6 +50,10 @@ class Skeleton(io.RawIOBase):
         self._is_stream, self._at = is_stream, start
         self._announced = -1
         self._blanks: dict[int, _Blank] = {}
+
+    def let_go(self) -> None:
+        """The file is not needed any more; Arrow may still hold this."""
+        self._bytes = np.empty(0, dtype=np.uint8)
 
     def place(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Where an array of Arrow's lies in the file: a read-only view of the map. ``ValueError`` when it is not of it."""
@@ -110,3 +122,13 @@ class Skeleton(io.RawIOBase):
         if n and copy_out(part.__array_interface__["data"][0], out[:n]):
             raise OSError("it was cut short while it was read")
         return out
+
+
+def open_arrow_file(owner: object, skeleton: Skeleton) -> pa.RecordBatchFileReader:
+    """The reader of an Arrow *file*, which is let go of with its owner."""
+    weakref.finalize(owner, skeleton.let_go).atexit = False
+    file = pa.PythonFile(skeleton, mode="r")
+    _opened.append((file,))
+    reader = pa.ipc.open_file(file)
+    _opened.append((file, reader))
+    return reader

@@ -21,7 +21,7 @@ import xxhash
 
 from fastpath._take import copy_out
 from fastpath.errors import CorruptFile
-from fastpath.skeleton import Skeleton
+from fastpath.skeleton import Skeleton, open_arrow_file
 
 SCHEMA: Final = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("weight", pa.float32(), nullable=False)])
 CHANCE_SCHEMA: Final = SCHEMA.append(pa.field("chance", pa.float32(), nullable=False))
@@ -134,7 +134,7 @@ class TrainingSetFile:
 
     def _read_footer(self) -> None:
         self._skeleton = Skeleton(self._mapped, is_stream=False)
-        self._reader = pa.ipc.open_file(pa.PythonFile(self._skeleton, mode="r"))
+        self._reader = open_arrow_file(self, self._skeleton)
         self._process = os.getpid()
 
     def _table(self) -> bytes:

@@ -95,7 +95,7 @@ class RegisteredModels:
         return self._client.create_model_version(
             name,
             # Not a file: whoever wants the weights asks the model store, which knows what they are the difference to.
-            f"modyn-model://{model.hash}",
+            f"modyn-model:///{model.hash}",
             tags=tags,
             description=f"Trigger {key}, trained on {model.n_samples:,} samples. `ModelStore(root).load('{model.hash}')`",
             await_creation_for=0,

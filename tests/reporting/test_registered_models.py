@@ -56,7 +56,7 @@ def test_each_model_is_a_version_and_the_aliases_are_where_they_belong(
         tracker.sync_trigger(live.engine, live.run, row)
     found = versions(client, live.pipeline)
     assert [version.tags["modyn/trigger"] for version in found] == [row.partition_key for row in rows]
-    assert [version.source for version in found] == [f"modyn-model://hash-{live.run.id}-{row.ordinal}" for row in rows]
+    assert [version.source for version in found] == [f"modyn-model:///hash-{live.run.id}-{row.ordinal}" for row in rows]
     assert alias(client, live.pipeline, "current") == rows[2].partition_key
     assert alias(client, live.pipeline, "champion") == rows[1].partition_key
     assert found[2].tags["modyn/champion"].startswith("not promoted: mean accuracy 0.7, of the champion, trigger 1, 0.9")
