@@ -153,7 +153,7 @@ def test_a_run_that_was_cancelled_ends_though_its_code_server_is_gone(
     run = made(face, "retention", {})
     begin(face, run, code, processes)
     assert face.instance.run_coordinator.cancel_run(run.run_id)
-    # Sooner than what listens would be killed. 0 where the launcher, here in its parent, was told of the end of the process first.
+    # Sooner than what listens would be killed. 0 where the launcher, here in its parent, was told of its end first.
     assert processes[0].wait(timeout=50) in (-end, 0)
     never_began = made(face, "retention", {})
     with pytest.raises(dg.DagsterError, match="code server"):
