@@ -51,10 +51,7 @@ class Servers:
         wait_for("the second daemon", lambda: "SensorDaemon" in log.read_text(errors="replace"), _START_SECONDS, self.why)
 
     def kill_first_daemon(self) -> None:
-        """SIGKILL to the older daemon and to its code servers, in which its ticks run; runs under way go on.
-
-        A run that dies together with its code server has nobody left to report it: Dagster's launcher on one machine does not.
-        """
+        """SIGKILL to the older daemon and to its code servers, in which its ticks run; runs under way go on."""
         daemons = [process for process in psutil.process_iter() if _is_daemon(process, str(self.logs))]
         first = min(daemons, key=lambda process: process.create_time())
         for process in [first, *first.children()]:
