@@ -22,6 +22,7 @@ from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.evaluation.cells import cell_confidence, score_intervals
 from modyn_dagster.evaluation.intervals import Interval
+from modyn_dagster.evaluation.metrics import metric_code
 from modyn_dagster.evaluation.predictions import Predictions, read_predictions
 from modyn_dagster.evaluation.versions import cell_address, data_versions
 from modyn_dagster.pipeline.context import TriggerContext
@@ -96,6 +97,7 @@ def _places(
     # Weights are not all: how samples are read and how many threads compute decide bits of what is predicted.
     predictor = json.dumps([model.hash, context.run.spec["training"], context.run.threads], sort_keys=True)
     settings = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
+    codes = {metric: metric_code(metric) for metric in spec.metrics}
     deleted = count_in(data, intervals, deleted=True)
     found = []
     for subset, predictions in subsets.items():
@@ -104,7 +106,7 @@ def _places(
         for i, (version, n_samples, n_deleted) in enumerate(zip(versions, counts, deleted, strict=True)):
             if subset == ALL or n_samples:
                 for metric in spec.metrics:
-                    address = cell_address(predictor, intervals[i], metric, version, settings)
+                    address = cell_address(predictor, intervals[i], metric, version, settings, code=codes[metric])
                     found.append(Place(subset, i, metric, address, n_samples, n_deleted))
     return found
 
