@@ -14,6 +14,7 @@ from modyn_dagster.evaluation import Predictions, confidence_interval, read_pred
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.keys import positions_of
 from modyn_dagster.reporting.report_catalog import read_report
+from modyn_dagster.reporting.summary import summarise_run
 from modyn_dagster.spec.load import load_project
 from tests.pipeline.deleting import delete
 from tests.pipeline.world import World
@@ -142,8 +143,9 @@ def test_the_report_shows_slices_confidence_and_the_bytes_on_disk(world_of):
     written = [path for part in ("training_sets", "predictions") for path in (world.platform.home / part).rglob("*.arrow")]
     with world.platform.transaction() as conn:
         models = list_models(conn, world.run("by_amount", "replay").id)
+        summary = summarise_run(conn, world.run("by_amount", "replay"))
     saved = sum(world.platform.model_store.size(model.hash) for model in models)
-    assert record.n_bytes == sum(path.stat().st_size for path in written) + saved
+    assert summary.n_bytes == record.n_bytes == sum(path.stat().st_size for path in written) + saved
 
 
 @pytest.mark.parametrize(
