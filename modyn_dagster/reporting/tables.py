@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.reporting.comparison import Comparison
 from modyn_dagster.reporting.scores import IntervalScore
 from modyn_dagster.reporting.seeds import Spread
@@ -153,6 +154,13 @@ def with_confidence(value: float | None, low: float | None, high: float | None) 
     ('0.8000 (0.490 to 0.943)', '0.8000')
     """
     return _score(value) + ("" if low is None or high is None else f" ({low:.3f} to {high:.3f})")
+
+
+def cell_text(cell: EvaluationRow | None) -> str:
+    """The value of a cell with its confidence interval, or why it has none; a dash where there is no cell."""
+    if cell is None:
+        return _ABSENT
+    return str(cell.undefined) if cell.value is None else with_confidence(cell.value, cell.low, cell.high)
 
 
 def _moment(moment: datetime) -> str:
