@@ -71,12 +71,10 @@ def _calibration_error(judged: Judged, rows: Rows) -> Float64:
 
 
 def _f1(judged: Judged, rows: Rows, average: str | None = None, positive: int | None = None) -> Float64:
-    k = judged.n_classes
-    predicted, truth = judged.predicted[rows], judged.truth[rows]
-    actual = _counted(truth, k)
-    seen = _counted(predicted, k) + actual
-    # Wrong ones are counted as a class of their own, which is left out.
-    hits = _counted(np.where(predicted == truth, truth, k), k + 1)[:, :k]
+    k, drawn = judged.n_classes, _counted(rows, len(judged))
+    actual = _by_class(drawn, judged.truth, k)
+    seen = _by_class(drawn, judged.predicted, k) + actual
+    hits = _by_class(drawn * (judged.predicted == judged.truth), judged.truth, k)
     if positive is None and average is None and k == 2:
         positive = 1
     if positive is not None:
@@ -121,7 +119,7 @@ def _over_classes(area: Callable[[Float64, Float64], Float64], judged: Judged, r
         starts = np.flatnonzero(np.diff(ranks[order], prepend=-1))
         samples = drawn[:, order]
         positives = samples * (judged.truth[order] == label)
-        value = area(np.add.reduceat(positives, starts, axis=1), np.add.reduceat(samples, starts, axis=1))
+        value = area(_summed(positives, starts), _summed(samples, starts))
         known = np.isfinite(value)
         total, occur = total + np.where(known, value, 0.0), occur + known
     return np.asarray(total / occur)
@@ -140,6 +138,20 @@ def _r2(judged: Judged, rows: Rows) -> Float64:
     spread = np.square(truth - truth.mean(axis=1, keepdims=True)).sum(axis=1)
     missed = np.square(judged.outputs[:, 0] - judged.truth)[rows].sum(axis=1)
     return np.where(truth.min(axis=1) == truth.max(axis=1), np.nan, 1 - missed / spread)
+
+
+def _by_class(drawn: Float64, classes: Rows, k: int) -> Float64:
+    """How many of the samples of each class were drawn, ``float64[m, k]``."""
+    order = np.argsort(classes, kind="stable")
+    starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
+    found = np.zeros((len(drawn), k))
+    found[:, classes[order[starts]]] = _summed(drawn[:, order], starts)
+    return found
+
+
+def _summed(values: Float64, starts: Rows) -> Float64:
+    """Sums of neighbouring columns, from each start to the next."""
+    return values if len(starts) == values.shape[1] else np.asarray(np.add.reduceat(values, starts, axis=1))
 
 
 def _counted(values: Rows, n: int, weights: Float64 | None = None) -> Float64:
