@@ -17,6 +17,7 @@ from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.evaluation import class_metrics, rank_metrics, target_metrics
 from modyn_dagster.evaluation.class_metrics import CellFailed
 from modyn_dagster.evaluation.judged import Judged, Outputs, Truth
+from modyn_dagster.evaluation.torch_metrics import is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.training import TaskKind
 
@@ -81,7 +82,9 @@ def find_metric(name: str) -> MetricEntry:
     Raises ``ConfigError`` for a name there is not, ``ImportPathError`` for a path that cannot be imported or called.
     """
     if ":" in name:
-        return MetricEntry(None, _imported(import_callable(name, source="evaluation", field="metrics")))
+        function = import_callable(name, source="evaluation", field="metrics")
+        of_torch = is_torchmetric(name)
+        return MetricEntry(kind_of(name), torchmetric(name, function)) if of_torch else MetricEntry(None, _imported(function))
     if name in METRICS:
         return METRICS[name]
     match = _PARAMETERS.fullmatch(name)
