@@ -26,6 +26,7 @@ if __name__ == "__main__":
 
 from benchmarks.figures.judging import MODELS, matrix_figures, sliding_figures
 from benchmarks.figures.reporting import report_figures
+from benchmarks.groups import one_of
 from benchmarks.measure import Machine
 from benchmarks.policy_streams import demo
 from benchmarks.report import Figure, busyness, print_table, write_json
@@ -54,20 +55,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of judging models and of reports.")
     parser.add_argument("--quick", action="store_true", help="fewer models and predictions, within a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
-    parser.add_argument("--only", type=_ids, default=tuple(_GROUPS), help="figures to measure, for example matrix,report")
+    parser.add_argument(
+        "--only", type=one_of(_GROUPS), default=tuple(_GROUPS), help="figures to measure, for example matrix,report"
+    )
     options = parser.parse_args()
     machine, sizes = Machine(), QUICK if options.quick else Sizes()
     found = [figure for name in options.only for figure in _GROUPS[name](sizes, machine)] + busyness(machine)
     print_table(found, "evaluation")
     if options.json is not None:
         write_json(options.json, found)
-
-
-def _ids(text: str) -> tuple[str, ...]:
-    ids = tuple(text.split(","))
-    if unknown := [one for one in ids if one not in _GROUPS]:
-        raise argparse.ArgumentTypeError(f"no figure {', '.join(unknown)}; there are {', '.join(_GROUPS)}")
-    return ids
 
 
 if __name__ == "__main__":

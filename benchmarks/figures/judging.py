@@ -19,10 +19,10 @@ from modyn_dagster.evaluation import (
     generate_intervals,
     predict_range,
     score_intervals,
-    write_predictions,
 )
 from modyn_dagster.evaluation.cells import Cell
 from modyn_dagster.evaluation.intervals import Interval
+from modyn_dagster.evaluation.writing import PredictionWriter
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of, positions_of
 from modyn_dagster.randomness import rng_for
@@ -86,14 +86,15 @@ class World:
 
     def judge(self, models: range) -> list[list[Cell]]:
         """Load each model once, predict every sample once, store that, and take all cells from it."""
-        found = []
-        for model in models:
-            path = self._folder / f"predictions-{model}.arrow"
-            parts = list(predict_range(self._predictor(model), self._read, [(0, len(self._labels), None)], kind="class"))
-            written = write_predictions(path, parts, kind="class", n_outputs=2)
-            found.append(score_intervals(Predictions.concat(parts), self.intervals, METRICS))
-            self.n_predicted += written.n_samples
-            self.n_judged += 1
+        found, files = [], []
+        with PredictionWriter() as writer:
+            for model in models:
+                path = self._folder / f"predictions-{model}.arrow"
+                parts = list(predict_range(self._predictor(model), self._read, [(0, len(self._labels), None)], kind="class"))
+                files.append(writer.write(path, parts, kind="class", n_outputs=2))
+                found.append(score_intervals(Predictions.concat(parts), self.intervals, METRICS))
+        self.n_predicted += sum(file.result().n_samples for file in files)
+        self.n_judged += len(files)
         return found
 
     def judge_by_cell(self, models: range) -> list[list[list[float]]]:

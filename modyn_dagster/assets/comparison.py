@@ -37,8 +37,7 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
         figures = report_figures(data)
         metadata = comparison_metadata(compared) | report_images(figures) | {"report": dg.MetadataValue.path(str(page))}
         links = MlflowLinks(context, modyn_mlflow, platform)
-        scores = {f"score {run.label}": run.score for run in compared.runs if run.score is not None}
-        if (url := links.comparison(assets.dataset.name, scores, page, figures)) is not None:
+        if (url := links.comparison(assets.dataset.name, compared.numbers(), page, figures)) is not None:
             metadata["mlflow"] = dg.MetadataValue.url(url)
         return dg.MaterializeResult(metadata=metadata)
 

@@ -57,6 +57,12 @@ def comparison_metadata(comparison: Comparison) -> dict[str, Any]:
         metadata[f"{run.label}: seconds"] = run.summary.total_seconds
         if run.score is not None:
             metadata[f"{run.label}: score"] = run.score
+        if run.summary.n_bytes is not None:
+            metadata[f"{run.label}: bytes"] = run.summary.n_bytes
+    for spread in comparison.spreads:
+        if spread.score is not None:
+            metadata[f"{spread.pipeline}: mean score of {len(spread.seeds)} seeds"] = spread.score.mean
+            metadata[f"{spread.pipeline}: deviation of the score"] = spread.score.deviation
     return metadata
 
 

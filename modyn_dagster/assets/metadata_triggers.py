@@ -11,8 +11,9 @@ import dagster as dg
 from modyn_dagster.assets.metadata_decisions import decision_metadata
 from modyn_dagster.assets.metadata_samples import time_text
 from modyn_dagster.assets.metadata_selection import selection_metadata
+from modyn_dagster.assets.metadata_slices import slices_metadata
 from modyn_dagster.assets.metadata_stored import stored_metadata
-from modyn_dagster.catalog.evaluations import EvaluationRow
+from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.timings import seconds_by_stage
 from modyn_dagster.catalog.training_sets import TrainingSetRow
@@ -121,6 +122,8 @@ def _evaluation(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict
 
     with context.platform.transaction() as conn:
         summary = summarise_run(conn, context.run)
+        known = list_evaluations(conn, context.run.id, context.trigger.id, subsets=bool(context.spec.evaluation.slices))
+    parts = [cell for cell in known if cell.subset]
     metadata: dict[str, Any] = {
         INTERVALS: n_intervals(cells),
         "scores": dg.MetadataValue.md(_cells_table(cells, context.spec.evaluation.metrics)),
@@ -131,7 +134,7 @@ def _evaluation(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict
         values = [cell.value for cell in cells if cell.metric == metric and cell.value is not None]
         if values:
             metadata[f"mean_{metric}"] = sum(values) / len(values)
-    return metadata
+    return metadata | slices_metadata(parts, context.spec.evaluation.metrics)
 
 
 class _Drawn:
@@ -158,7 +161,7 @@ def _plot(drawn: _Drawn) -> str:
 
 
 def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
-    from modyn_dagster.reporting.tables import Table, interval_text
+    from modyn_dagster.reporting.tables import Table, cell_text, interval_text
 
     by_place = {(cell.interval_start, cell.interval_end, cell.metric): cell for cell in cells}
     intervals = {(cell.interval_start, cell.interval_end): cell for cell in cells}
@@ -166,20 +169,12 @@ def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
         (
             interval_text(cell.interval_start, cell.interval_end) + (" *" if cell.seen_in_training else ""),
             f"{cell.n_samples:,}",
-            *(_score_text(by_place.get((*place, metric))) for metric in metrics),
+            *(cell_text(by_place.get((*place, metric))) for metric in metrics),
         )
         for place, cell in sorted(intervals.items())
     ]
     caption = "this model; * it saw samples of the interval in training"
     return Table(("interval", "samples", *metrics), tuple(rows), caption).markdown()
-
-
-def _score_text(cell: EvaluationRow | None) -> str:
-    from modyn_dagster.reporting.tables import with_confidence
-
-    if cell is None:
-        return "–"
-    return str(cell.undefined) if cell.value is None else with_confidence(cell.value, cell.low, cell.high)
 
 
 def _seconds(context: TriggerContext) -> dict[str, Any]:

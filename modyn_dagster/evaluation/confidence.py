@@ -5,12 +5,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from modyn_dagster.evaluation.judged import Judged, Outputs, Truth
+from modyn_dagster.evaluation.judged import Outputs, Truth
 from modyn_dagster.evaluation.metrics import find_metric, labelled_part, score_part
+from modyn_dagster.evaluation.resampled import resampled
 from modyn_dagster.randomness import rng_for
 
 #: Fewer defined resamples say nothing about the tails.
 _FEWEST: Final = 20
+#: Rows drawn at once, for memory; it follows from the number of samples alone, and so do the draws.
+_MOST_DRAWN: Final = 1 << 20
 
 
 class ConfidenceInterval(NamedTuple):
@@ -45,16 +48,16 @@ def bootstrap(
     """Percentiles of the metric over resamples of the labelled samples (Efron, 1979); None where it is mostly undefined."""
     alpha = (1 - _level(level)) / 2
     judged, _ = labelled_part(outputs, truth)
-    n, entry, values = len(judged), find_metric(metric), []
-    for number in range(resamples if n else 0):
-        rows = rng_for(seed, "bootstrap", number).integers(0, n, n)
-        drawn = Judged(judged.outputs[rows], judged.truth[rows])
-        found = score_part(entry, drawn, slice(0, n), 0, min_samples=1).value
-        if found is not None:
-            values.append(found)
-    if len(values) < max(_FEWEST, resamples // 2):
+    n, entry, rng, values = len(judged), find_metric(metric), rng_for(seed, "bootstrap"), [np.empty(0)]
+    at_once = max(1, _MOST_DRAWN // max(1, n))
+    for begin in range(0, resamples if n else 0, at_once):
+        rows = rng.integers(0, n, (min(at_once, resamples - begin), n))
+        values.append(resampled(entry, judged, rows))
+    found = np.concatenate(values)
+    found = found[np.isfinite(found)]
+    if len(found) < max(_FEWEST, resamples // 2):
         return None
-    low, high = np.quantile(values, [alpha, 1 - alpha])
+    low, high = np.quantile(found, [alpha, 1 - alpha])
     return ConfidenceInterval(float(low), float(high), "bootstrap")
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from modyn_dagster.evaluation.calibration import confidences
 from modyn_dagster.evaluation.losses import Float64, cross_entropy, over_columns
+from modyn_dagster.evaluation.odds import Odds, odds_of
 
 Outputs = npt.NDArray[np.float32]
 #: Classes ``int64[n]`` or targets ``float64[n]``.
@@ -43,9 +44,11 @@ class Judged:
     @cached_property
     def predicted(self) -> Counts:
         """The class of the largest output, ``int64[n]``; the lower class wins a tie."""
-        if self.n_classes == 2:
-            return (self.outputs[:, 1] > self.outputs[:, 0]).astype(np.int64)
-        return np.asarray(self.outputs.argmax(axis=1))
+        return np.asarray(self.outputs.argmax(axis=1)) if self.n_classes != 2 else self._predicted_one.astype(np.int64)
+
+    @cached_property
+    def _predicted_one(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.outputs[:, 1] > self.outputs[:, 0])
 
     @cached_property
     def broken(self) -> Counts:
@@ -58,31 +61,51 @@ class Judged:
         return _running(self.truth >= self.n_classes)
 
     @cached_property
+    def odds(self) -> Odds:
+        """Of two classes: what all their probabilities are made of."""
+        with np.errstate(all="ignore"):
+            return odds_of(self.outputs)
+
+    @cached_property
     def losses(self) -> Float64:
         """``-log p(class)``, ``float64[n]``; of no use for samples of an unknown class."""
+        labels = self._known_labels
         with np.errstate(all="ignore"):
-            return cross_entropy(self.outputs, np.minimum(self.truth, self.n_classes - 1))
+            return self.odds.losses(labels) if self.n_classes == 2 else cross_entropy(self.outputs, labels)
 
     @cached_property
     def confidence(self) -> Float64:
         """Probability of the predicted class, ``float64[n]``."""
         with np.errstate(all="ignore"):
-            return confidences(self.outputs)
+            return self.odds.confidences() if self.n_classes == 2 else confidences(self.outputs)
 
     @cached_property
     def squares(self) -> Float64:
         """Squared distance of the probabilities from the truth, ``float64[n]``: over all classes, for two of class 1 alone."""
+        labels = self._known_labels
+        if self.n_classes == 2:
+            with np.errstate(all="ignore"):
+                return self.odds.squares(labels)
         found = np.empty(len(self))
         for start in range(0, len(self), _ROWS):
             rows = slice(start, start + _ROWS)
-            found[rows] = _squares(self.outputs[rows], np.minimum(self.truth[rows], self.n_classes - 1))
+            found[rows] = _squares(self.outputs[rows], labels[rows])
         return found
+
+    @property
+    def _known_labels(self) -> Truth:
+        """The truth; in place of a class that the model does not know the last one it knows."""
+        return np.minimum(self.truth, self.n_classes - 1) if self.beyond[-1] else self.truth
 
     def right(self, k: int) -> Counts:
         """How many of the samples before each place have their class among the ``k`` largest outputs, ``int64[n + 1]``."""
         if k not in self._right:
-            self._right[k] = _running(self.predicted == self.truth if k == 1 else _within(self.outputs, self.truth, k))
+            self._right[k] = _running(self._is_right if k == 1 else _within(self.outputs, self.truth, k))
         return self._right[k]
+
+    @property
+    def _is_right(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.predicted == self.truth)
 
     @cached_property
     def hits_of_one(self) -> Counts:
@@ -115,7 +138,12 @@ class Ranking(NamedTuple):
 
 
 def _running(flags: npt.NDArray[np.bool_] | Counts) -> Counts:
-    return np.concatenate([[0], np.cumsum(flags)])
+    """Totals before each place and behind the last one, ``int64[n + 1]``."""
+    found = np.zeros(len(flags) + 1, np.int64)
+    # Often nothing is amiss anywhere: memory that is never written costs nothing.
+    if flags.any():
+        np.cumsum(flags, out=found[1:])
+    return found
 
 
 def _within(outputs: Outputs, labels: Truth, k: int) -> npt.NDArray[np.bool_]:
@@ -132,8 +160,6 @@ def _squares(outputs: Outputs, labels: Truth) -> Float64:
         powers = outputs.astype(np.float64)
         powers = np.exp(powers - over_columns(np.maximum, powers)[:, None])
         total = over_columns(np.add, powers)
-        if outputs.shape[1] == 2:
-            return np.asarray(np.square(powers[:, 1] / total - labels))
         shares = powers / total[:, None]
         own = np.take_along_axis(shares, labels[:, None], axis=1)[:, 0]
         return np.asarray(np.square(shares).sum(axis=1) - np.square(own) + np.square(1 - own))

@@ -5,6 +5,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.evaluation.odds import odds_of
 from modyn_dagster.spec.training import TaskKind
 
 Float64 = npt.NDArray[np.float64]
@@ -15,6 +16,8 @@ _MANY: Final = 8
 
 def cross_entropy(outputs: npt.NDArray[np.float32], labels: npt.NDArray[Any]) -> Float64:
     """``-log softmax(outputs)[label]``, ``float64[n]``; labels are int64 below the number of outputs."""
+    if outputs.shape[1] == 2:
+        return odds_of(outputs).losses(labels)
     logits = outputs.astype(np.float64)
     shifted = logits - over_columns(np.maximum, logits)[:, None]
     chosen = shifted[np.arange(len(labels)), labels]

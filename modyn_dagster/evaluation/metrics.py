@@ -12,10 +12,12 @@ from typing import Final
 
 import numpy as np
 
+from modyn_dagster.code_digest import code_digest
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.evaluation import class_metrics, rank_metrics, target_metrics
 from modyn_dagster.evaluation.class_metrics import CellFailed
 from modyn_dagster.evaluation.judged import Judged, Outputs, Truth
+from modyn_dagster.evaluation.torch_metrics import is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.training import TaskKind
 
@@ -80,7 +82,9 @@ def find_metric(name: str) -> MetricEntry:
     Raises ``ConfigError`` for a name there is not, ``ImportPathError`` for a path that cannot be imported or called.
     """
     if ":" in name:
-        return MetricEntry(None, _imported(import_callable(name, source="evaluation", field="metrics")))
+        function = import_callable(name, source="evaluation", field="metrics")
+        of_torch = is_torchmetric(name)
+        return MetricEntry(kind_of(name), torchmetric(name, function)) if of_torch else MetricEntry(None, _imported(function))
     if name in METRICS:
         return METRICS[name]
     match = _PARAMETERS.fullmatch(name)
@@ -89,6 +93,14 @@ def find_metric(name: str) -> MetricEntry:
         raise ConfigError("evaluation", "metrics", name, f"must be one of {', '.join(METRICS)}, or an import path")
     given = {key: int(value) for key, value in match.groupdict().items() if key != "base" and value is not None}
     return MetricEntry(entry.kind, partial(entry.compute, **given))
+
+
+def metric_code(name: str) -> str:
+    """A digest of the code of a metric of one's own; empty for those of ``METRICS``.
+
+    Raises ``ImportPathError`` for a path that cannot be imported or called.
+    """
+    return code_digest(import_callable(name, source="evaluation", field="metrics")) if ":" in name else ""
 
 
 def score(metric: str, outputs: Outputs, truth: Truth, *, min_samples: int = 1) -> Score:

@@ -59,6 +59,13 @@ class Predictions:
         return type(self)(self.kind, self.keys[rows], self.times[rows], self.truth[rows], self.outputs[rows], self.losses[rows])
 
     @classmethod
+    def empty(cls, kind: TaskKind, n_outputs: int) -> Self:
+        """Of no sample."""
+        truth: npt.NDArray[Any] = np.empty(0, np.int64 if kind == "class" else np.float64)
+        times = np.empty(0, "datetime64[us]")
+        return cls(kind, np.empty(0, np.uint64), times, truth, np.empty((0, n_outputs), np.float32), np.empty(0, np.float32))
+
+    @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
         """Several stretches of the stream one after the other; at least one, all of one model."""
         columns = zip(*((p.keys, p.times, p.truth, p.outputs, p.losses) for p in parts), strict=True)

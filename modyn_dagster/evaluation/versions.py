@@ -43,8 +43,10 @@ def data_versions(
     return versions
 
 
-def cell_address(model: str, interval: Interval, metric: str, data: str, settings: Sequence[object] = ()) -> str:
-    """The address of one cell, 32 hexadecimal digits.
+def cell_address(
+    model: str, interval: Interval, metric: str, data: str, settings: Sequence[object] = (), *, code: str = ""
+) -> str:
+    """The address of one cell: 32 hexadecimal digits, and behind a dot ``code`` where there is one.
 
     Args:
         model: names what predicts: a hash of its weights and of how they are used.
@@ -52,8 +54,15 @@ def cell_address(model: str, interval: Interval, metric: str, data: str, setting
         metric: a name of ``METRICS`` or an import path.
         data: a version of the samples.
         settings: what else the value follows from, for example how few samples are too few.
+        code: what the metric does (``metric_code``); it can be read off the address (``code_of``).
     """
-    return _digest([model, str(interval.start), str(interval.end), metric, data, *map(repr, settings)])
+    found = _digest([model, str(interval.start), str(interval.end), metric, data, *map(repr, settings)])
+    return f"{found}.{code}" if code else found
+
+
+def code_of(address: str) -> str:
+    """The code of the metric that a cell of this address was computed by; empty where it is none of one's own."""
+    return address.partition(".")[2]
 
 
 def _digest(texts: Sequence[str], *arrays: npt.NDArray[np.generic]) -> str:

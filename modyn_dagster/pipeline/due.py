@@ -11,6 +11,9 @@ from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
+from modyn_dagster.errors import ImportPathError
+from modyn_dagster.evaluation.metrics import metric_code
+from modyn_dagster.evaluation.versions import code_of
 from modyn_dagster.pipeline.context import TriggerContext, trigger_context
 from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.pipeline.judged_training import judged_on
@@ -85,9 +88,12 @@ def _is_due(context: TriggerContext, data: JudgedOn, model_hash: str) -> bool:
 
 
 def _outdated(context: TriggerContext, data: JudgedOn, cells: Sequence[EvaluationRow]) -> bool:
-    """Whether a cell is missing, or samples have come to its interval or were deleted from it since it was scored."""
+    """Whether a cell is missing or its metric has other code now, or samples came to its interval or were deleted from it."""
     intervals = run_intervals(context, data, finished=False)
     if len(cells) < len(intervals) * len(context.spec.evaluation.metrics):
+        return True
+    codes = {metric: _code(metric) for metric in context.spec.evaluation.metrics}
+    if any(codes[cell.metric] not in (None, code_of(cell.address)) for cell in cells if cell.metric in codes):
         return True
     places = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
     gone = dict(zip(places, count_in(data, intervals, deleted=True), strict=True))
@@ -96,3 +102,11 @@ def _outdated(context: TriggerContext, data: JudgedOn, cells: Sequence[Evaluatio
     # Where samples come with batches alone, a batch that is not predicted says so sooner.
     there = dict(zip(places, count_in(data, intervals, deleted=False), strict=True)) if data.grows else {}
     return any(cell.n_samples != there.get((cell.interval_start, cell.interval_end), cell.n_samples) for cell in cells)
+
+
+def _code(metric: str) -> str | None:
+    """What a metric does now; None where it cannot be imported any more, and what it gave is all there is."""
+    try:
+        return metric_code(metric)
+    except ImportPathError:
+        return None

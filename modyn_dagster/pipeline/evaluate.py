@@ -1,19 +1,21 @@
 """The stage ``evaluation``: predict the evaluation samples a model has not seen yet, then score the closed intervals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, list_predictions, record_predictions
 from modyn_dagster.catalog.models import ModelRow, find_model
-from modyn_dagster.catalog.timings import record_timing
+from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.errors import RunError
-from modyn_dagster.evaluation.predictions import Predictions
+from modyn_dagster.evaluation.predictions import Predictions, read_predictions
+from modyn_dagster.evaluation.writing import PredictionWriter
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.pipeline.judged_training import judged_on
 from modyn_dagster.pipeline.predictors import predictor_of
-from modyn_dagster.pipeline.score import score_closed_intervals
-from modyn_dagster.pipeline.stored import missing_batches, predict, take_over
+from modyn_dagster.pipeline.score import record_cells, score_closed_intervals
+from modyn_dagster.pipeline.stored import PredictedStretch, missing_batches, predict, take_over
 
 Progress = Callable[[int, int], None]
 
@@ -32,16 +34,31 @@ def evaluate_model(
     if model is None:
         raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: there is no model to evaluate")
     data = judged_on(context)
-    made = _predict_missing(context, model, data, progress)
-    n_scored = score_closed_intervals(context, model, data, made, finished=finished)
+    with PredictionWriter() as writer:
+        predicted = _predict_missing(context, model, data, writer, progress)
+        try:
+            scored = score_closed_intervals(context, model, data, _all_of(context, model, predicted), finished=finished)
+        finally:
+            # Also where scoring fails: what was predicted is there for the next time. Rows of files go before those of cells.
+            for each in predicted:
+                _record(context, each)
+    record_cells(context, scored)
     with context.platform.transaction() as conn:
-        return list_evaluations(conn, context.run.id, context.trigger.id), n_scored > 0
+        return list_evaluations(conn, context.run.id, context.trigger.id), bool(scored.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Predicted:
+    """A stretch, and what predicting it took; the time for which its file is waited comes on top."""
+
+    stretch: PredictedStretch
+    timing: Timing
 
 
 def _predict_missing(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, progress: Progress | None
-) -> dict[str, Predictions]:
-    """Returns what was predicted just now, by path: it need not be read again."""
+    context: TriggerContext, model: ModelRow, data: JudgedOn, writer: PredictionWriter, progress: Progress | None
+) -> list[_Predicted]:
+    """Returns what was predicted just now, whose files are still being written."""
     with context.platform.transaction() as conn:
         files = list_predictions(conn, context.trigger.id, model.hash)
     stretches = []
@@ -51,7 +68,7 @@ def _predict_missing(
         else:
             with context.platform.transaction() as conn:
                 record_predictions(conn, values)
-    made: dict[str, Predictions] = {}
+    made: list[_Predicted] = []
     if not stretches:
         return made
     total = sum(int(batch.n_samples or 0) for stretch in stretches for batch in stretch)
@@ -59,15 +76,33 @@ def _predict_missing(
     with closing(predictor_of(context.platform, context.run, model, data.view)) as predictor:
         for stretch in stretches:
             watch = Stopwatch("evaluate")
-            values, predictions = predict(context, model, data, predictor, stretch)
-            if predictions is not None:
-                made[values["path"]] = predictions
-            n_bytes = (context.platform.home / values["path"]).stat().st_size
-            with context.platform.transaction() as conn:
-                record_predictions(conn, values)
-                timing = watch.read(values["n_samples"], n_bytes)
-                record_timing(conn, context.run.id, context.trigger.id, None, timing)
+            found = predict(context, model, data, predictor, writer, stretch)
+            made.append(_Predicted(found, watch.read()))
             done += sum(int(batch.n_samples or 0) for batch in stretch)
             if progress is not None:
                 progress(done, total)
     return made
+
+
+def _record(context: TriggerContext, made: _Predicted) -> None:
+    """Commit a file once it is written, with what it took."""
+    waiting = Stopwatch("evaluate")
+    values = made.stretch.wait()
+    n_bytes = (context.platform.home / values["path"]).stat().st_size
+    waited = waiting.read(values["n_samples"], n_bytes)
+    with context.platform.transaction() as conn:
+        record_predictions(conn, values)
+        timing = replace(waited, seconds=made.timing.seconds + waited.seconds)
+        record_timing(conn, context.run.id, context.trigger.id, None, timing)
+
+
+def _all_of(context: TriggerContext, model: ModelRow, made: Sequence[_Predicted]) -> Predictions | None:
+    """All that the model predicted, in key order: read from files but for what was made just now; None where that is nothing."""
+    with context.platform.transaction() as conn:
+        files = [file for file in list_predictions(conn, context.trigger.id, model.hash) if file.removed_at is None]
+    parts = [read_predictions(context.platform.home / file.path, file.checksum) for file in files]
+    parts += [each.stretch.predictions for each in made]
+    if not parts:
+        return None
+    parts.sort(key=lambda part: int(part.keys[0]) if len(part) else 0)
+    return Predictions.concat(parts)

@@ -14,7 +14,6 @@ from modyn_dagster.catalog.evaluations import (
     EvaluationRow,
     find_addresses,
     list_evaluations,
-    list_predictions,
     record_evaluations,
     remove_evaluations,
 )
@@ -22,7 +21,8 @@ from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.evaluation.cells import cell_confidence, score_intervals
 from modyn_dagster.evaluation.intervals import Interval
-from modyn_dagster.evaluation.predictions import Predictions, read_predictions
+from modyn_dagster.evaluation.metrics import metric_code
+from modyn_dagster.evaluation.predictions import Predictions
 from modyn_dagster.evaluation.versions import cell_address, data_versions
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
@@ -46,22 +46,27 @@ class Place:
     n_deleted: int
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredCells:
+    """Rows of cells that are new or follow from something else than before, and ids of cells that there are no samples of."""
+
+    rows: Sequence[dict[str, Any]] = ()
+    gone: Sequence[int] = ()
+
+
 def score_closed_intervals(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, made: Mapping[str, Predictions], *, finished: bool
-) -> int:
-    """Give every closed interval its cells; returns how many of them are new or follow from something else than before.
+    context: TriggerContext, model: ModelRow, data: JudgedOn, predicted: Predictions | None, *, finished: bool
+) -> ScoredCells:
+    """What the cells of every closed interval are to be, from all that the model predicted; nothing is written.
 
     A cell's address is a digest of all its value follows from. Where a cell with the same address is known, from this run or
     any other, its result is taken over; only the others are computed. Deleted samples do not count, also where they
-    were predicted before. A slice has cells where it has samples. Files are read but for those in ``made``, by path.
+    were predicted before. A slice has cells where it has samples.
     """
+    if predicted is None:
+        return ScoredCells()
     with context.platform.transaction() as conn:
         cells = list_evaluations(conn, context.run.id, context.trigger.id, subsets=True)
-        files = [file for file in list_predictions(conn, context.trigger.id, model.hash) if file.removed_at is None]
-    if not files:
-        return 0
-    parts = [made[f.path] if f.path in made else read_predictions(context.platform.home / f.path, f.checksum) for f in files]
-    predicted = Predictions.concat(parts)
     subsets = subsets_of(context, data, data.judged(predicted))
     intervals = run_intervals(context, data, finished=finished)
     places = {_key(intervals, place): place for place in _places(context, model, data, subsets, intervals)}
@@ -73,10 +78,14 @@ def score_closed_intervals(
     for subset, predictions in subsets.items():
         results |= _computed(context, predictions, intervals, [place for place in missing if place.subset == subset])
     rows = [_row(context, model, data, intervals, place, results[place.address]) for place in wanted]
+    return ScoredCells(rows, [cell.id for key, cell in known.items() if cell.subset != ALL and key not in places])
+
+
+def record_cells(context: TriggerContext, scored: ScoredCells) -> None:
+    """Write what was scored."""
     with context.platform.transaction() as conn:
-        record_evaluations(conn, rows)
-        remove_evaluations(conn, [cell.id for key, cell in known.items() if cell.subset != ALL and key not in places])
-    return len(rows)
+        record_evaluations(conn, scored.rows)
+        remove_evaluations(conn, scored.gone)
 
 
 def count_in(data: JudgedOn, intervals: Intervals, *, deleted: bool) -> list[int]:
@@ -96,6 +105,7 @@ def _places(
     # Weights are not all: how samples are read and how many threads compute decide bits of what is predicted.
     predictor = json.dumps([model.hash, context.run.spec["training"], context.run.threads], sort_keys=True)
     settings = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
+    codes = {metric: metric_code(metric) for metric in spec.metrics}
     deleted = count_in(data, intervals, deleted=True)
     found = []
     for subset, predictions in subsets.items():
@@ -104,7 +114,7 @@ def _places(
         for i, (version, n_samples, n_deleted) in enumerate(zip(versions, counts, deleted, strict=True)):
             if subset == ALL or n_samples:
                 for metric in spec.metrics:
-                    address = cell_address(predictor, intervals[i], metric, version, settings)
+                    address = cell_address(predictor, intervals[i], metric, version, settings, code=codes[metric])
                     found.append(Place(subset, i, metric, address, n_samples, n_deleted))
     return found
 

@@ -1,7 +1,8 @@
 """Predictions of a trigger's model on disk: what is there, what another run made already, and what is missing."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from modyn_dagster.catalog.evaluations import PredictionFileRow, same_prediction
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.evaluation.blocks import BatchRange
-from modyn_dagster.evaluation.predictions import Predictions, WrittenPredictions, predict_range, write_predictions
+from modyn_dagster.evaluation.predictions import Predictions, WrittenPredictions, predict_range
+from modyn_dagster.evaluation.writing import PredictionWriter
 from modyn_dagster.keys import key_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
@@ -53,16 +55,40 @@ def take_over(context: TriggerContext, model: ModelRow, data: JudgedOn, stretch:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class PredictedStretch:
+    """What a model made of some batches; its file is being written.
+
+    Attributes:
+        path: of the file.
+        predictions: what is in it.
+        wait: waits for the file, and returns its row; ``WriteFailed`` when the disk refuses.
+    """
+
+    path: str
+    predictions: Predictions
+    wait: Callable[[], dict[str, Any]]
+
+
 def predict(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, predictor: "Predictor", stretch: Sequence[BatchRow]
-) -> tuple[dict[str, Any], Predictions | None]:
-    """Predict the samples of some batches and write them; returns the file's row, and what it holds unless that is nothing."""
+    context: TriggerContext,
+    model: ModelRow,
+    data: JudgedOn,
+    predictor: "Predictor",
+    writer: PredictionWriter,
+    stretch: Sequence[BatchRow],
+) -> PredictedStretch:
+    """Predict the samples of some batches and let them be written."""
     relative = predictions_path(context.run.id, context.trigger.ordinal, model.hash, *_ends(data, stretch))
     label = data.view.spec.label
     kind = "class" if label is None else label.kind
     parts = list(predict_range(predictor, data.read, _ranges(data, stretch), kind=kind))
-    written = write_predictions(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
-    return _row(context, model, data, stretch, relative, written), Predictions.concat(parts) if parts else None
+    written = writer.write(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
+
+    def wait() -> dict[str, Any]:
+        return _row(context, model, data, stretch, relative, written.result())
+
+    return PredictedStretch(relative, Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]), wait)
 
 
 def _ranges(data: JudgedOn, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:

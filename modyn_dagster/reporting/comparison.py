@@ -1,19 +1,24 @@
 """Pipelines side by side, judged only where all of them could be."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.runs import RunRow, choose_run
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.reporting.scores import Interval, mean_score
+from modyn_dagster.reporting.seeds import SeedSpread, seed_spreads, with_other_seeds
 from modyn_dagster.reporting.summary import RunSummary, summarise_run
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
+
+#: MLflow refuses a name with such a character.
+_REFUSED: Final = re.compile(r"[()]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,8 @@ class ComparedRun:
 class Comparison:
     """Runs judged on ``shared``: the intervals where every one has an active model and a defined score.
 
-    ``n_intervals`` counts the intervals of any of them; ``missing`` names pipelines that never ran.
+    ``n_intervals`` counts the intervals of any of them; ``missing`` names pipelines that never ran; ``spreads`` has the mean
+    and the deviation of every pipeline that ran with several seeds.
     """
 
     metric: str | None
@@ -41,6 +47,21 @@ class Comparison:
     shared: tuple[Interval, ...]
     n_intervals: int
     missing: tuple[str, ...] = ()
+    spreads: tuple[SeedSpread, ...] = ()
+
+    def numbers(self) -> dict[str, float]:
+        """Scores by name as MLflow takes them: of every run, and mean and deviation over several seeds."""
+        several = {spread.pipeline for spread in self.spreads}
+        found = {}
+        for run in self.runs:
+            name = f"{run.summary.pipeline} seed {run.summary.seed}" if run.summary.pipeline in several else run.label
+            if run.score is not None:
+                found[f"score {_REFUSED.sub('', name)}"] = run.score
+        for spread in self.spreads:
+            if spread.score is not None:
+                found[f"score {spread.pipeline} mean"] = spread.score.mean
+                found[f"score {spread.pipeline} deviation"] = spread.score.deviation
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; times in ISO 8601."""
@@ -50,6 +71,7 @@ class Comparison:
             "n_intervals": self.n_intervals,
             "missing": list(self.missing),
             "runs": [run.to_json() for run in self.runs],
+            "seeds": [spread.to_json() for spread in self.spreads],
         }
 
 
@@ -62,20 +84,19 @@ def compare_runs(summaries: Sequence[RunSummary], missing: Sequence[str] = ()) -
     intervals = {score.interval for summary in summaries for score in summary.active}
     scored = [{score.interval for score in summary.active if score.value is not None} for summary in summaries]
     shared = frozenset.intersection(*map(frozenset, scored)) if scored else frozenset()
+    scores = [mean_score(summary.active, among=shared).value for summary in summaries]
     return Comparison(
         metric=next(iter(metrics), None),
-        runs=tuple(
-            ComparedRun(label, summary, mean_score(summary.active, among=shared).value)
-            for label, summary in zip(_labels(summaries), summaries, strict=True)
-        ),
+        runs=tuple(map(ComparedRun, _labels(summaries), summaries, scores)),
         shared=tuple(sorted(shared)),
         n_intervals=len(intervals),
         missing=tuple(missing),
+        spreads=seed_spreads(summaries, scores),
     )
 
 
 def compare_pipelines(conn: sa.Connection, pipelines: Sequence[str], metric: str | None = None) -> Comparison:
-    """Compare the runs that stand for some pipelines (``choose_run``).
+    """Compare the runs that stand for some pipelines (``choose_run``), each with its replays of other seeds.
 
     Without ``metric`` it is the score that all of them name, else the first metric they all evaluate.
 
@@ -83,7 +104,7 @@ def compare_pipelines(conn: sa.Connection, pipelines: Sequence[str], metric: str
         ConfigError: there is no metric that all of them evaluate.
     """
     chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}
-    runs = [run for run in chosen.values() if run is not None]
+    runs = [each for run in chosen.values() if run is not None for each in with_other_seeds(conn, run)]
     metric = common_metrics(runs, metric)[0] if runs else metric
     missing = [pipeline for pipeline, run in chosen.items() if run is None]
     return compare_runs([summarise_run(conn, run, metric) for run in runs], missing)
@@ -109,6 +130,15 @@ def common_metrics(runs: Sequence[RunRow], wanted: str | None = None) -> tuple[s
 
 
 def _labels(summaries: Sequence[RunSummary]) -> list[str]:
-    """Pipeline names; with the run's id where a pipeline is there more than once."""
+    """Pipeline names; with the seed where a pipeline is there more than once, or the run's id where that does not tell."""
     count = Counter(summary.pipeline for summary in summaries)
-    return [s.pipeline if count[s.pipeline] == 1 else f"{s.pipeline} (run {s.run_id})" for s in summaries]
+    seeds = Counter((summary.pipeline, summary.seed) for summary in summaries)
+    repeated = {pipeline for (pipeline, _), n in seeds.items() if n > 1}
+    return [
+        s.pipeline
+        if count[s.pipeline] == 1
+        else f"{s.pipeline} (run {s.run_id})"
+        if s.pipeline in repeated
+        else f"{s.pipeline} (seed {s.seed})"
+        for s in summaries
+    ]

@@ -11,13 +11,14 @@ from modyn_dagster.catalog.decisions import scored_decisions
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.models import ModelRow, list_models
 from modyn_dagster.catalog.moments import as_datetime64
-from modyn_dagster.catalog.runs import RunRow, choose_run, list_runs
+from modyn_dagster.catalog.runs import RunRow, choose_run
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_trigger
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.evaluation import anchor_of
 from modyn_dagster.reporting.comparison import common_metrics
 from modyn_dagster.reporting.report_data import DecisionSeries, Float64, PipelineRecord, ReportData, Times
 from modyn_dagster.reporting.scores import Interval
+from modyn_dagster.reporting.seeds import with_other_seeds
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -33,7 +34,7 @@ def read_report(conn: sa.Connection, pipelines: Sequence[str], *, title: str, me
         ConfigError: there is no metric that all of them evaluate.
     """
     chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}
-    runs = [each for run in chosen.values() if run is not None for each in _seeds(conn, run)]
+    runs = [each for run in chosen.values() if run is not None for each in with_other_seeds(conn, run)]
     metrics = common_metrics(runs, metric) if runs else ()
     cells = {run.id: list_evaluations(conn, run.id, subsets=True) for run in runs}
     intervals = sorted({(cell.interval_start, cell.interval_end) for found in cells.values() for cell in found})
@@ -47,15 +48,6 @@ def read_report(conn: sa.Connection, pipelines: Sequence[str], *, title: str, me
         pipelines=tuple(_record(conn, run, runs, cells[run.id], intervals, metrics) for run in runs),
         missing=tuple(pipeline for pipeline, run in chosen.items() if run is None),
     )
-
-
-def _seeds(conn: sa.Connection, run: RunRow) -> list[RunRow]:
-    """A replay, and the newest of the same name and spec for every other seed; a live run alone."""
-    if run.mode != "replay":
-        return [run]
-    same = [r for r in list_runs(conn, run.pipeline) if (r.mode, r.spec_hash, r.name) == ("replay", run.spec_hash, run.name)]
-    newest = {other.seed: other for other in same} | {run.seed: run}
-    return [newest[seed] for seed in sorted(newest)]
 
 
 def _anchors(runs: Sequence[RunRow], cells: Mapping[int, Sequence[EvaluationRow]], intervals: Sequence[Interval]) -> Times:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -64,6 +64,7 @@ def pareto_figure(data: ReportData, metric: str, cost: str = "triggers") -> Figu
     judged = [(record, float(scores.mean()), of(record)) for record, scores in found if len(scores)]
     for index, (record, score, spent) in enumerate(judged):
         axes.plot([spent], [score], linestyle="", markersize=10, label=record.label, **style_of(index))
+    _bars_of_seeds(axes, judged)
     if judged:
         costs, scores = [spent for *_, spent in judged], [score for _, score, _ in judged]
         on_front = pareto_front(costs, scores, lower_is_better=lower_is_better(metric))
@@ -75,6 +76,16 @@ def pareto_figure(data: ReportData, metric: str, cost: str = "triggers") -> Figu
     else:
         note(axes, "no shared interval has been scored yet")
     return figure
+
+
+def _bars_of_seeds(axes: Axes, judged: Sequence[tuple[PipelineRecord, float, float]]) -> None:
+    """A cross per pipeline of several seeds: the means, and a standard deviation to every side."""
+    for group in dict.fromkeys(record.group for record, *_ in judged):
+        runs = [(spent, score) for record, score, spent in judged if record.group == group]
+        if len(runs) > 1:
+            (cost, score), (reach, height) = np.mean(runs, axis=0), np.std(runs, axis=0, ddof=1)
+            label = f"{group}: mean of {len(runs)} seeds ± deviation"
+            axes.errorbar([cost], [score], xerr=[reach], yerr=[height], color="#333333", capsize=4, linewidth=1.4, label=label)
 
 
 def matrix_figure(data: ReportData, record: PipelineRecord, metric: str) -> Figure:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.evaluations import list_evaluations
 from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.catalog.timings import seconds_by_stage
+from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_stage
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score
 from modyn_dagster.spec.load import parse_spec
@@ -42,7 +42,8 @@ class RunSummary:
     """One run in numbers.
 
     ``seconds`` are wall seconds by stage over all attempts. ``active`` and ``trained`` are the scores of the currently
-    active and the currently trained composite model, one per interval; ``metric`` is what they measure.
+    active and the currently trained composite model, one per interval; ``metric`` is what they measure. ``n_bytes`` were
+    written to disk; None where the ledger does not say.
     """
 
     pipeline: str
@@ -58,6 +59,7 @@ class RunSummary:
     models: tuple[TrainedModel, ...]
     active: tuple[IntervalScore, ...]
     trained: tuple[IntervalScore, ...]
+    n_bytes: int | None = None
 
     @property
     def total_seconds(self) -> float:
@@ -87,6 +89,7 @@ class RunSummary:
             "samples_trained_on": self.samples_trained_on,
             "seconds": dict(self.seconds),
             "total_seconds": self.total_seconds,
+            "bytes": self.n_bytes,
             "metric": self.metric,
             "mean_active_score": self.mean_active,
             "scored_intervals": self.n_scored,
@@ -101,6 +104,7 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
     chosen = metric or spec.evaluation.score_metric
     models = list_models(conn, run.id)
     scores = composite_series(models, list_evaluations(conn, run.id), chosen, spec.evaluation.intervals)
+    written = bytes_by_trigger(conn, run.id)
     states = Counter(trigger.state for trigger in list_triggers(conn, run.id))
     return RunSummary(
         pipeline=run.pipeline,
@@ -121,4 +125,5 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
         models=tuple(TrainedModel(model.ordinal, model.train_end, model.n_samples) for model in models),
         active=scores.active,
         trained=scores.trained,
+        n_bytes=sum(written.values()) if written else None,
     )

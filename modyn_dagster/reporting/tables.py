@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from modyn_dagster.catalog.evaluations import EvaluationRow
 from modyn_dagster.reporting.comparison import Comparison
 from modyn_dagster.reporting.scores import IntervalScore
+from modyn_dagster.reporting.seeds import Spread
 from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
 
 if TYPE_CHECKING:
@@ -45,20 +47,24 @@ class Table:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Pipeline, triggers, samples trained on, seconds and mean score of the currently active composite model."""
-    rows = [
-        (
-            run.label,
-            _triggers(run.summary.triggers),
-            f"{run.summary.samples_trained_on:,}",
-            f"{run.summary.total_seconds:,.1f}",
-            _score(run.score),
-        )
-        for run in comparison.runs
-    ]
-    rows += [(name, "no run", _ABSENT, _ABSENT, _ABSENT) for name in comparison.missing]
-    header = ("pipeline", "triggers", "samples trained on", "seconds", f"mean {comparison.metric or 'score'}, currently active")
-    return Table(header, tuple(rows), _caption(comparison))
+    """Per run: triggers, samples trained on, seconds, megabytes and mean score of the currently active composite model.
+
+    A pipeline that ran with several seeds has a row more, with mean and standard deviation.
+    """
+    rows: list[tuple[str, ...]] = []
+    for run in comparison.runs:
+        counts = _triggers(run.summary.triggers)
+        costs = (f"{run.summary.samples_trained_on:,}", f"{run.summary.total_seconds:,.1f}", _megabytes(run.summary.n_bytes))
+        rows.append((run.label, counts, *costs, _score(run.score)))
+    for spread in comparison.spreads:
+        costs = (_spread(spread.samples_trained_on), _spread(spread.seconds, ",.1f"), _spread(spread.n_bytes, ",.1f", 1e-6))
+        name = f"{spread.pipeline}: mean of {len(spread.seeds)} seeds"
+        rows.append((name, _spread(spread.triggers, ",.1f"), *costs, _spread(spread.score, ".4f")))
+    rows += [(name, "no run", *[_ABSENT] * 4) for name in comparison.missing]
+    score = f"mean {comparison.metric or 'score'}, currently active"
+    return Table(
+        ("pipeline", "triggers", "samples trained on", "seconds", "MB written", score), tuple(rows), _caption(comparison)
+    )
 
 
 def scores_table(summary: RunSummary) -> Table:
@@ -123,6 +129,14 @@ def _triggers(counts: TriggerCounts) -> str:
     return f"{counts.trained}" + (f" ({', '.join(others)})" if others else "")
 
 
+def _megabytes(n_bytes: int | None) -> str:
+    return _ABSENT if n_bytes is None else f"{n_bytes / 1e6:,.1f}"
+
+
+def _spread(spread: Spread | None, form: str = ",.0f", unit: float = 1.0) -> str:
+    return _ABSENT if spread is None else f"{spread.mean * unit:{form}} ± {spread.deviation * unit:{form}}"
+
+
 def _score(value: float | None) -> str:
     return _ABSENT if value is None else f"{value:.4f}"
 
@@ -140,6 +154,13 @@ def with_confidence(value: float | None, low: float | None, high: float | None) 
     ('0.8000 (0.490 to 0.943)', '0.8000')
     """
     return _score(value) + ("" if low is None or high is None else f" ({low:.3f} to {high:.3f})")
+
+
+def cell_text(cell: EvaluationRow | None) -> str:
+    """The value of a cell with its confidence interval, or why it has none; a dash where there is no cell."""
+    if cell is None:
+        return _ABSENT
+    return str(cell.undefined) if cell.value is None else with_confidence(cell.value, cell.low, cell.high)
 
 
 def _moment(moment: datetime) -> str:

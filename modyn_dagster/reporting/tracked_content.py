@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from modyn_dagster.catalog.decisions import DecisionRow
@@ -13,8 +14,9 @@ from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.training_sets import FillPoint, TrainingSetRow
 from modyn_dagster.catalog.triggers import TriggerRow
-from modyn_dagster.reporting.scores import Interval
+from modyn_dagster.reporting.scores import CompositeSeries, Interval
 from modyn_dagster.reporting.summary import RunSummary
+from modyn_dagster.reporting.tracked_inputs import DataInput, stream_inputs, trigger_inputs
 from modyn_dagster.reporting.tracked_points import (
     Series,
     decision_series,
@@ -26,6 +28,7 @@ from modyn_dagster.reporting.tracked_points import (
     milliseconds,
     utc_text,
 )
+from modyn_dagster.reporting.tracked_scores import composite_points, slice_series, slice_tags
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS
 
 #: What MLflow keeps of a parameter, its name and a tag.
@@ -69,6 +72,7 @@ class Content:
     defaults: Mapping[str, str] = field(default_factory=dict)
     series: Series = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
+    inputs: Sequence[DataInput] = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,10 @@ class DagsterRun:
 
 @dataclass(frozen=True)
 class TriggerRecord:
-    """What the catalog has about one trigger. ``intervals`` are those of the whole run, in order of time."""
+    """What the catalog has about one trigger: ``cells`` of all samples, ``slices`` of parts of them.
+
+    ``intervals`` are those of the whole run, in order of time.
+    """
 
     run: RunRow
     trigger: TriggerRow
@@ -90,6 +97,7 @@ class TriggerRecord:
     cells: Sequence[EvaluationRow]
     intervals: Sequence[Interval]
     seconds: Mapping[str, float]
+    slices: Sequence[EvaluationRow] = ()
 
 
 def run_content(
@@ -99,9 +107,10 @@ def run_content(
     dagster: DagsterRun,
     decisions: Sequence[DecisionRow] = (),
     fills: Sequence[FillPoint] = (),
+    composites: Mapping[str, CompositeSeries] = MappingProxyType({}),
 ) -> Content:
-    """Of a pipeline run: its spec as parameters, cost and score as numbers, what ``decisions`` were taken from, and how full
-    its time-biased sample was.
+    """Of a pipeline run: its spec as parameters, cost and score as numbers, what ``decisions`` were taken from, how full
+    its time-biased sample was, and the scores of its ``composites`` by metric.
     """
     spec = {name: value for name, value in run.spec.items() if name not in DISPLAY_FIELDS}
     settings = {"seed": run.seed, "threads": run.threads, "run": {"mode": run.mode, "name": run.name}}
@@ -123,8 +132,13 @@ def run_content(
         tags={**_tags(tags), **interval_tags(intervals), **(note if dagster.url else {})},
         params=flatten({**spec, **settings}),
         defaults=note,
-        series={**decision_series(decisions), **fill_series(fills)},
+        series={
+            **decision_series(decisions),
+            **fill_series(fills),
+            **composite_points(composites, intervals, ended=run.state in ("finished", "ended")),
+        },
         numbers=_summary_numbers(summary),
+        inputs=stream_inputs(run),
     )
 
 
@@ -150,15 +164,23 @@ def trigger_content(record: TriggerRecord, *, parent: str, dagster: DagsterRun) 
         status=_TRIGGER_STATUS[trigger.state],
         start=milliseconds(trigger.created_at),
         end=None if trigger.finished_at is None else milliseconds(trigger.finished_at),
-        tags={**_tags(tags), **interval_tags(record.intervals), **(note if dagster.url else {})},
+        tags={**_tags(tags), **interval_tags(record.intervals), **slice_tags(record.slices), **(note if dagster.url else {})},
         params=flatten(_trigger_params(record)),
         defaults=note,
         series={
             **({} if model is None else loss_series(model) | epoch_series(model)),
             **interval_series(record.cells, record.intervals),
+            **slice_series(record.slices, record.intervals),
         },
         numbers=_trigger_numbers(record),
+        inputs=trigger_inputs(run, record.training_set),
     )
+
+
+def comparison_tags(dataset: str, dagster: DagsterRun) -> dict[str, str]:
+    """Of the comparison of a dataset's pipelines: where it comes from."""
+    tags = {"dagster/run_id": dagster.id, "dagster/asset_key": f"{dataset}/comparison"}
+    return _tags(tags) | _note([f"Pipelines of {dataset} side by side"], dagster.url)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -7,6 +7,7 @@ A metric of intervals has the position of the interval in the run's list of inte
 import hashlib
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -68,16 +69,21 @@ def epoch_series(model: ModelRow) -> dict[str, list[Point]]:
 
 def interval_series(cells: Sequence[EvaluationRow], intervals: Sequence[Interval]) -> dict[str, list[Point]]:
     """Points of every metric of one model; cells without a value have none. ``intervals`` are all of the run's, in order."""
-    step_of = {interval: step for step, interval in enumerate(intervals)}
-    zero = milliseconds(time_zero(intervals))
     series: dict[str, list[Point]] = {}
     for cell in cells:
-        # MLflow stores other numbers in place of infinities.
-        if cell.value is not None and math.isfinite(cell.value):
-            step = step_of[cell.interval_start, cell.interval_end]
-            point = Point(step, milliseconds(cell.interval_start) - zero, cell.value)
+        point = interval_point(intervals, (cell.interval_start, cell.interval_end), cell.value)
+        if point is not None:
             series.setdefault(f"evaluation/{cell.metric}", []).append(point)
     return series
+
+
+def interval_point(intervals: Sequence[Interval], interval: Interval, value: float | None) -> Point | None:
+    """A value at an interval: its place among all of the run's in order is the step, its start the time; None without a value."""
+    # MLflow stores other numbers in place of infinities.
+    if value is None or not math.isfinite(value):
+        return None
+    timestamp = milliseconds(interval[0]) - milliseconds(time_zero(intervals))
+    return Point(bisect_left(intervals, interval), timestamp, value)
 
 
 def decision_series(decisions: Sequence[DecisionRow]) -> dict[str, list[Point]]:

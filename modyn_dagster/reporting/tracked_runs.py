@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from modyn_dagster.reporting.tracked_content import Content
+from modyn_dagster.reporting.tracked_inputs import log_missing
 from modyn_dagster.reporting.tracked_points import SERIES_PREFIXES, Point, digest_of
 from modyn_dagster.reporting.tracking_client import address_of, tracking_errors
 
@@ -72,6 +73,7 @@ class TrackedRuns:
             params = {name: value for name, value in content.params.items() if name not in run.data.params}
             metrics += _changed_numbers(run, content.numbers)
             self._send(run.info.run_id, params, metrics, _changed_tags(run, content))
+            log_missing(self._client, run, content.inputs)
             # Last: it promises that all points are there.
             if not same:
                 self._client.set_tag(run.info.run_id, _DIGEST, digest)

@@ -17,26 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from modyn_dagster.catalog import runs, triggers
-from modyn_dagster.catalog.decisions import DecisionRow, scored_decisions
 from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.evaluations import list_evaluations
-from modyn_dagster.catalog.intervals import list_intervals
-from modyn_dagster.catalog.models import ModelRow, find_model, list_models
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.catalog.timings import seconds_by_stage
-from modyn_dagster.catalog.training_sets import find_training_set, list_fills
 from modyn_dagster.catalog.triggers import TriggerRow
-from modyn_dagster.evaluation.champion import Verdict, champions
 from modyn_dagster.reporting.plots import score_over_time
 from modyn_dagster.reporting.registered_models import LiveVersion, RegisteredModels, registered_name
 from modyn_dagster.reporting.scores import Interval
-from modyn_dagster.reporting.summary import RunSummary, summarise_run
-from modyn_dagster.reporting.tracked_content import Content, DagsterRun, TriggerRecord, run_content, trigger_content
+from modyn_dagster.reporting.summary import RunSummary
+from modyn_dagster.reporting.tracked_content import Content, DagsterRun, comparison_tags, trigger_content
 from modyn_dagster.reporting.tracked_points import digest_of, interval_table
+from modyn_dagster.reporting.tracked_reading import read_models, read_run, read_trigger
 from modyn_dagster.reporting.tracked_runs import TrackedRuns
-from modyn_dagster.spec.load import parse_spec
-from modyn_dagster.spec.measured import measures
-from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +57,7 @@ class Tracker:
     def sync_run(self, engine: sa.Engine, run: RunRow, dagster_run_id: str | None = None, dagster_url: str | None = None) -> str:
         """Show a pipeline run: spec, state, cost, score, and a plot of it over time. Returns its MLflow run id."""
         with _alone(engine, run.id):
-            run, content, summary, intervals = _read_run(engine, run.id, DagsterRun(dagster_run_id, dagster_url))
+            run, content, summary, intervals = read_run(engine, run.id, DagsterRun(dagster_run_id, dagster_url))
             run_id = self._show_run(engine, run, content)
             self._add_files(run_id, summary, intervals)
         return run_id
@@ -85,7 +76,7 @@ class Tracker:
         """
         with _alone(engine, run.id):
             parent = self._parent(engine, run.id)
-            record = _read_trigger(engine, run.id, trigger.id)
+            record = read_trigger(engine, run.id, trigger.id)
             content = trigger_content(record, parent=parent, dagster=DagsterRun(dagster_run_id, dagster_url))
 
             def remember(conn: sa.Connection, mlflow_run_id: str) -> None:
@@ -93,7 +84,7 @@ class Tracker:
 
             shown = self._show(engine, run.pipeline, content, record.trigger.mlflow_run_id, remember)
             if record.model is not None:
-                self._models.sync(record.run, *_read_models(engine, record.run))
+                self._models.sync(record.run, *read_models(engine, record.run))
             return shown
 
     def sync_evaluation(self, engine: sa.Engine, run: RunRow, trigger: TriggerRow) -> str:
@@ -115,14 +106,17 @@ class Tracker:
         scores: Mapping[str, float],
         page: Path,
         figures: Mapping[str, Figure] = MappingProxyType({}),
+        dagster: DagsterRun | None = None,
     ) -> str:
         """Show the comparison of a dataset's pipelines: their scores, and the interactive page and pictures as files.
 
-        It is the one run of the experiment ``<dataset>.comparison``; returns its MLflow run id.
+        ``dagster`` is the Dagster run that made it. It is the one run of the experiment ``<dataset>.comparison``; returns its
+        MLflow run id.
         """
         identity = {"modyn/comparison": dataset}
         now = time.time_ns() // 1_000_000
-        content = Content("comparison", identity, "FINISHED", now, None, tags=identity, params={}, numbers=dict(scores))
+        tags = identity | comparison_tags(dataset, dagster or DagsterRun())
+        content = Content("comparison", identity, "FINISHED", now, None, tags=tags, params={}, numbers=dict(scores))
         with transaction(engine) as conn:
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, sa.func.hashtext(f"comparison of {dataset}"))))
             shown = self._runs.ensure(self._runs.experiment(f"{dataset}.comparison"), content, None)
@@ -153,14 +147,25 @@ class Tracker:
             stored = runs.get_run(conn, run_id).mlflow_run_id
         if stored is not None and self._runs.exists(stored):
             return stored
-        run, content, _, _ = _read_run(engine, run_id, DagsterRun())
+        run, content, _, _ = read_run(engine, run_id, DagsterRun())
         return self._show_run(engine, run, content)
 
     def _show_run(self, engine: sa.Engine, run: RunRow, content: Content) -> str:
         def remember(conn: sa.Connection, mlflow_run_id: str) -> None:
             runs.set_mlflow_run(conn, run.id, mlflow_run_id)
 
-        return self._show(engine, run.pipeline, content, run.mlflow_run_id, remember)
+        shown = self._show(engine, run.pipeline, content, run.mlflow_run_id, remember)
+        if run.mlflow_run_id not in (None, shown):
+            self._adopt(engine, run, shown)
+        return shown
+
+    def _adopt(self, engine: sa.Engine, run: RunRow, parent: str) -> None:
+        """Put the triggers of a run that was replaced below the new one."""
+        with transaction(engine) as conn:
+            found = triggers.list_triggers(conn, run.id)
+        for trigger in found:
+            if trigger.mlflow_run_id is not None and self._runs.exists(trigger.mlflow_run_id):
+                self._runs.set_tag(trigger.mlflow_run_id, "mlflow.parentRunId", parent)
 
     def _show(self, engine: sa.Engine, pipeline: str, content: Content, stored: str | None, remember: _Remember) -> str:
         experiment = self._runs.experiment(pipeline)
@@ -191,39 +196,3 @@ def _alone(engine: sa.Engine, run_id: int) -> Iterator[None]:
     with transaction(engine) as conn:
         conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, run_id)))
         yield
-
-
-def _read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunRow, Content, RunSummary, Sequence[Interval]]:
-    with transaction(engine) as conn:
-        run = runs.get_run(conn, run_id)
-        summary = summarise_run(conn, run)
-        intervals = list_intervals(conn, run_id)
-        content = run_content(run, summary, intervals, dagster, _measured_decisions(conn, run), list_fills(conn, run_id))
-    return run, content, summary, intervals
-
-
-def _read_models(engine: sa.Engine, run: RunRow) -> tuple[list[ModelRow], list[Verdict]]:
-    metric = parse_spec(run.spec, PipelineSpec, source=run.title).evaluation.score_metric
-    with transaction(engine) as conn:
-        models = list_models(conn, run.id)
-        cells = list_evaluations(conn, run.id)
-    return models, champions([model.ordinal for model in models], cells, metric)
-
-
-def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:
-    """Decisions that were taken from something measured; an amount of samples is no score worth a curve."""
-    trigger = parse_spec(run.spec, PipelineSpec, source=run.title).trigger
-    return scored_decisions(conn, run.id) if measures(trigger) else []
-
-
-def _read_trigger(engine: sa.Engine, run_id: int, trigger_id: int) -> TriggerRecord:
-    with transaction(engine) as conn:
-        return TriggerRecord(
-            run=runs.get_run(conn, run_id),
-            trigger=triggers.get_trigger(conn, trigger_id),
-            training_set=find_training_set(conn, trigger_id),
-            model=find_model(conn, trigger_id),
-            cells=list_evaluations(conn, run_id, trigger_id),
-            intervals=list_intervals(conn, run_id),
-            seconds=seconds_by_stage(conn, run_id, trigger_id),
-        )

@@ -1,10 +1,15 @@
+import sys
+from types import ModuleType
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from modyn_dagster.evaluation import bootstrap, confidence_interval, wilson
+from modyn_dagster.evaluation import bootstrap, confidence_interval, find_metric, score, wilson
+from modyn_dagster.evaluation.judged import Judged
+from modyn_dagster.evaluation.resampled import resampled
 from modyn_dagster.randomness import rng_for
 
 
@@ -32,6 +37,49 @@ def test_the_bootstrap_covers_the_true_value_about_as_often_as_it_says() -> None
         low, high, _ = bootstrap("mae", np.zeros((80, 1), np.float32), truth, level=0.9, resamples=150, seed=trial) or (1, 0, "")
         hits += low <= np.sqrt(2 / np.pi) <= high
     assert 46 <= hits <= 60
+
+
+NAMES = [
+    *("accuracy", "accuracy_top2", "accuracy_class_1", "f1", "f1_macro", "f1_micro", "f1_weighted", "f1_class_0", "f1_class_2"),
+    *("roc_auc", "roc_auc_class_0", "pr_auc", "pr_auc_class_2", "log_loss", "log_loss_class_1", "brier", "brier_class_0"),
+    "calibration_error",
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(NAMES), st.integers(2, 3), st.integers(1, 9), st.integers(0, 10**6), st.booleans())
+def test_many_resamples_at_once_give_what_each_gives_alone(name: str, k: int, n: int, seed: int, odd: bool) -> None:
+    rng = np.random.default_rng(seed)
+    # Few distinct outputs, so that there are ties; few classes, so that some resamples lack one.
+    outputs, truth = rng.integers(-2, 3, (n, k)).astype(np.float32), rng.integers(0, rng.integers(1, k + 1), n)
+    if odd:
+        truth[0], outputs[-1, 0] = rng.choice([k, truth[0]]), rng.choice([np.nan, outputs[-1, 0]])
+    rows = rng.integers(0, n, (15, n))
+    expected = [score(name, outputs[each], truth[each]).value for each in rows]
+    found = resampled(find_metric(name), Judged(outputs, truth), rows)
+    np.testing.assert_allclose(found, [np.nan if value is None else value for value in expected], rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["mae", "mse", "r2"]), st.integers(1, 12), st.integers(0, 10**6), st.booleans())
+def test_many_resamples_of_targets_give_what_each_gives_alone(name: str, n: int, seed: int, odd: bool) -> None:
+    rng = np.random.default_rng(seed)
+    outputs, truth = rng.normal(size=(n, 1)).astype(np.float32), rng.integers(0, 3, n).astype(np.float64)
+    if odd:
+        truth[0] = np.inf
+    rows = rng.integers(0, n, (15, n))
+    expected = [score(name, outputs[each], truth[each]).value for each in rows]
+    found = resampled(find_metric(name), Judged(outputs, truth), rows)
+    np.testing.assert_allclose(found, [np.nan if value is None else value for value in expected], rtol=1e-12, atol=1e-12)
+
+
+def test_a_metric_of_ones_own_is_computed_resample_by_resample(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("own_metrics")
+    module.__dict__["largest"] = lambda outputs, truth: float(outputs.max()) if len(set(truth)) > 1 else 1 / 0
+    monkeypatch.setitem(sys.modules, "own_metrics", module)
+    outputs, rows = np.arange(8, dtype=np.float32).reshape(4, 2), np.array([[0, 0, 1, 1], [0, 0, 0, 0], [3, 0, 1, 1]])
+    found = resampled(find_metric("own_metrics:largest"), Judged(outputs, np.array([0, 1, 0, 1])), rows)
+    np.testing.assert_array_equal(found, [3.0, np.nan, 7.0])
 
 
 def test_shares_get_wilsons_interval_and_other_metrics_the_bootstraps() -> None:

@@ -147,3 +147,20 @@ def test_only_missing_cells_are_computed(world_of, counted):
     world.replay("by_amount")
     assert len(counted) == len({key[0] for key in before})
     assert cells_of(world) == before
+
+
+def test_cells_of_a_metric_whose_code_has_changed_are_computed_anew_and_no_others(world_of, monkeypatch):
+    module = types.ModuleType("changing_metrics")
+    monkeypatch.setitem(sys.modules, "changing_metrics", module)
+    module.__dict__["judged"] = lambda outputs, truth: 1.0
+    world = world_of(evaluated(metrics=["changing_metrics:judged", "accuracy"]))
+    world.deliver(range(5))
+    world.replay("by_amount")
+    before = cells_of(world)
+    module.__dict__["judged"] = lambda outputs, truth: 2.0
+    world.replay("by_amount")
+    changed = {key: 2.0 if key[3] != "accuracy" and value is not None else value for key, value in before.items()}
+    assert cells_of(world) == changed != before
+    module.__dict__["judged"] = lambda outputs, truth: 1.0  # as it was
+    world.replay("by_amount")
+    assert cells_of(world) == before

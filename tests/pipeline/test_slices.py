@@ -5,15 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from dagster import AssetKey
 
+from modyn_dagster.assets.metadata_triggers import stage_metadata
 from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, list_predictions
 from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_datetime64
+from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import Predictions, confidence_interval, read_predictions, score, wilson
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.keys import positions_of
+from modyn_dagster.pipeline.context import trigger_context
+from modyn_dagster.pipeline.stages import recorded_stages
 from modyn_dagster.reporting.report_catalog import read_report
+from modyn_dagster.reporting.summary import summarise_run
 from modyn_dagster.spec.load import load_project
 from tests.pipeline.deleting import delete
 from tests.pipeline.world import World
@@ -142,8 +148,28 @@ def test_the_report_shows_slices_confidence_and_the_bytes_on_disk(world_of):
     written = [path for part in ("training_sets", "predictions") for path in (world.platform.home / part).rglob("*.arrow")]
     with world.platform.transaction() as conn:
         models = list_models(conn, world.run("by_amount", "replay").id)
+        summary = summarise_run(conn, world.run("by_amount", "replay"))
     saved = sum(world.platform.model_store.size(model.hash) for model in models)
-    assert record.n_bytes == sum(path.stat().st_size for path in written) + saved
+    assert summary.n_bytes == record.n_bytes == sum(path.stat().st_size for path in written) + saved
+
+
+def test_dagsters_page_of_an_evaluation_has_the_slices_of_its_model(world_of):
+    world = world_of(judged_by(slices=["school"]), attributes=("school",))
+    deliver(world, range(4))
+    world.replay("by_amount")
+    run = world.run("by_amount", "replay")
+    with world.platform.transaction() as conn:
+        *_, last = list_triggers(conn, run.id)
+    context = trigger_context(world.platform, run, last, world.platform.view(DATASET))
+    *_, stage = recorded_stages(context)
+    metadata = stage_metadata(stage, AssetKey(["by_amount", "evaluation"]))
+    own = [cell for cell in cells(world) if cell.trigger_id == last.id and cell.subset]
+    assert own
+    for cell in own:
+        if cell.value is not None:
+            assert f"| {cell.subset} | {cell.n_samples} |" in metadata["slice_scores"].value
+            assert f"{cell.value:.4f}" in metadata["slice_scores"].value
+    assert all(f"| {subset} | 2 |" in metadata["slices"].value for subset in {cell.subset for cell in own})
 
 
 @pytest.mark.parametrize(

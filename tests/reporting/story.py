@@ -102,7 +102,13 @@ class Story:
             timings.record_timing(conn, self.run.id, trigger.id, trigger.attempt, timings.Timing(stage, value))
 
     def score(
-        self, trigger: TriggerRow, values: Mapping[Any, float | None], metric: str = "accuracy", *, n_samples: int = 100
+        self,
+        trigger: TriggerRow,
+        values: Mapping[Any, float | None],
+        metric: str = "accuracy",
+        *,
+        n_samples: int = 100,
+        subset: str = "",
     ) -> None:
         """Cells of one trigger's model by the year their interval starts in; None is undefined."""
         rows: Sequence[dict[str, Any]] = [
@@ -115,6 +121,7 @@ class Story:
                 "value": value,
                 "undefined": "one class only" if value is None else None,
                 "seen_in_training": False,
+                "subset": subset,
             }
             for start, value in values.items()
         ]

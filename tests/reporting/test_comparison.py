@@ -1,6 +1,8 @@
 """Comparisons judge pipelines only where all of them could be judged."""
 
 import json
+import statistics
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.reporting.comparison import compare_pipelines, compare_runs
 from modyn_dagster.reporting.scores import IntervalScore
+from modyn_dagster.reporting.seeds import Spread
 from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
+from modyn_dagster.reporting.tracking_client import open_client
 from tests.reporting.story import Story, year
 
 
@@ -53,6 +57,47 @@ def test_nothing_to_compare_is_a_comparison_too() -> None:
 def test_runs_of_one_pipeline_are_told_apart_by_their_id() -> None:
     summaries = [a_summary("p", {}, run_id=1), a_summary("p", {}, run_id=2), a_summary("q", {}, run_id=3)]
     assert [run.label for run in compare_runs(summaries).runs] == ["p (run 1)", "p (run 2)", "q"]
+
+
+def test_seeds_of_one_pipeline_are_compared_run_by_run_and_by_their_spread(engine: sa.Engine) -> None:
+    for seed, value in ((3, 0.5), (0, 0.25), (1, 0.9)):
+        story = Story(engine, "p", seed=seed)
+        story.score(story.train(10, year(0.5), n_samples=10 + seed), {1: value, 2: value})
+    other = Story(engine, "q")
+    other.score(other.train(10, year(0.5)), {1: 0.5, 2: None})
+    with engine.connect() as conn:
+        comparison = compare_pipelines(conn, ["p", "q"])
+    assert [run.label for run in comparison.runs] == ["p (seed 0)", "p (seed 1)", "p (seed 3)", "q"]
+    assert starts(comparison.shared) == [year(1)]
+    [spread] = comparison.spreads
+    assert (spread.pipeline, spread.seeds, spread.triggers) == ("p", (0, 1, 3), Spread(1.0, 0.0))
+    for found, values in ((spread.samples_trained_on, [10, 11, 13]), (spread.score, [0.25, 0.9, 0.5])):
+        assert found is not None
+        assert (found.mean, found.deviation) == pytest.approx((statistics.mean(values), statistics.stdev(values)))
+    assert spread.n_bytes is None
+    assert json.loads(json.dumps(comparison.to_json()))["seeds"][0]["score"]["mean"] == pytest.approx(0.55)
+
+
+def test_what_is_not_known_of_one_seed_has_no_spread() -> None:
+    summaries = [replace(a_summary("p", {1: 0.5}), seed=0, n_bytes=5), replace(a_summary("p", {2: 0.5}), seed=1)]
+    [spread] = compare_runs(summaries).spreads
+    assert (spread.score, spread.n_bytes) == (None, None)
+
+
+def test_runs_of_equal_seeds_are_no_spread() -> None:
+    assert compare_runs([a_summary("p", {1: 0.5}, run_id=1), a_summary("p", {1: 0.5}, run_id=2)]).spreads == ()
+
+
+def test_mlflow_takes_the_names_of_all_scores(mlflow_uri: str) -> None:
+    seeds = [replace(a_summary("p", {1: 0.5}), seed=0), replace(a_summary("p", {1: 0.75}), seed=1)]
+    comparison = compare_runs([*seeds, a_summary("q", {1: 1.0}, run_id=2), a_summary("q", {1: 0.0}, run_id=3)])
+    client = open_client(mlflow_uri)
+    run = client.create_run("0").info.run_id
+    for name, value in comparison.numbers().items():
+        client.log_metric(run, name, value)
+    assert client.get_run(run).data.metrics == comparison.numbers()
+    assert len(comparison.numbers()) == 6
+    assert comparison.numbers()["score p mean"] == 0.625
 
 
 def test_different_metrics_are_not_compared() -> None:

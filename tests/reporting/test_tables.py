@@ -1,5 +1,6 @@
 """Tables for people: the same rows as Markdown and in the terminal."""
 
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -22,7 +23,7 @@ def a_summary(pipeline: str, values: dict[int, float | None], *, failed: int = 0
     trained = tuple(IntervalScore(year(n), year(n + 1), 0.5, None, 1234, n, True) for n in values)
     counts = TriggerCounts(12, 0, failed, 0)
     seconds = {"train": 1000.25, "select": 0.5}
-    return RunSummary(pipeline, 1, "replay", "", 0, "active", counts, 59_048, seconds, "accuracy", (), active, trained)
+    return RunSummary(pipeline, 1, "replay", "", 0, "active", counts, 59_048, seconds, "accuracy", (), active, trained, 2_460_000)
 
 
 @pytest.fixture
@@ -32,12 +33,27 @@ def comparison() -> Comparison:
 
 def test_the_comparison_names_pipeline_triggers_samples_seconds_and_score(comparison: Comparison) -> None:
     table = comparison_table(comparison)
-    assert table.header == ("pipeline", "triggers", "samples trained on", "seconds", "mean accuracy, currently active")
-    assert table.rows == (
-        ("once", "12", "59,048", "1,000.8", "0.2500"),
-        ("often", "12 (2 failed)", "59,048", "1,000.8", "0.7500"),
-        ("never", "no run", "–", "–", "–"),
+    assert table.header == (
+        "pipeline",
+        "triggers",
+        "samples trained on",
+        "seconds",
+        "MB written",
+        "mean accuracy, currently active",
     )
+    assert table.rows == (
+        ("once", "12", "59,048", "1,000.8", "2.5", "0.2500"),
+        ("often", "12 (2 failed)", "59,048", "1,000.8", "2.5", "0.7500"),
+        ("never", "no run", "–", "–", "–", "–"),
+    )
+
+
+def test_a_pipeline_with_several_seeds_has_a_row_of_means_and_deviations() -> None:
+    one, other = a_summary("p", {0: 0.5, 1: 0.25}), a_summary("p", {0: 0.5, 1: 0.75})
+    seeds = [replace(one, seed=0), replace(other, seed=3, samples_trained_on=59_050, n_bytes=None)]
+    rows = comparison_table(compare_runs([*seeds, a_summary("q", {0: 1.0, 1: 0.0})])).rows
+    assert [row[0] for row in rows] == ["p (seed 0)", "p (seed 3)", "q", "p: mean of 2 seeds"]
+    assert rows[-1][1:] == ("12.0 ± 0.0", "59,049 ± 1", "1,000.8 ± 0.0", "–", "0.5000 ± 0.1768")
 
 
 def test_the_comparison_says_what_its_mean_is_over_and_gives_each_ones_own(comparison: Comparison) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from modyn_dagster.reporting.report_plots import report_figures
+from modyn_dagster.reporting.tracked_content import DagsterRun
 from modyn_dagster.reporting.tracking import Tracker
 from modyn_dagster.reporting.tracking_client import open_client
 from tests.reporting.made_up import a_report
@@ -19,12 +20,15 @@ def test_a_comparison_is_one_run_whose_scores_and_page_are_the_newest(
     first = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.5}, page)
     page.write_text("second")
     figures = report_figures(a_report([3, 2], 4))
-    second = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.75, "score b": 0.25}, page, figures)
+    dagster = DagsterRun("dagster-7", "http://dagster/runs/7")
+    second = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.75, "score b": 0.25}, page, figures, dagster)
     assert first == second
     client = open_client(mlflow_uri)
     run = client.get_run(second)
     assert run.data.metrics == {"score a": 0.75, "score b": 0.25}
     assert (run.data.tags["modyn/comparison"], run.info.status) == (dataset, "FINISHED")
+    assert (run.data.tags["dagster/run_id"], run.data.tags["dagster/asset_key"]) == ("dagster-7", f"{dataset}/comparison")
+    assert "[Dagster run](http://dagster/runs/7)" in run.data.tags["mlflow.note.content"]
     experiment = client.get_experiment_by_name(f"{dataset}.comparison")
     assert experiment is not None
     found = {artifact.path for artifact in client.list_artifacts(second)}

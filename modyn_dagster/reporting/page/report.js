@@ -145,10 +145,14 @@ function drawTable(rows, front) {
   });
   bundles(rows).filter((b) => b.rows.length > 1).forEach((bundle) => {
     const line = element("tr");
-    const scores = bundle.rows.map((r) => r.score);
-    const spread = deviation(scores);
-    const cells = [`${bundle.name}: mean of ${bundle.rows.length} seeds`, "", "", "", "", "",
-      scores.includes(null) ? "–" : `${text(mean(scores))} ± ${text(spread)}`, "", "", "", "", "", ""];
+    const spread = (of, digits) => {
+      const values = bundle.rows.map(of);
+      return values.includes(null) ? "–" : `${text(mean(values), digits)} ± ${text(deviation(values), digits)}`;
+    };
+    const megabytes = (r) => (r.pipeline.bytes === null ? null : r.pipeline.bytes / 1e6);
+    const cells = [`${bundle.name}: mean of ${bundle.rows.length} seeds`, "", spread((r) => r.pipeline.trainEnds.length, 1),
+      spread((r) => COSTS.samples.of(r.pipeline), 0), spread((r) => r.pipeline.totalSeconds, 1), spread(megabytes, 1),
+      spread((r) => r.score), spread((r) => r.shortfall), spread((r) => r.own), "", "", "", ""];
     cells.forEach((cell) => line.append(element("td", cell)));
     lines.push(line);
   });
