@@ -14,7 +14,6 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, UnknownModel
 from modyn_dagster.model_store import Adaptive, Delta, ModelStore, Prices, Snapshot
-from modyn_dagster.model_store.sources import Sources
 from tests.model_store.lineages import STRATEGIES, lineages, moved, network
 from tests.model_store.states import DTYPES, STATES, assert_exact
 
@@ -25,7 +24,7 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 def depth_of(store: ModelStore, model: str) -> int:
-    with Sources(store._open) as sources:
+    with store._shelf.sources() as sources:
         stored = sources.model(model)
         return max(sources.depth(stored, name) for name in stored.entries)
 
