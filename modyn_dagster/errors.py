@@ -42,8 +42,24 @@ ModynError
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import Final
+
+_USER: Final = re.compile(r"(?<=://)[^/\s]*@")
+_QUERY: Final = re.compile(r"(?<=\S)\?\S+")
+
+
+def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """A URL, or a message that may hold one, without user, password, query, and these texts.
+
+    >>> without_secrets("sftp://ann:pass@host/models?token=1")
+    'sftp://host/models'
+    """
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _QUERY.sub("", _USER.sub("", text))
 
 
 class ModynError(Exception):

@@ -1,12 +1,7 @@
-"""Addresses of files behind fsspec, as they may be shown: without user, password and query."""
+"""Addresses of files behind fsspec."""
 
 import re
-from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Final
-
-_USER: Final = re.compile(r"(?<=://)[^/]*@")
-_QUERY: Final = re.compile(r"\?\S*")
 
 
 class Address(PurePosixPath):
@@ -19,14 +14,3 @@ class Address(PurePosixPath):
     def __str__(self) -> str:
         """With the two slashes that a path would make one of."""
         return re.sub(r":/(?=[^/])", "://", super().__str__())
-
-
-def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """A URL, or a message that may hold one, without user, password, query, and these texts.
-
-    >>> without_secrets("sftp://ann:pass@host/models?token=1")
-    'sftp://host/models'
-    """
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return _QUERY.sub("", _USER.sub("", text))

@@ -29,6 +29,7 @@ def load(
     state = None if start is None else extras.split(read(shelf, start, verify))[0]
     for each in todo:
         provenance = provenance_of(each, shelf.documents)
+        provenance.require_allowed(allow)
         require_environment(provenance, environment)
         state = train_again(each, state, provenance, allow)
     return state or {}

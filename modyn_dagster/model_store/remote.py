@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, Final, cast
 
 import fsspec
 
-from modyn_dagster.errors import ConfigError, StorageError, WriteFailed
-from modyn_dagster.model_store.address import Address, without_secrets
+from modyn_dagster.errors import ConfigError, StorageError, WriteFailed, without_secrets
+from modyn_dagster.model_store.address import Address
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.ranges import open_ranges
 

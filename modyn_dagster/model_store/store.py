@@ -155,9 +155,13 @@ class ModelStore:
         """
         return removing.collect(self._shelf, older_than) if self._shelf.folder.files() else []
 
-    def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Any, ...] | None = None) -> None:
-        """Write a model for other systems: ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``)."""
-        export(self.load(model), Path(path), self._shelf.open(model).about.architecture, self.allow, inputs)
+    def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Any, ...] | None = None, retrain: bool = False) -> None:
+        """Write a model for other systems: ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``).
+
+        One that is stored as its provenance is trained again with ``retrain``, else it is ``WeightsNotStored``.
+        """
+        state = self.load(model, retrain=retrain)
+        export(state, Path(path), self._shelf.open(model).about.architecture, self.allow, inputs)
 
     def environment(self, model: ModelId) -> Environment | None:
         """Where a model was saved, or trained, if that is recorded."""

@@ -57,8 +57,8 @@ class Stored:
     @cached_property
     def needs(self) -> frozenset[ModelId]:
         """The models it cannot be had without: their files, or the base to train it again from."""
-        to_train = not self.has_weights and self.about.base is not None
-        return self.homes | ({self.about.base} if to_train and self.about.base is not None else set())
+        start = None if self.has_weights else self.about.start
+        return self.homes if start is None else self.homes | {start}
 
 
 def file_of(root: PurePath, model: ModelId, suffix: str) -> PurePath:

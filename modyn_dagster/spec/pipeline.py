@@ -79,6 +79,15 @@ class PipelineSpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _trains_again_the_same(self) -> Self:
+        if self.training.deterministic:
+            return self
+        for field in ("retrain", "strategy"):
+            if getattr(self.model_store, field) in (True, "provenance"):
+                raise ValueError(f"model_store.{field} needs training.deterministic: true, to train again bit for bit")
+        return self
+
+    @model_validator(mode="after")
     def _watched_metrics_are_measured(self) -> Self:
         for field, metric in (self.notify.metrics if self.notify is not None else {}).items():
             if metric not in self.evaluation.metrics:

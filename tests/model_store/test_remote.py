@@ -18,9 +18,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.errors import ConfigError, CorruptFile, ModelInUse, StorageError, UnknownModel, WriteFailed
+from modyn_dagster.errors import ConfigError, CorruptFile, ModelInUse, StorageError, UnknownModel, WriteFailed, without_secrets
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
-from modyn_dagster.model_store.address import Address, without_secrets
+from modyn_dagster.model_store.address import Address
 from tests.model_store.lineages import lineages, moved, network
 from tests.model_store.states import assert_exact, flipped_bit
 
