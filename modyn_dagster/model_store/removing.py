@@ -60,6 +60,6 @@ def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:
 def _require_spared(gone: ModelId, children: Sequence[Stored], rebase: bool) -> None:
     if children and not rebase:
         ids = [child.id for child in children]
-        raise ModelInUse(gone, ids, "delete them first, or pass rebase=True to store them without it")
+        raise ModelInUse(gone, ids, "delete them first, or pass rebase=True (--rebase) to store them without it")
     if without := [child.id for child in children if not child.has_weights]:
         raise ModelInUse(gone, without, "these have no weights: train them again, delete them and save them with weights")
