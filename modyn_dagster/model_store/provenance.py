@@ -11,8 +11,8 @@ from torch import Tensor
 from modyn_dagster.errors import NotAllowed, NotReproducible
 from modyn_dagster.imports import import_callable
 from modyn_dagster.model_store.code_version import code_version
-from modyn_dagster.model_store.determinism import deterministic
 from modyn_dagster.model_store.environment import Environment
+from modyn_dagster.reproducible import reproducible
 from modyn_dagster.storage import checksum_of
 
 #: ``train(base, data=…, seed=…, **args)``: the state of the base (None without one) to that of the model.
@@ -82,7 +82,7 @@ class Provenance:
         self._require_data()
         train: Train = import_callable(self.train, source="provenance", field="train")
         threads = (self.environment or Environment.now()).threads
-        with deterministic(self.seed, threads):
+        with reproducible(self.seed, threads=threads):
             return dict(train(base if self.uses_base else None, data=self.data, seed=self.seed, **self.args))
 
     def _require_data(self) -> None:

@@ -73,6 +73,11 @@ class Platform:
             return self.model_store
         return self._store_at(root if "://" in root else self.home / root)
 
+    def every_model_store(self) -> "list[ModelStore]":
+        """Wherever models of this project are: the default place first, then those that specs name."""
+        found = {id(store): store for store in [self.model_store, *map(self.models_of, self.project.pipelines.values())]}
+        return list(found.values())
+
     def _store_at(self, root: Path | str) -> "ModelStore":
         # Imported here: torch comes with it, and sensors do without.
         from modyn_dagster.model_store import ModelStore

@@ -243,3 +243,11 @@ def test_the_version_of_code_is_that_of_its_package(tmp_path, monkeypatch):
     (tmp_path / "versioned" / "two.py").write_text("x = 1")
     assert version("versioned.one:train") != before
     assert version("nowhere_to_be_found.x:y") is None
+
+
+def test_every_place_with_models_is_cleaned(world_of, tmp_path):
+    roots = [f"file://{tmp_path}/elsewhere", f"file://{tmp_path}/elsewhere", None]
+    names = [f"p{n}" for n in range(3)]
+    world = world_of(*[amount(name, model_store={"root": root}) for name, root in zip(names, roots, strict=True)])
+    stores = world.platform.every_model_store()
+    assert [store.root for store in stores] == [world.platform.home / "models", tmp_path / "elsewhere"]
