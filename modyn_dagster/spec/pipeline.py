@@ -80,11 +80,13 @@ class PipelineSpec(Spec):
 
     @model_validator(mode="after")
     def _trains_again_the_same(self) -> Self:
-        if self.training.deterministic:
-            return self
         for field in ("retrain", "strategy"):
-            if getattr(self.model_store, field) in (True, "provenance"):
+            if getattr(self.model_store, field) not in (True, "provenance"):
+                continue
+            if not self.training.deterministic:
                 raise ValueError(f"model_store.{field} needs training.deterministic: true, to train again bit for bit")
+            if self.training.carry_optimizer and self.retention.optimizers is not None:
+                raise ValueError(f"model_store.{field} needs retention.optimizers: null, for training starts from their states")
         return self
 
     @model_validator(mode="after")

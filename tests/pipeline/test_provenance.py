@@ -228,6 +228,9 @@ def test_only_deterministic_trainings_are_trained_again(store):
     content["training"] = {**content["training"], "deterministic": False}
     with pytest.raises(ConfigError, match="deterministic"):
         parse_spec(content, PipelineSpec, source="test")
+    forgetful = chained(model_store=store, retention={"optimizers": 2})
+    with pytest.raises(ConfigError, match=r"retention\.optimizers: null"):
+        parse_spec(forgetful, PipelineSpec, source="test")
     with pytest.raises(ConfigError, match="retrain needs strategy adaptive"):
         parse_spec(amount(model_store={"strategy": "delta", "retrain": True}), PipelineSpec, source="test")
 
