@@ -245,3 +245,10 @@ def test_a_model_without_weights_is_exported_only_when_it_may_be_trained(store, 
         store.export(model, tmp_path / "m.safetensors")
     store.export(model, tmp_path / "m.safetensors", retrain=True)
     assert_exact(dict(sorted(load_file(tmp_path / "m.safetensors").items())), dict(sorted(state.items())))
+
+
+def test_what_may_not_run_is_refused_before_anything_is_looked_at(store):
+    recipe = Provenance(train=TRAIN, code="of yesterday", environment=replace(Environment.now(), torch="1.7.1"))
+    model = store.save(recipe.run(None, allow=[TRAININGS]), strategy="provenance", provenance=recipe)
+    with pytest.raises(NotAllowed):
+        ModelStore(store.root).load(model, retrain=True, environment="require")

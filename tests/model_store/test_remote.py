@@ -154,9 +154,11 @@ class _Failing(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
         if type(self).left == 0:
             raise OSError(28, "No space left on device, key SECRETKEY")
 
-    def put_file(self, *args: Any, **kwargs: Any) -> None:
+    def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
+        content = Path(lpath).read_bytes()
+        self.pipe_file(rpath, content[: len(content) // 2])
         self._step()
-        super().put_file(*args, **kwargs)
+        super().put_file(lpath, rpath, **kwargs)
 
     def mv(self, *args: Any, **kwargs: Any) -> None:
         self._step()
@@ -230,6 +232,23 @@ def test_a_provenance_whose_base_goes_is_not_saved(remote):
             network(1), base=base, strategy="provenance", provenance=Provenance(train="tests.model_store.trainings:train")
         )
     assert remote.list() == [base]
+
+
+def test_who_loads_while_the_base_goes_reads_what_was_stored_instead(remote, monkeypatch):
+    base = remote.save(network(), strategy=Snapshot(compress=True))
+    second = moved(network(), 1)
+    child = remote.save(second, base=base, strategy="delta")
+    folder, another = remote._shelf.folder, ModelStore(str(remote.root))
+    real = folder.descriptor
+
+    def late(path: Any) -> int:
+        if base in another.list():
+            another.delete(base, rebase=True)
+        return int(real(path))
+
+    monkeypatch.setattr(folder, "descriptor", late)
+    assert_exact(remote.load(child), second)
+    assert remote.list() == [child]
 
 
 def test_savers_and_a_remover_side_by_side(remote):
