@@ -69,8 +69,7 @@ def store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | No
         saving = Saving(shelf.folder, state, child.record, found, sources, _nowhere, pool, shelf.threads)
         reason = f"{child.about.reason}; stored again without {gone}"
         about = replace(child.about, reason=reason, base=base if child.about.base == gone else child.about.base)
-        saving.write_without(child, gone, about)
-        _require_needed(shelf, saving, about)
+        _require_needed(shelf, saving, saving.write_without(child, gone, about))
 
 
 def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About) -> None:
@@ -78,26 +77,23 @@ def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About) -> N
     if isinstance(strategy, Adaptive):
         strategy, reason = choose(saving, strategy, about)
     settled = saving.settled(strategy)
-    about = replace(about, reason=reason or saving.why(strategy) or "asked for")
-    saving.write(settled, about)
-    _require_needed(shelf, saving, about)
+    stored = saving.write(settled, replace(about, reason=reason or saving.why(strategy) or "asked for"))
+    stored = _require_needed(shelf, saving, stored)
     # A hint lost costs nothing but the sharing of its tensor.
     with suppress(OSError, StorageError):
-        shelf.index.add(shelf.shareable(shelf.open(saving.model)), saving.model)
+        shelf.index.add(shelf.shareable(stored), saving.model)
 
 
-def _require_needed(shelf: Shelf, saving: Saving, about: About) -> None:
+def _require_needed(shelf: Shelf, saving: Saving, stored: Stored) -> Stored:
     """Where removers are not kept out: what needs a model that went meanwhile is stored again by itself."""
-    if shelf.folder.keeps_removers_out:
-        return
-    stored = shelf.open(saving.model)
     if not (going := shelf.folder.gone(stored.needs)):
-        return
+        return stored
     if not stored.has_weights:
         shelf.remove(saving.model)
         raise UnknownModel(min(going), shelf.folder.root)
     alone = replace(saving, base=None, find=_nowhere)
-    alone.write(alone.settled(Snapshot()), replace(about, reason=f"{about.reason}; by itself, for {min(going)} was removed"))
+    reason = f"{stored.about.reason}; by itself, for {min(going)} was removed"
+    return alone.write(alone.settled(Snapshot()), replace(stored.about, reason=reason))
 
 
 def _nowhere(leaf: str) -> ModelId | None:  # noqa: ARG001 - a ``Find``
