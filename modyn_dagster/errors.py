@@ -42,8 +42,24 @@ ModynError
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Final
+
+_USER: Final = re.compile(r"(?<=://)[^/\s]*@")
+_QUERY: Final = re.compile(r"(?<=\S)\?\S+")
+
+
+def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """A URL, or a message that may hold one, without user, password, query, and these texts.
+
+    >>> without_secrets("sftp://ann:pass@host/models?token=1")
+    'sftp://host/models'
+    """
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _QUERY.sub("", _USER.sub("", text))
 
 
 class ModynError(Exception):
@@ -169,7 +185,7 @@ class DeletedKey(StorageError, LookupError):
     Where known, ``path`` and ``offset`` say in which file it began where.
     """
 
-    def __init__(self, key: int, dataset: str, path: Path | str | None = None, offset: int | None = None) -> None:
+    def __init__(self, key: int, dataset: str, path: PurePath | str | None = None, offset: int | None = None) -> None:
         place = "" if path is None else f", byte {offset} of {path}"
         super().__init__(
             f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF}{place})"
@@ -180,7 +196,7 @@ class DeletedKey(StorageError, LookupError):
 class UnknownModel(StorageError, LookupError):
     """The model store holds no model with this id."""
 
-    def __init__(self, model: str, root: Path | str) -> None:
+    def __init__(self, model: str, root: PurePath | str) -> None:
         super().__init__(f"{root}: no model {model!r} in this store")
         self.model, self.root = model, str(root)
 
@@ -193,7 +209,7 @@ class CorruptFile(StorageError):
 
     def __init__(
         self,
-        path: Path | str,
+        path: PurePath | str,
         expected: str,
         found: str,
         *,
@@ -245,7 +261,7 @@ class NotAllowed(NotReproducible):
 class WriteFailed(StorageError):
     """The operating system refused a write; nothing half-written is visible."""
 
-    def __init__(self, path: Path | str, reason: str) -> None:
+    def __init__(self, path: PurePath | str, reason: str) -> None:
         super().__init__(f"{path}: cannot be written: {reason}")
         self.path = str(path)
 
@@ -267,7 +283,7 @@ class BadSample(TrainingError):
         reason: str,
         *,
         dataset: str | None = None,
-        path: Path | str | None = None,
+        path: PurePath | str | None = None,
         offset: int | None = None,
     ) -> None:
         sample = f"the sample with key {key}" + (f" of dataset {dataset}" if dataset is not None else "")

@@ -23,7 +23,7 @@ def stored_metadata(context: TriggerContext, row: ModelRow, key: dg.AssetKey) ->
     """
     from modyn_dagster.reporting.stored_models import lineage, model_line
 
-    store = context.platform.model_store
+    store = context.platform.models_of(context.spec)
     try:
         info = store.info(row.hash)
     except (UnknownModel, CorruptFile) as error:

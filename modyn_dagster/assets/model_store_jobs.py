@@ -8,10 +8,12 @@ from modyn_dagster.resources.model_store import ModelStoreResource
 @dg.op(description="Remove what killed writers left in the model store, and documents no model refers to.")
 def collect_garbage(context: dg.OpExecutionContext, modyn_model_store: ModelStoreResource) -> None:
     """Models stay, whatever else goes."""
-    store = modyn_model_store.store()
-    gone = store.gc()
-    context.log.info(f"removed {len(gone)} files; {len(store.list())} models stay")
-    context.add_output_metadata({"removed": len(gone), "models": len(store.list())})
+    removed = models = 0
+    for store in modyn_model_store.every_store():
+        gone, stay = len(store.gc()), len(store.list())
+        context.log.info(f"{store.root}: removed {gone} files; {stay} models stay")
+        removed, models = removed + gone, models + stay
+    context.add_output_metadata({"removed": removed, "models": models})
 
 
 @dg.job(description="Clean up the model store.", executor_def=dg.in_process_executor)

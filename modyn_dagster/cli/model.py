@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modyn_dagster.cli.model_delete import delete
 from modyn_dagster.cli.model_export import export
 from modyn_dagster.cli.model_probe import probe
 from modyn_dagster.cli.model_store import chosen_model, open_store, store_option
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def model() -> None:
-    """Look into the model store, compare and verify models, export them, and probe whether trainings repeat."""
+    """Look into the model store, compare, verify, export and delete models, and probe whether trainings repeat."""
 
 
+model.add_command(delete)
 model.add_command(export)
 model.add_command(probe)
 

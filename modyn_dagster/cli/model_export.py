@@ -20,7 +20,10 @@ from modyn_dagster.cli.model_store import chosen_model, open_store, store_option
     "--positional", is_flag=True, help="Call the model with the example inputs as arguments, in the order of their names."
 )
 @click.option("--allow", multiple=True, metavar="MODULE", help="Module whose functions may run to build the model.")
-def export(model: str, path: Path, root: str | None, inputs: Path | None, positional: bool, allow: tuple[str, ...]) -> None:
+@click.option("--retrain", is_flag=True, help="Train a model again that is stored as its provenance.")
+def export(
+    model: str, path: Path, root: str | None, inputs: Path | None, positional: bool, allow: tuple[str, ...], retrain: bool
+) -> None:
     """Write MODEL to PATH: .safetensors, .pt (TorchScript) or .pt2 (torch.export).
 
     The last two need the architecture that was saved with the model, and example inputs. Models of pipelines take a mapping
@@ -33,5 +36,5 @@ def export(model: str, path: Path, root: str | None, inputs: Path | None, positi
 
         tensors = load_file(inputs)
         given = tuple(tensors[name] for name in sorted(tensors)) if positional else (tensors,)
-    store.export(chosen_model(store, model), path, inputs=given)
+    store.export(chosen_model(store, model), path, inputs=given, retrain=retrain)
     click.echo(f"{path}: {path.stat().st_size} bytes")

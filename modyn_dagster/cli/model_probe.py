@@ -37,12 +37,12 @@ def probe(
 
     from modyn_dagster.cli.pipeline_status import show_table
     from modyn_dagster.imports import import_callable
-    from modyn_dagster.model_store.determinism import deterministic
     from modyn_dagster.model_store.probe import Summary, compare, summarise
     from modyn_dagster.reporting.probe_table import probe_table, verdict
+    from modyn_dagster.reproducible import reproducible
 
     sys.path.insert(0, str(Path.cwd()))
-    with deterministic(seed, threads or torch.get_num_threads()):
+    with reproducible(seed, threads=threads or torch.get_num_threads()):
         build, inputs, loss = import_callable(factory, source="probe", field="factory")()
 
     def run() -> Summary:

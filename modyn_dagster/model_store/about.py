@@ -36,6 +36,11 @@ class About:
     architecture: Mapping[str, Any] | None = None
     provenance: Mapping[str, Any] | None = field(default=None)
 
+    @property
+    def start(self) -> ModelId | None:
+        """The model that a training of this one starts from."""
+        return self.base if (self.provenance or {}).get("uses_base", True) else None
+
     def to_json(self) -> dict[str, Any]:
         """All fields that say something."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}

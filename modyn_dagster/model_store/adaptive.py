@@ -89,8 +89,8 @@ def _estimates(saving: Saving, adaptive: Adaptive, about: About) -> Iterator[Est
             yield found
     match about.provenance:
         case {"probed": True, "seconds": int() | float() as seconds}:
-            recovery = seconds + _trained_before(saving) + raw * hashing * (0 if about.base is None else 4)
-            yield Estimate(Retrain(), _RECORD_BYTES, _FILE_SECONDS, recovery)
+            before = 0.0 if about.start is None else _trained_before(saving) + raw * hashing * 4
+            yield Estimate(Retrain(), _RECORD_BYTES, _FILE_SECONDS, seconds + before)
 
 
 def _trained_before(saving: Saving) -> float:
@@ -100,7 +100,7 @@ def _trained_before(saving: Saving) -> float:
         seconds = (base.about.provenance or {}).get("seconds")
         # How long one takes that was not measured, nobody knows.
         total += float(seconds) if isinstance(seconds, int | float) else math.inf
-        base = None if base.about.base is None else saving.sources.model(base.about.base)
+        base = None if base.about.start is None else saving.sources.model(base.about.start)
     return total
 
 

@@ -2,20 +2,21 @@
 
 import hashlib
 import json
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final
 
 from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.environment import Environment
-from modyn_dagster.storage import atomic_file
+from modyn_dagster.model_store.folder import Folder
 
 _MAX_BYTES: Final = 16 << 20
+_FOLDER: Final = "documents"
 
 
 class Documents:
-    """Texts in a folder, as ``<first two digits>/<SHA-256>``; nothing in them is ever executed."""
+    """Texts of a store, as ``documents/<first two digits>/<SHA-256>``; nothing in them is ever executed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
     def save(self, text: str) -> str:
@@ -23,17 +24,18 @@ class Documents:
         content = text.encode()
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest)
-        if not path.is_file() or path.stat().st_size != len(content):
-            with atomic_file(path) as file:
+        # Where removers are not kept out, one that was just written is safe from them.
+        if not self._folder.keeps_removers_out or self._folder.size(path) != len(content):
+            with self._folder.writing(path) as file:
                 file.write(content)
         return digest
 
     def load(self, digest: str) -> str:
         """The text with this hash. ``StorageError`` when it is not there, ``CorruptFile`` when it changed."""
         path = self._path(digest)
-        if len(digest) != 64 or not digest.isalnum() or not path.is_file():
-            raise StorageError(f"{self._folder}: no document {digest!r}")
-        with open(path, "rb") as file:
+        if len(digest) != 64 or not digest.isalnum() or self._folder.size(path) is None:
+            raise StorageError(f"{self._folder.root / _FOLDER}: no document {digest!r}")
+        with self._folder.open(path) as file:
             content = file.read(_MAX_BYTES)
         found = hashlib.sha256(content).hexdigest()
         if found != digest:
@@ -47,12 +49,15 @@ class Documents:
         except ValueError as error:
             raise CorruptFile(self._path(digest), "an environment", str(error)) from error
 
-    def keep(self, wanted: set[str]) -> list[Path]:
-        """Remove all others, and return their paths."""
-        unwanted = [path for path in self._folder.glob("*/*") if path.name not in wanted]
+    def keep(self, wanted: set[str], older_than: float) -> list[PurePath]:
+        """Remove all others that no writer of now can have written, and return their paths."""
+        unwanted = [path for path in self._folder.files(_FOLDER) if path.name not in wanted]
+        removed = []
         for path in unwanted:
-            path.unlink()
-        return unwanted
+            if self._folder.removable(path, older_than):
+                self._folder.remove(path)
+                removed.append(path)
+        return removed
 
-    def _path(self, digest: str) -> Path:
-        return self._folder / digest[:2] / digest
+    def _path(self, digest: str) -> PurePath:
+        return self._folder.root / _FOLDER / digest[:2] / digest

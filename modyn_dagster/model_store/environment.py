@@ -1,14 +1,14 @@
 """Where a model was made, as far as it can change a bit of it: taken in microseconds, compared field by field."""
 
 import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any, Self
 
-import numpy as np
 import torch
+
+from modyn_dagster.surroundings import accelerator, libraries
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,13 @@ class Environment:
 
 @cache
 def _constant() -> dict[str, str]:
-    has_cuda = torch.cuda.is_available()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return {
-        "python": sys.version.split()[0],
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "machine": f"{platform.system()} {platform.machine()}",
+        **libraries(),
+        **accelerator(device),
         "processor": _processor(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": "mkl" if torch.backends.mkl.is_available() else "other",  # type: ignore[no-untyped-call]
-        "device": torch.cuda.get_device_name() if has_cuda else "cpu",
         "cuda": str(torch.version.cuda or ""),
-        "cudnn": str(torch.backends.cudnn.version() or "") if has_cuda else "",  # type: ignore[no-untyped-call]
     }
 
 

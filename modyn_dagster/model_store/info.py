@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ class ModelInfo:
 
     Attributes:
         id: its identity.
-        path: its file.
+        path: its file: a ``Path`` where the store is a local folder.
         n_bytes: size of that, without what it shares with others.
         n_elements: its number of distinct elements.
         tensors: its names, in order, without those of the extra state.
@@ -45,7 +44,7 @@ class ModelInfo:
     """
 
     id: ModelId
-    path: Path
+    path: Any
     n_bytes: int
     n_elements: int
     tensors: tuple[TensorInfo, ...]

@@ -10,7 +10,7 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
 from modyn_dagster.errors import CorruptFile
@@ -55,9 +55,10 @@ def encode_header(metadata: Mapping[str, str], places: Mapping[str, Place]) -> b
     return struct.pack("<Q", len(text)) + text
 
 
-def read_header(file: BinaryIO, path: Path) -> Header:
+def read_header(file: BinaryIO, path: PurePath) -> Header:
     """Parse and check the header of an open file; ``CorruptFile`` says what is wrong with it."""
-    size = os.fstat(file.fileno()).st_size
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(size - 8, MAX_HEADER):
@@ -72,7 +73,7 @@ def read_header(file: BinaryIO, path: Path) -> Header:
     return Header(metadata, places, start + text)
 
 
-def _parse(text: bytes, path: Path) -> dict[str, Any]:
+def _parse(text: bytes, path: PurePath) -> dict[str, Any]:
     try:
         content = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
@@ -89,7 +90,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _place(name: str, entry: object, path: Path) -> Place:
+def _place(name: str, entry: object, path: PurePath) -> Place:
     match entry:
         case {"dtype": str(code), "shape": list(shape), "data_offsets": [int(start), int(end)]}:
             dtype = DTYPES.get(code)
@@ -99,7 +100,7 @@ def _place(name: str, entry: object, path: Path) -> Place:
     raise CorruptFile(path, f"dtype, shape and place of tensor {name!r}", json.dumps(entry)[:200])
 
 
-def _check_cover(places: Mapping[str, Place], n_bytes: int, path: Path) -> None:
+def _check_cover(places: Mapping[str, Place], n_bytes: int, path: PurePath) -> None:
     end = 0
     for name, place in sorted(places.items(), key=lambda item: (item[1].start, item[1].end)):
         if place.start != end:

@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
 import zstandard
@@ -56,7 +56,7 @@ def write_footer(file: BinaryIO, record: Record, entries: Mapping[str, Entry], a
     file.write(_END.pack(hashlib.sha256(header).digest(), len(header), len(text), MAGIC))
 
 
-def read_pack(file: BinaryIO, path: Path) -> tuple[Record, Mapping[str, Entry], About]:
+def read_pack(file: BinaryIO, path: PurePath) -> tuple[Record, Mapping[str, Entry], About]:
     """Parse and check everything but the tensors; ``CorruptFile`` says what is wrong."""
     content, header_start = _content(file, path)
     match content:
@@ -83,8 +83,9 @@ def _row(leaf: Leaf, entry: Entry | None) -> list[Any]:
     return what if entry is None else [*what, entry.codec, entry.start, entry.end, entry.home, entry.base]
 
 
-def _content(file: BinaryIO, path: Path) -> tuple[Any, int]:
-    size = os.fstat(file.fileno()).st_size
+def _content(file: BinaryIO, path: PurePath) -> tuple[Any, int]:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     if size < _END.size + len(MAGIC) or file.read(len(MAGIC)) != MAGIC:
         raise CorruptFile(path, "the file of a model", f"{size} bytes of something else")
     file.seek(size - _END.size)
@@ -104,7 +105,7 @@ def _content(file: BinaryIO, path: Path) -> tuple[Any, int]:
         raise CorruptFile(path, "a JSON header", f"{type(error).__name__}: {error}") from error
 
 
-def _parse_row(name: str, row: object, path: Path) -> tuple[Leaf, Entry | None]:
+def _parse_row(name: str, row: object, path: PurePath) -> tuple[Leaf, Entry | None]:
     match row:
         case [str(dtype), list(shape), str(leaf), *rest] if dtype in DTYPE_BY_NAME and all(_is_size(n) for n in shape):
             found = Leaf(DTYPE_BY_NAME[dtype], tuple(shape), leaf)
@@ -138,7 +139,7 @@ def _is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _check_names(order: list[Any], ties: dict[str, Any], tensors: dict[str, Any], path: Path) -> None:
+def _check_names(order: list[Any], ties: dict[str, Any], tensors: dict[str, Any], path: PurePath) -> None:
     texts = all(isinstance(name, str) for name in [*order, *ties.values()])
     if texts and len(set(order)) == len(order) and set(ties) <= set(order) and set(ties.values()) <= set(tensors):
         stored = [name for name in order if name not in ties]
@@ -147,7 +148,7 @@ def _check_names(order: list[Any], ties: dict[str, Any], tensors: dict[str, Any]
     raise CorruptFile(path, "the names of the tensors it holds", "other names")
 
 
-def _check_cover(entries: Mapping[str, Entry], end_of_tensors: int, path: Path) -> None:
+def _check_cover(entries: Mapping[str, Entry], end_of_tensors: int, path: PurePath) -> None:
     end = len(MAGIC)
     held = [(name, entry) for name, entry in entries.items() if entry.codec != Codec.ELSEWHERE]
     for name, entry in sorted(held, key=lambda item: (item[1].start, item[1].end)):

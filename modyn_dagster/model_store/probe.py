@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from modyn_dagster.model_store.determinism import deterministic
 from modyn_dagster.model_store.environment import Environment
 from modyn_dagster.model_store.probe_hooks import hashes, recorded, with_gradients
 from modyn_dagster.model_store.probe_report import Difference, Report, compare
 from modyn_dagster.model_store.probe_summary import Call, Loss, Summary
+from modyn_dagster.reproducible import reproducible
 
 __all__ = ["Call", "Difference", "Loss", "Report", "Summary", "compare", "probe", "summarise"]
 
@@ -53,8 +53,7 @@ def summarise(
     fixed: bool = True,
 ) -> Summary:
     """One forward pass in evaluation mode and one training step (loss, backward, plain gradient descent), call by call."""
-    with deterministic(seed, threads or torch.get_num_threads()):
-        torch.use_deterministic_algorithms(fixed)
+    with reproducible(seed, threads=threads or torch.get_num_threads(), deterministic=fixed):
         environment = Environment.now()
         module = build()
         calls: list[Call] = []

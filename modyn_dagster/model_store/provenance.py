@@ -10,8 +10,9 @@ from torch import Tensor
 
 from modyn_dagster.errors import NotAllowed, NotReproducible
 from modyn_dagster.imports import import_callable
-from modyn_dagster.model_store.determinism import deterministic
+from modyn_dagster.model_store.code_version import code_version
 from modyn_dagster.model_store.environment import Environment
+from modyn_dagster.reproducible import reproducible
 from modyn_dagster.storage import checksum_of
 
 #: ``train(base, data=…, seed=…, **args)``: the state of the base (None without one) to that of the model.
@@ -32,6 +33,9 @@ class Provenance:
         environment: where it was trained; None for that of this process, as it is when the model is saved.
         seconds: how long the training took, if it was measured.
         probed: whether a probe found every step of it the same twice.
+        uses_base: whether it starts from the base's weights; else the base only says what the model comes after, and ``train``
+            is called with None.
+        code: version of the package of ``train``; None for that of this process, as it is when the model is saved.
     """
 
     train: str
@@ -41,11 +45,15 @@ class Provenance:
     environment: Environment | None = None
     seconds: float | None = None
     probed: bool = False
+    uses_base: bool = True
+    code: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the environment, which is stored by itself. ``TypeError`` for what JSON lacks."""
         content = {name: getattr(self, name) for name in ("train", "data", "seed", "seconds", "probed")}
-        content["args"] = dict(self.args)
+        content |= {"args": dict(self.args), "code": self.code or code_version(self.train)}
+        if not self.uses_base:
+            content["uses_base"] = False
         if json.loads(json.dumps(content, allow_nan=False)) != content:
             raise TypeError("args and data of a provenance must be values of JSON: no tuples, and texts as keys")
         return content
@@ -55,22 +63,27 @@ class Provenance:
         """The inverse; ``NotReproducible`` for anything else."""
         match content:
             case {"train": str(), "seed": int(), "args": dict()} if set(content) <= set(cls.__dataclass_fields__):
-                return cls(**content, environment=environment)
+                if type(content.get("uses_base", True)) is bool and isinstance(content.get("code") or "", str):
+                    return cls(**content, environment=environment)
         raise NotReproducible("train", "package.module:function, args, data and seed", str(content)[:200])
+
+    def require_allowed(self, allow: Sequence[str]) -> None:
+        """``NotAllowed`` unless the function stands below a prefix of ``allow``."""
+        module = self.train.partition(":")[0]
+        if not any(module == prefix or module.startswith(f"{prefix}.") for prefix in allow):
+            raise NotAllowed(self.train, allow)
 
     def run(self, base: Mapping[str, Tensor] | None, *, allow: Sequence[str]) -> dict[str, Tensor]:
         """Train, with the recorded seed and thread count, deterministically.
 
         Raises ``NotAllowed`` unless the function stands below a prefix of ``allow``, ``NotReproducible`` for data that are gone.
         """
-        module = self.train.partition(":")[0]
-        if not any(module == prefix or module.startswith(f"{prefix}.") for prefix in allow):
-            raise NotAllowed(self.train, allow)
+        self.require_allowed(allow)
         self._require_data()
         train: Train = import_callable(self.train, source="provenance", field="train")
         threads = (self.environment or Environment.now()).threads
-        with deterministic(self.seed, threads):
-            return dict(train(base, data=self.data, seed=self.seed, **self.args))
+        with reproducible(self.seed, threads=threads):
+            return dict(train(base if self.uses_base else None, data=self.data, seed=self.seed, **self.args))
 
     def _require_data(self) -> None:
         match self.data:

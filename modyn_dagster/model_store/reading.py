@@ -2,7 +2,7 @@
 
 import os
 from concurrent.futures import Executor
-from pathlib import Path
+from pathlib import PurePath
 
 from torch import Tensor
 
@@ -55,7 +55,7 @@ def memory_of_the_machine() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _tensor(buffer: Tensor, leaf: Leaf, name: str, path: Path) -> Tensor:
+def _tensor(buffer: Tensor, leaf: Leaf, name: str, path: PurePath) -> Tensor:
     try:
         return tensor_of(buffer, leaf.dtype, leaf.shape)
     except (RuntimeError, TypeError) as error:

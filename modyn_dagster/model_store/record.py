@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Final, Protocol, Self
 
 import torch
@@ -93,7 +93,7 @@ class Record:
         return {"format": "pt", _KEY: json.dumps(content, separators=(",", ":"), ensure_ascii=False)}
 
     @classmethod
-    def from_header(cls, header: Header, path: Path) -> Self:
+    def from_header(cls, header: Header, path: PurePath) -> Self:
         """The record in a file; ``CorruptFile`` unless it and the places tell the same story."""
         content = _content(header, path)
         order, ties = content["order"], content["ties"]
@@ -128,7 +128,7 @@ def _memory(tensor: Tensor) -> tuple[object, ...]:
     return (str(tensor.device), tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), flags)
 
 
-def _content(header: Header, path: Path) -> Mapping[str, Any]:
+def _content(header: Header, path: PurePath) -> Mapping[str, Any]:
     try:
         content: Any = json.loads(header.metadata.get(_KEY, ""))
     except (ValueError, RecursionError) as error:
@@ -141,7 +141,7 @@ def _content(header: Header, path: Path) -> Mapping[str, Any]:
     raise CorruptFile(path, "the record of a model", str(content)[:200])
 
 
-def _dtype_and_shape(name: str, place: Place, viewed: str | None, path: Path) -> tuple[torch.dtype, tuple[int, ...]]:
+def _dtype_and_shape(name: str, place: Place, viewed: str | None, path: PurePath) -> tuple[torch.dtype, tuple[int, ...]]:
     if viewed is None:
         return DTYPES[place.code], place.shape
     dtype = VIEWED.get(viewed)

@@ -1,48 +1,65 @@
 """What may go, and how those that need it come to do without."""
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import Final
 
 from modyn_dagster.errors import CorruptFile, ModelInUse
+from modyn_dagster.model_store.about import About
+from modyn_dagster.model_store.committing import store_without
 from modyn_dagster.model_store.hash_tree import ModelId
-from modyn_dagster.model_store.stored import Stored
+from modyn_dagster.model_store.record import Record
+from modyn_dagster.model_store.shelf import Shelf
+from modyn_dagster.model_store.stored import PACKED, Stored, file_of
 
-#: Stores a model again without the one that goes, with another base (None: by itself).
-Rebase = Callable[[Stored, ModelId, ModelId | None], None]
+#: Seconds after which nobody is taken to be writing a file any more, where nobody can be kept from it.
+ABANDONED: Final = 86_400.0
 
 
-def children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:
+def delete(shelf: Shelf, model: ModelId, *, rebase: bool) -> None:
+    """Remove a model. Those that need it are stored again without it, or it is ``ModelInUse``."""
+    shelf.size(model)
+    with shelf.folder.removing(model):
+        try:
+            gone = shelf.open(model)
+        except CorruptFile:
+            # What it was to others can no longer be read from it, only from them.
+            nothing = Record((), {}, {})
+            gone = Stored(model, file_of(shelf.folder.root, model, PACKED), 0, nothing, {}, About("snapshot"))
+        others = shelf.readable()
+        base = gone.about.base if gone.about.base in {other.id for other in others} else None
+        children = _children_of(model, others)
+        _require_spared(gone.id, children, rebase)
+        for child in children:
+            store_without(shelf, child, gone.id, base)
+            # Without a base the first is stored by itself, and the others on it.
+            base = base or child.id
+        shelf.remove(model)
+
+
+def collect(shelf: Shelf, older_than: float) -> Sequence[PurePath]:
+    """Remove what killed writers left, and documents that no model refers to; makes the index again."""
+    with shelf.folder.removing():
+        gone = list(shelf.folder.leftovers(older_than))
+        for path in gone:
+            shelf.folder.remove(path)
+        models = shelf.readable()
+        # Unreadable models may still be put right by saving them again; the documents they name are not known.
+        if len(models) == len(shelf.ids()):
+            named = {text for each in models for text in (each.about.environment, each.about.code) if text}
+            gone += shelf.documents.keep(named, older_than)
+        shelf.index.rebuild((leaf, each.id) for each in models for leaf in shelf.shareable(each))
+    return gone
+
+
+def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:
     """The models that cannot be had without this one."""
     return [other for other in others if other.id != model and model in other.needs]
 
 
-def make_independent(gone: Stored, children: Sequence[Stored], rebase: Rebase | None, base: ModelId | None) -> None:
-    """Rebase every child on ``base``, that of the one that goes; without one the first by itself, the others on the first.
-
-    ``ModelInUse`` when there is no ``rebase``, or a child has no weights: it could only be trained again.
-    """
-    ids = [child.id for child in children]
-    if children and rebase is None:
-        raise ModelInUse(gone.id, ids, "delete them first, or pass rebase=True to store them without it")
+def _require_spared(gone: ModelId, children: Sequence[Stored], rebase: bool) -> None:
+    if children and not rebase:
+        ids = [child.id for child in children]
+        raise ModelInUse(gone, ids, "delete them first, or pass rebase=True (--rebase) to store them without it")
     if without := [child.id for child in children if not child.has_weights]:
-        raise ModelInUse(gone.id, without, "these have no weights: train them again, delete them and save them with weights")
-    for child in children:
-        if rebase is not None:
-            rebase(child, gone.id, base)
-            base = base or child.id
-
-
-def readable(ids: Iterable[ModelId], open_model: Callable[[ModelId], Stored]) -> list[Stored]:
-    """All models that can be opened."""
-    found = []
-    for model in ids:
-        try:
-            found.append(open_model(model))
-        except CorruptFile:
-            continue
-    return found
-
-
-def leftovers(root: Path) -> list[Path]:
-    """Files that killed writers left behind; nobody may be writing now."""
-    return [path for path in root.glob("**/.*.tmp") if path.is_file()]
+        raise ModelInUse(gone, without, "these have no weights: train them again, delete them and save them with weights")

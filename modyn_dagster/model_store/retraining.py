@@ -7,6 +7,7 @@ from typing import Final, Literal
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, NotReproducible, WeightsNotStored
+from modyn_dagster.model_store.code_version import code_version
 from modyn_dagster.model_store.documents import Documents
 from modyn_dagster.model_store.environment import Environment
 from modyn_dagster.model_store.hash_tree import ModelId
@@ -25,7 +26,7 @@ _MAX_LINEAGE: Final = 10_000
 def lineage_to_train(model: Stored, open_model: Callable[[ModelId], Stored]) -> tuple[Stored | None, list[Stored]]:
     """The nearest model with weights that training starts from (None: from nothing), and those to train, in order."""
     todo, seen = [model], {model.id}
-    while (base := todo[-1].about.base) is not None:
+    while (base := todo[-1].about.start) is not None:
         if base in seen or len(todo) > _MAX_LINEAGE:
             raise CorruptFile(todo[-1].path, "a base that was there before it", f"{base}: a cycle of bases")
         stored = open_model(base)
@@ -45,15 +46,21 @@ def provenance_of(model: Stored, documents: Documents) -> Provenance:
 
 
 def require_environment(provenance: Provenance, on_difference: OnDifference) -> None:
-    """Raise, warn or do nothing where this process differs; the thread count is set for the training and may differ."""
-    recorded = provenance.environment
-    if recorded is None or on_difference == "ignore":
+    """Raise, warn or do nothing where this process or its code differs.
+
+    The thread count is set for the training and may differ.
+    """
+    if on_difference == "ignore":
         return
-    differences = {name: pair for name, pair in recorded.differences(Environment.now()).items() if name != "threads"}
-    for name, (expected, found) in differences.items():
+    recorded = provenance.environment
+    found = {} if recorded is None else dict(recorded.differences(Environment.now()))
+    differences = {f"environment.{name}": pair for name, pair in found.items() if name != "threads"}
+    if provenance.code is not None and (code := code_version(provenance.train)) != provenance.code:
+        differences["code"] = (provenance.code, code)
+    for name, (expected, here) in differences.items():
         if on_difference == "require":
-            raise NotReproducible(f"environment.{name}", expected, found)
-        warnings.warn(f"the model was trained with {name} {expected}, here it is {found}", stacklevel=4)
+            raise NotReproducible(name, expected, here)
+        warnings.warn(f"the model was trained with {name} {expected}, here it is {here}", stacklevel=5)
 
 
 def train_again(

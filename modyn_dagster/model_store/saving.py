@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from torch import Tensor
@@ -12,16 +11,16 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.model_store.about import About
 from modyn_dagster.model_store.codec import Codec
 from modyn_dagster.model_store.encoding import write_parts
+from modyn_dagster.model_store.folder import Folder
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.layout import encode_header
-from modyn_dagster.model_store.pack import MAGIC, write_footer
+from modyn_dagster.model_store.pack import MAGIC, Entry, write_footer
 from modyn_dagster.model_store.planning import Find, Part, plan
 from modyn_dagster.model_store.record import Record
 from modyn_dagster.model_store.sources import Sources
-from modyn_dagster.model_store.stored import PACKED, PLAIN, Stored
+from modyn_dagster.model_store.stored import PACKED, PLAIN, Stored, file_of
 from modyn_dagster.model_store.strategies import ChangedLayers, Delta, Retrain, Snapshot, Strategy
 from modyn_dagster.model_store.tensor_bytes import bytes_of
-from modyn_dagster.storage import atomic_file
 
 #: Below this, compressing saves nothing worth a file that other tools cannot read.
 SMALL: Final = 1 << 20
@@ -32,7 +31,7 @@ class Saving:
     """Everything that goes into the file of one model.
 
     Attributes:
-        folder: of the model's file.
+        folder: of the store.
         state: its tensors by name.
         record: the same, hashed.
         base: the model it derives from, if it is in the store.
@@ -42,7 +41,7 @@ class Saving:
         threads: how many these are.
     """
 
-    folder: Path
+    folder: Folder
     state: Mapping[str, Tensor]
     record: Record
     base: Stored | None
@@ -91,8 +90,8 @@ class Saving:
         delta = strategy if isinstance(strategy, Delta) else None
         return plan(self.record, base, delta, self.sources, self.find)
 
-    def write(self, strategy: Strategy, about: About) -> Path:
-        """Write the file by a settled strategy."""
+    def write(self, strategy: Strategy, about: About) -> Stored:
+        """Write the file by a settled strategy, and say what is there now."""
         about = replace(about, strategy=strategy.kind, since_full=self._since_full(strategy))
         if isinstance(strategy, Snapshot) and not strategy.compress:
             return self._write_plain(about)
@@ -101,17 +100,18 @@ class Saving:
         parts = [] if isinstance(strategy, Retrain) else self.parts(strategy)
         return self.write_pack(parts, about)
 
-    def write_pack(self, parts: Sequence[Part], about: About) -> Path:
+    def write_pack(self, parts: Sequence[Part], about: About) -> Stored:
         """Write these parts, and commit them."""
-        path = self.folder / f"{self.model}{PACKED}"
-        with atomic_file(path) as file:
+        path = file_of(self.folder.root, self.model, PACKED)
+        with self.folder.writing(path) as file:
             file.write(MAGIC)
             entries = write_parts(file, parts, self.content, self.sources, self.pool, 2 * self.threads)
             write_footer(file, self.record, entries, about)
-        path.with_suffix(PLAIN).unlink(missing_ok=True)
-        return path
+            n_bytes = file.tell()
+        self.folder.remove(path.with_suffix(PLAIN))
+        return Stored(self.model, path, n_bytes, self.record, entries, about)
 
-    def write_without(self, stored: Stored, gone: ModelId, about: About) -> Path:
+    def write_without(self, stored: Stored, gone: ModelId, about: About) -> Stored:
         """Write a stored model again so that it does not need another one; what its file holds, it goes on holding.
 
         Models that refer to tensors in this file find them there afterwards, too.
@@ -126,15 +126,19 @@ class Saving:
                 parts.append(replace(part, entry=None, base=base))
         return self.write_pack(parts, about)
 
-    def _write_plain(self, about: About) -> Path:
-        path = self.folder / f"{self.model}{PLAIN}"
+    def _write_plain(self, about: About) -> Stored:
+        path = file_of(self.folder.root, self.model, PLAIN)
         places = self.record.places()
-        with atomic_file(path) as file:
-            file.write(encode_header(self.record.to_metadata() | about.to_metadata(), places))
+        header = encode_header(self.record.to_metadata() | about.to_metadata(), places)
+        with self.folder.writing(path) as file:
+            file.write(header)
             for name in places:
                 file.write(self.content(name))
-        path.with_suffix(PACKED).unlink(missing_ok=True)
-        return path
+            n_bytes = file.tell()
+        self.folder.remove(path.with_suffix(PACKED))
+        start = len(header)
+        entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
+        return Stored(self.model, path, n_bytes, self.record, entries, about)
 
     def _is_turn_of_a_full_one(self, delta: Delta) -> bool:
         interval = delta.full_model_interval

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
+from pathlib import PurePath
 from types import TracebackType
 from typing import Final, Protocol
 
@@ -38,7 +38,7 @@ class Plain:
 
     has_checksums = False
 
-    def __init__(self, file: int, path: Path, name: str, start: int) -> None:
+    def __init__(self, file: int, path: PurePath, name: str, start: int) -> None:
         self._file, self._path, self._name, self._start = file, path, name, start
 
     def read(self, chunk: int, out: memoryview) -> None:
@@ -54,7 +54,7 @@ class Plain:
 class Encoded:
     """Bytes stored as compressed planes, perhaps of the difference to ``base``."""
 
-    def __init__(self, file: int, path: Path, name: str, leaf: Leaf, entry: Entry, base: Source | None) -> None:
+    def __init__(self, file: int, path: PurePath, name: str, leaf: Leaf, entry: Entry, base: Source | None) -> None:
         self._file, self._path, self._name = file, path, name
         self._codec, self._dtype, self._base = entry.codec, leaf.dtype, base
         n_table = table_bytes(leaf.dtype, leaf.n_bytes)
@@ -94,12 +94,13 @@ class Encoded:
 
 
 class Sources(AbstractContextManager["Sources"]):
-    """Sources of the tensors of models that ``find`` opens; their files are closed at the end."""
+    """Sources of the tensors of models that ``find`` opens, in files that ``opened`` opens and that are closed at the end."""
 
-    def __init__(self, find: Callable[[ModelId], Stored]) -> None:
+    def __init__(self, find: Callable[[ModelId], Stored], opened: Callable[[PurePath], int]) -> None:
         self._find = find
+        self._opened = opened
         self._models: dict[ModelId, Stored] = {}
-        self._files: dict[Path, int] = {}
+        self._files: dict[PurePath, int] = {}
         self._closing = ExitStack()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -160,9 +161,9 @@ class Sources(AbstractContextManager["Sources"]):
             raise CorruptFile(stored.path, f"tensor {name!r} with the help of model {home}", "no such tensor there")
         return found, found.held[leaf]
 
-    def _open(self, path: Path) -> int:
+    def _open(self, path: PurePath) -> int:
         if path not in self._files:
-            self._files[path] = os.open(path, os.O_RDONLY)
+            self._files[path] = self._opened(path)
             self._closing.callback(os.close, self._files[path])
         return self._files[path]
 

@@ -1,10 +1,11 @@
 """A model as it lies in the store: everything but its tensors, whichever kind of file it is."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Final
+from pathlib import PurePath
+from typing import BinaryIO, Final
 
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.model_store.about import About
@@ -32,7 +33,7 @@ class Stored:
     """
 
     id: ModelId
-    path: Path
+    path: PurePath
     n_bytes: int
     record: Record
     entries: Mapping[str, Entry]
@@ -56,14 +57,20 @@ class Stored:
     @cached_property
     def needs(self) -> frozenset[ModelId]:
         """The models it cannot be had without: their files, or the base to train it again from."""
-        to_train = not self.has_weights and self.about.base is not None
-        return self.homes | ({self.about.base} if to_train and self.about.base is not None else set())
+        start = None if self.has_weights else self.about.start
+        return self.homes if start is None else self.homes | {start}
 
 
-def read_stored(path: Path, model: ModelId) -> Stored:
+def file_of(root: PurePath, model: ModelId, suffix: str) -> PurePath:
+    """The path of a model's file."""
+    return root / model[:2] / f"{model}{suffix}"
+
+
+def read_stored(file: BinaryIO, path: PurePath, model: ModelId) -> Stored:
     """Parse and check a model's file, without its tensors. ``CorruptFile`` says what is wrong with it."""
-    with open(path, "rb") as file:
-        n_bytes = path.stat().st_size
+    with file:
+        n_bytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
         if path.suffix == PACKED:
             record, entries, about = read_pack(file, path)
             _require_identity(record, path, model)
@@ -86,6 +93,6 @@ def read_stored(path: Path, model: ModelId) -> Stored:
     return Stored(model, path, n_bytes, record, entries, about)
 
 
-def _require_identity(record: Record, path: Path, model: ModelId) -> None:
+def _require_identity(record: Record, path: PurePath, model: ModelId) -> None:
     if record.id != model:
         raise CorruptFile(path, f"the record of model {model}", f"that of {record.id}")

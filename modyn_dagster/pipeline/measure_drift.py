@@ -20,7 +20,7 @@ def measure_drift(question: Question, need: DriftNeed) -> Measured:
     tap = tap_of(need.features)
     arrays = [_features(question, need, values.taps[tap]) for values in (reference, current)]
     # Imported here: torch comes with both, and sensors import what this file stands beside.
-    from modyn_dagster.training.reproducible import reproducible
+    from modyn_dagster.reproducible import reproducible
     from modyn_dagster.triggering.drift import measure_drift as measure
 
     seed = seed_for(question.run.seed, "drift", question.point)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: What builds a model of the box for an export, and runs no user code.
 MODULES_OF_THE_BOX: Final = "modyn_dagster.training.module"
+#: What trains the model of a trigger again, from its provenance.
+TRAININGS: Final = "modyn_dagster.pipeline.retraining"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Platform:
         return self.settings.home
 
     @cached_property
+    def _stores(self) -> "dict[str, ModelStore]":
+        return {}
+
+    @cached_property
     def engine(self) -> sa.Engine:
         """Connections to the ``modyn`` database, whose schema is the one this code needs."""
         engine = open_engine(self.settings)
@@ -52,11 +58,33 @@ class Platform:
 
     @cached_property
     def model_store(self) -> "ModelStore":
-        """The models of all pipelines."""
+        """The models of all pipelines whose specs name no other place."""
+        return self._store_at(models_folder(self.settings))
+
+    @cached_property
+    def kept_weights(self) -> "ModelStore":
+        """Weights of the last models that are stored as their provenance, so that they are not trained again for every use."""
+        return self._store_at(self.home / "weights")
+
+    def models_of(self, spec: PipelineSpec) -> "ModelStore":
+        """Where the models of a pipeline are."""
+        root = spec.model_store.root
+        if root is None:
+            return self.model_store
+        return self._store_at(root if "://" in root else self.home / root)
+
+    def every_model_store(self) -> "list[ModelStore]":
+        """Wherever models of this project are: the default place first, then those that specs name."""
+        found = {id(store): store for store in [self.model_store, *map(self.models_of, self.project.pipelines.values())]}
+        return list(found.values())
+
+    def _store_at(self, root: Path | str) -> "ModelStore":
         # Imported here: torch comes with it, and sensors do without.
         from modyn_dagster.model_store import ModelStore
 
-        return ModelStore(models_folder(self.settings), allow=[MODULES_OF_THE_BOX])
+        if (key := str(root)) not in self._stores:
+            self._stores[key] = ModelStore(root, allow=[MODULES_OF_THE_BOX, TRAININGS])
+        return self._stores[key]
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:

@@ -93,7 +93,8 @@ def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:
 
 
 def _model(context: TriggerContext, row: ModelRow) -> StageResult:
-    return StageResult("model", context, row, [checks.loss_finite(row), stored_exactly(context.platform.model_store, row)])
+    store = context.platform.models_of(context.spec)
+    return StageResult("model", context, row, [checks.loss_finite(row), stored_exactly(store, row)])
 
 
 def _evaluation(context: TriggerContext, cells: list[EvaluationRow]) -> StageResult:

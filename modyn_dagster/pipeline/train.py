@@ -20,8 +20,9 @@ from modyn_dagster.pipeline.select import open_training_set
 from modyn_dagster.pipeline.storing import store_model
 from modyn_dagster.pipeline.task import task_of
 from modyn_dagster.pipeline.training_files import checkpoint_of, load_initial, load_optimizers, save_optimizers
+from modyn_dagster.pipeline.weights import weights_of
 from modyn_dagster.randomness import seed_for
-from modyn_dagster.training import FastPath, PreviousModel, TrainedModel, TrainingData, train
+from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, TrainedModel, TrainingData, train
 from modyn_dagster.training.progress import ProgressCallback
 from modyn_dagster.triggering import ModelTrained
 
@@ -45,11 +46,11 @@ def train_model(
     trained = _train(context, training_set, progress, fast_path)
     training = watch.read(training_set.n_samples)
     watch = Stopwatch("save")
-    model_hash = store_model(context, trained)
+    model_hash = store_model(context, trained, training_set, previous_model(context), training.seconds)
     if context.trigger.state == "trained":
         return _same_model(context, model_hash)
     save_optimizers(context, trained, model_hash)
-    saving = replace(watch.read(), n_bytes=context.platform.model_store.size(model_hash))
+    saving = replace(watch.read(), n_bytes=context.platform.models_of(context.spec).size(model_hash))
     model = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
     checkpoint_of(context).remove()
     return model
@@ -66,20 +67,27 @@ def previous_model(context: TriggerContext) -> str | None:
         return get_run(conn, context.run.id).previous_model
 
 
-def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallback | None, fast_path: FastPath) -> TrainedModel:
+def fit(
+    context: TriggerContext,
+    row: TrainingSetRow,
+    previous: PreviousModel | None,
+    *,
+    checkpoint: CheckpointFile | None,
+    progress: ProgressCallback | None = None,
+    fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
+) -> TrainedModel:
+    """Train on the training set of a trigger, from the previous model if the spec says so; nothing is stored."""
     chosen = open_training_set(context, row)
-    previous = previous_model(context)
     source = f"pipeline {context.run.pipeline}"
     with storage_errors():
         return train(
             context.spec.training.at(context.trigger.ordinal),
             TrainingData(chosen, context.view.reader, fast_path),
             task=task_of(context.view, source),
-            previous=_load(context, previous) if previous else None,
+            previous=previous,
             initial=None if previous else load_initial(context, source),
             calibrate=_calibration(context, row, fast_path),
-            # Training a trained trigger again is a check, and begins at the beginning.
-            checkpoint=None if context.trigger.state == "trained" else checkpoint_of(context),
+            checkpoint=checkpoint,
             seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
             threads=context.run.threads,
             source=source,
@@ -87,10 +95,23 @@ def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallb
         )
 
 
+def _train(context: TriggerContext, row: TrainingSetRow, progress: ProgressCallback | None, fast_path: FastPath) -> TrainedModel:
+    previous = previous_model(context)
+    return fit(
+        context,
+        row,
+        _load(context, previous) if previous else None,
+        # Training a trained trigger again is a check, and begins at the beginning.
+        checkpoint=None if context.trigger.state == "trained" else checkpoint_of(context),
+        progress=progress,
+        fast_path=fast_path,
+    )
+
+
 def _load(context: TriggerContext, model_hash: str) -> PreviousModel:
     with context.platform.transaction() as conn:
         architecture = architecture_of(conn, model_hash)
-    weights = context.platform.model_store.load(model_hash)
+    weights = weights_of(context.platform, context.spec, model_hash)
     return PreviousModel(weights, architecture, load_optimizers(context, model_hash))
 
 

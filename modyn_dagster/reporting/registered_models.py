@@ -5,6 +5,7 @@ Like everything in MLflow they come from the catalog: what is missing is made up
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ _ON_PAGE: Final = 100
 _TRIGGER: Final = "modyn/trigger"
 _LIVE_FROM: Final = "modyn/live_from"
 _CHAMPION_BECAUSE: Final = "modyn/champion"
+_TOLD: Final = "modyn/told"
+#: Versions whose verdicts share a digest: so many are read again when one of them changes.
+BLOCK: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +58,29 @@ class RegisteredModels:
         self._address = address_of(client.tracking_uri)
 
     def sync(self, run: RunRow, models: Sequence[ModelRow], verdicts: Sequence[Verdict]) -> str:
-        """Register the models of a run that are missing, move the aliases, renew the page. Returns the registered name."""
+        """Register the models of a run that are missing, move the aliases, renew the page. Returns the registered name.
+
+        Versions are registered in the order of their triggers, and digests of what was told of them stand with the registered
+        model: only the newest are read, and older ones where a verdict changed.
+        """
         name = registered_name(run)
+        keys = [partition_key(run.id, model.ordinal) for model in models]
+        texts = [f"{'promoted' if verdict.promoted else 'not promoted'}: {verdict.reason}" for verdict in verdicts]
+        told = _digests(run, texts)
         with self._errors():
             registered = self._ensure(name, run)
-            known = self._of_run(name, run)
-            for model in models:
-                if (key := partition_key(run.id, model.ordinal)) not in known:
-                    known[key] = self._register(name, run, model)
-            self._mark(name, run, known, verdicts)
+            first = _first_changed(registered.tags.get(tag := f"{_TOLD}/{run.id}", ""), told, len(keys))
+            known = self._newest_of_run(name, run, len(keys) - first) if keys else {}
+            n_known = max((n for n, key in enumerate(keys, 1) if key in known), default=0)
+            for key, model in zip(keys[n_known:], models[n_known:], strict=True):
+                known[key] = self._register(name, run, model)
+            self._mark(name, known, dict(zip(keys[first:], texts[first:], strict=True)))
             if models:
-                wanted = {"current": models[-1].ordinal, "champion": verdicts[-1].champion}
-                self._move(registered, {alias: known[partition_key(run.id, n)] for alias, n in wanted.items()})
+                champion = partition_key(run.id, verdicts[-1].champion)
+                if champion not in known:
+                    known[champion] = self._version_of(name, run, champion)
+                self._move(registered, {"current": known[keys[-1]], "champion": known[champion]})
+                self._client.set_registered_model_tag(name, tag, told)
             self._describe(registered, run)
         return name
 
@@ -83,10 +98,13 @@ class RegisteredModels:
         tags = {"modyn/pipeline": run.pipeline, "modyn/mode": run.mode}
         return self._client.create_registered_model(name, tags)
 
-    def _of_run(self, name: str, run: RunRow) -> dict[str, ModelVersion]:
-        # Ids begin again in another database: the time of creation tells its runs apart.
-        where = f"name = '{name}' AND tag.`modyn/run` = '{run.id}' AND tag.`modyn/created` = '{utc_text(run.created_at)}'"
-        return {version.tags[_TRIGGER]: version for version in self._client.search_model_versions(where)}
+    def _newest_of_run(self, name: str, run: RunRow, n: int) -> dict[str, ModelVersion]:
+        found = self._client.search_model_versions(_of_run(name, run), max_results=n, order_by=["version_number DESC"])
+        return {version.tags[_TRIGGER]: version for version in found}
+
+    def _version_of(self, name: str, run: RunRow, key: str) -> ModelVersion:
+        [found] = self._client.search_model_versions(f"{_of_run(name, run)} AND tag.`{_TRIGGER}` = '{key}'", max_results=1)
+        return found
 
     def _register(self, name: str, run: RunRow, model: ModelRow) -> ModelVersion:
         key = partition_key(run.id, model.ordinal)
@@ -101,13 +119,11 @@ class RegisteredModels:
             await_creation_for=0,
         )
 
-    def _mark(self, name: str, run: RunRow, known: Mapping[str, ModelVersion], verdicts: Sequence[Verdict]) -> None:
+    def _mark(self, name: str, known: Mapping[str, ModelVersion], texts: Mapping[str, str]) -> None:
         """Every version tells how it did against the champion of its time."""
-        for verdict in verdicts:
-            version = known[partition_key(run.id, verdict.trigger)]
-            text = f"{'promoted' if verdict.promoted else 'not promoted'}: {verdict.reason}"
-            if version.tags.get(_CHAMPION_BECAUSE) != text:
-                self._client.set_model_version_tag(name, version.version, _CHAMPION_BECAUSE, text)
+        for key, text in texts.items():
+            if known[key].tags.get(_CHAMPION_BECAUSE) != text:
+                self._client.set_model_version_tag(name, known[key].version, _CHAMPION_BECAUSE, text)
 
     def _move(self, registered: RegisteredModel, wanted: Mapping[str, ModelVersion]) -> None:
         for alias, version in wanted.items():
@@ -132,6 +148,27 @@ class RegisteredModels:
     def _errors(self) -> Iterator[None]:
         with tracking_errors(self._address):
             yield
+
+
+def _of_run(name: str, run: RunRow) -> str:
+    # Ids begin again in another database: the time of creation tells its runs apart.
+    return f"name = '{name}' AND tag.`modyn/run` = '{run.id}' AND tag.`modyn/created` = '{utc_text(run.created_at)}'"
+
+
+def _digests(run: RunRow, texts: Sequence[str]) -> str:
+    """What is told of a run's versions: when it was created, and a digest of each block of verdicts."""
+    blocks = ["\n".join(texts[start : start + BLOCK]) for start in range(0, len(texts), BLOCK)]
+    digests = [hashlib.blake2b(block.encode(), digest_size=6).hexdigest() for block in blocks]
+    return " ".join([utc_text(run.created_at).replace(" ", "_"), *digests])
+
+
+def _first_changed(before: str, now: str, n: int) -> int:
+    """The first of ``n`` versions that may have to be told something else; the newest always, for it may be missing."""
+    old, new = before.split(), now.split()
+    if not old or old[0] != new[0]:
+        return 0
+    same = next((i for i, (one, other) in enumerate(zip(old[1:], new[1:], strict=False)) if one != other), len(old) - 1)
+    return max(0, min(same * BLOCK, n - 1))
 
 
 def _live(version: ModelVersion) -> LiveVersion:

@@ -33,6 +33,10 @@ class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
     threads: int | None = Field(default=None, ge=1, description="To encode and decode with; default: as many as torch uses.")
 
+    def every_store(self) -> "list[ModelStore]":
+        """This one, and with the default ``root`` wherever specs of pipelines put their models."""
+        return [self.store()] if self.root else platform_of(self.settings).every_model_store()
+
     def store(self) -> "ModelStore":
         """Nothing is opened before it is used."""
         from modyn_dagster.model_store import ModelStore

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from modyn_dagster.errors import ConfigError
+from modyn_dagster.errors import ConfigError, without_secrets
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation_data import EvaluateSplit, OtherDataset
@@ -118,7 +118,9 @@ def _load_folder(folder: Path, kind: type[S]) -> dict[str, S]:
 def _config_error(source: str, error: ValidationError) -> ConfigError:
     """The deepest of pydantic's complaints: in a union the branch that matched furthest is the one meant."""
     worst = max(error.errors(), key=lambda e: len(e["loc"]))
-    return ConfigError(source, _field_path(worst["loc"]), worst.get("input"), _rule(worst))
+    found = worst.get("input")
+    shown = without_secrets(found) if isinstance(found, str) and "://" in found else found
+    return ConfigError(source, _field_path(worst["loc"]), shown, _rule(worst))
 
 
 def _field_path(location: tuple[int | str, ...]) -> str:

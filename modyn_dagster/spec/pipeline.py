@@ -79,6 +79,17 @@ class PipelineSpec(Spec):
         return self
 
     @model_validator(mode="after")
+    def _trains_again_the_same(self) -> Self:
+        for field in ("retrain", "strategy"):
+            if getattr(self.model_store, field) not in (True, "provenance"):
+                continue
+            if not self.training.deterministic:
+                raise ValueError(f"model_store.{field} needs training.deterministic: true, to train again bit for bit")
+            if self.training.carry_optimizer and self.retention.optimizers is not None:
+                raise ValueError(f"model_store.{field} needs retention.optimizers: null, for training starts from their states")
+        return self
+
+    @model_validator(mode="after")
     def _watched_metrics_are_measured(self) -> Self:
         for field, metric in (self.notify.metrics if self.notify is not None else {}).items():
             if metric not in self.evaluation.metrics:

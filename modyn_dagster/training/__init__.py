@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from modyn_dagster.reproducible import reproducible
     from modyn_dagster.training.check import check_task, check_user_code, import_paths
     from modyn_dagster.training.checkpoint import CheckpointFile
     from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from modyn_dagster.training.loop import train
     from modyn_dagster.training.predictor import Predictor, build_predictor
     from modyn_dagster.training.progress import TrainingProgress, training_bar
-    from modyn_dagster.training.reproducible import reproducible
 
 __all__ = [
     "CheckpointFile",
@@ -52,7 +52,8 @@ _MODULES: Final = {
     "check_task": "check",
     "check_user_code": "check",
     "import_paths": "check",
-    "reproducible": "reproducible",
+    # Beside this package: others need it, too.
+    "reproducible": ".reproducible",
     "train": "loop",
     "training_bar": "progress",
 }
@@ -61,4 +62,4 @@ _MODULES: Final = {
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)

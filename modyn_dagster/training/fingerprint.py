@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import platform
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,27 +11,21 @@ from torch import Tensor
 
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.surroundings import accelerator, libraries
 from modyn_dagster.training.data import PreviousModel, Task, TrainingData
 
 
 def surroundings(device: torch.device, *, threads: int) -> dict[str, Any]:
     """Libraries, hardware and settings of the process that decide bits beside spec, data and seed; JSON-serialisable."""
-    cuda = device.type == "cuda"
     return {
-        "python": sys.version.split()[0],
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "machine": f"{platform.system()} {platform.machine()}",
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        **libraries(),
+        **accelerator(device),
         "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
         "mkldnn": bool(torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),  # type: ignore[no-untyped-call]
         "threads": threads,
         "interop_threads": torch.get_num_interop_threads(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "flush_denormal": bool(torch.tensor(1e-310, dtype=torch.float64).mul(1.0) == 0),
-        "device": torch.cuda.get_device_name(device) if cuda else "cpu",
-        "cuda": str(torch.version.cuda or "") if cuda else "",
-        "cudnn": str(torch.backends.cudnn.version() or "") if cuda else "",  # type: ignore[no-untyped-call]
     }
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.reproducible import reproducible, restored_generators
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.batches import Batches
@@ -22,7 +23,6 @@ from modyn_dagster.training.fingerprint import fingerprint, surroundings
 from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.progress import ProgressCallback
 from modyn_dagster.training.reading import places_of
-from modyn_dagster.training.reproducible import reproducible, restored_generators
 from modyn_dagster.training.sampling import Irreducible, Parts, sampling_of
 from modyn_dagster.training.saver import Saver
 from modyn_dagster.training.start import initial_network, n_outputs_of, require_finite

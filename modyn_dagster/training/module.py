@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.reproducible import reproducible
 from modyn_dagster.spec.models import CustomSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.layout import Layout
 from modyn_dagster.training.network import Network, build_network
-from modyn_dagster.training.reproducible import reproducible
 
 
 def recorded_spec(architecture: Mapping[str, Any]) -> tuple[TrainingSpec, Layout]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.reproducible import fixed_algorithms
 from modyn_dagster.training.device import resolve_device
 from modyn_dagster.training.features import Features
 from modyn_dagster.training.losses import check_outputs
@@ -19,7 +20,6 @@ from modyn_dagster.training.memory import aligned
 from modyn_dagster.training.module import network_of, recorded_spec
 from modyn_dagster.training.network import Network
 from modyn_dagster.training.parsing.parsing import Parsing, Where
-from modyn_dagster.training.reproducible import fixed_algorithms
 from modyn_dagster.training.taps import COLUMNS, OUTPUTS, flattened, listening, on_cpu
 from modyn_dagster.training.user_code import user_code
 

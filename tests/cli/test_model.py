@@ -1,6 +1,7 @@
 """`modyn-dagster model`: a store seen from the terminal."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,15 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
+from modyn_dagster.catalog.models import list_models, live_model
 from modyn_dagster.cli import main
 from modyn_dagster.model_store import Architecture, Delta, ModelStore
 from modyn_dagster.model_store.probe import Summary, summarise
+from modyn_dagster.settings import Settings
 from tests.model_store import trainings
+from tests.model_store.states import assert_exact
+from tests.pipeline.world import make_world
+from tests.projects.tiny import amount
 
 HERE = "tests.model_store.trainings"
 
@@ -158,3 +164,45 @@ def test_a_saved_summary_is_what_the_library_saves(tmp_path: Path) -> None:
     model("probe", f"{HERE}:steady_case", "--save", str(path))
     build, inputs, loss = trainings.steady_case()
     assert Summary.load(path).calls == summarise(build, inputs, loss).calls
+
+
+def test_delete_refuses_or_rebases_what_others_need(store: ModelStore, models: list[str]) -> None:
+    kept = {each: store.load(each) for each in models[1:]}
+    refused = model("delete", models[0], "--yes")
+    assert refused.exit_code == 1
+    assert "pass rebase=True" in refused.stderr or "--rebase" in refused.stderr
+    assert sorted(models) == store.list()
+    asked = CliRunner().invoke(main, ["model", "delete", models[0][:12], "--rebase"], input="n\n")
+    assert (asked.exit_code, sorted(models)) == (1, store.list())
+    assert f"{models[0]}: " in asked.stdout
+    done = model("delete", models[0][:12], "--rebase", "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert "deleted, 4 models stored again; the store is " in done.stdout
+    assert store.list() == sorted(kept)
+    for each, state in kept.items():
+        assert_exact(store.load(each), state)
+    assert model("delete", models[0], "--yes").exit_code == 1
+
+
+def test_live_names_the_model_of_any_moment(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(settings, tmp_path / "project", [amount(every=40)])
+    for name, value in world.settings.environment().items():
+        monkeypatch.setenv(name, value)
+    none = model("live", "by_amount")
+    assert none.exit_code == 1
+    assert "by_amount had no live model at" in none.stderr
+    world.deliver([0, 1])
+    world.live_until_idle("by_amount")
+    with world.platform.transaction() as conn:
+        first, second, *_ = list_models(conn, world.run("by_amount", "live").id)
+        newest = list_models(conn, world.run("by_amount", "live").id)[-1]
+        assert [live_model(conn, "by_amount", each.created_at) for each in (first, second)] == [first, second]
+    world.close()
+    shown = json.loads(model("live", "by_amount", "--json").stdout)
+    assert shown["model"] == newest.hash
+    assert shown["live_from"] == newest.created_at.isoformat()
+    before = f"{first.created_at - timedelta(days=1):%Y-%m-%d %H:%M:%S}"
+    assert "had no live model at " + before in model("live", "by_amount", "--at", before).stderr
+    after = f"{newest.created_at + timedelta(days=1):%Y-%m-%d %H:%M:%S}"
+    assert f"model: {newest.hash}\ntrigger: " in model("live", "by_amount", "--at", after).stdout
+    assert model("live", "nobody").exit_code == 1

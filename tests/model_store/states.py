@@ -47,3 +47,10 @@ def assert_exact(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) ->
         assert found[name].dtype == tensor.dtype, name
         assert found[name].shape == tensor.shape, name
         assert raw(found[name]) == raw(tensor), name
+
+
+def flipped_bit(content: bytes, bit: int) -> bytes:
+    """The same bytes but for one bit."""
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)

@@ -1,6 +1,7 @@
 """A save that ends at any step: killed, or refused by the disk. The store stays readable, and ``gc`` removes the rest."""
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -138,3 +139,53 @@ def test_gc_waits_for_a_writer_and_leaves_its_file(tmp_path):
     assert set(store.gc()) == {writing, document}
     assert store.environment(base) is not None
     assert store.gc() == []
+
+
+def test_gc_keeps_the_documents_of_a_damaged_model(tmp_path):
+    store = ModelStore(tmp_path)
+    model = store.save(network())
+    path = store.info(model).path
+    content = path.read_bytes()
+    path.write_bytes(b"damaged")
+    assert store.gc() == []
+    path.write_bytes(content)
+    assert store.environment(model) is not None
+
+
+def is_free(root: Path, operation: int) -> bool:
+    """Whether somebody else could lock the store now."""
+    descriptor = os.open(root, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def test_savers_keep_removers_out_and_removers_everybody(tmp_path, monkeypatch):
+    store = ModelStore(tmp_path)
+    seen = []
+
+    def looking(real):
+        def run(*args, **kwargs):
+            seen.append((is_free(tmp_path, fcntl.LOCK_SH), is_free(tmp_path, fcntl.LOCK_EX)))
+            return real(*args, **kwargs)
+
+        return run
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", looking(os.fsync))
+        base = store.save(network())
+    assert set(seen) == {(True, False)}
+    seen.clear()
+    (tmp_path / "00").mkdir(exist_ok=True)
+    (tmp_path / "00" / ".killed.tmp").write_bytes(b"half")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", looking(Path.unlink))
+        store.gc()
+        store.delete(base)
+    assert len(seen) >= 2
+    assert set(seen) == {(False, False)}
+    assert is_free(tmp_path, fcntl.LOCK_EX)

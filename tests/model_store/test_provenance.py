@@ -213,3 +213,42 @@ def test_extra_state_comes_back_of_the_same_types_and_is_part_of_the_identity(st
     assert store.load_extra(store.save({"a": torch.ones(1)})) is None
     with pytest.raises(StorageError, match=r"extra\['x'\] is a object, which cannot be stored without pickle"):
         store.save(module.state_dict(), extra={"x": object()})
+
+
+def test_a_training_that_starts_afresh_needs_nothing_of_the_model_before(store):
+    first = Provenance(train=TRAIN, seed=1)
+    base = store.save(first.run(None, allow=[TRAININGS]), strategy="provenance", provenance=first)
+    recipe = Provenance(train=TRAIN, seed=2, uses_base=False)
+    state = recipe.run({"never": torch.ones(1)}, allow=[TRAININGS])
+    model = store.save(state, base=base, strategy="provenance", provenance=recipe)
+    assert store.tree() == {None: [base], base: [model]}
+    assert store.info(model).needs == ()
+    store.delete(base)
+    assert_exact(store.load(model, retrain=True, environment="require"), state)
+
+
+def test_other_code_is_refused_or_told(store):
+    recipe = Provenance(train=TRAIN, code="of yesterday")
+    model = store.save(recipe.run(None, allow=[TRAININGS]), strategy="provenance", provenance=recipe)
+    with pytest.raises(NotReproducible, match="code: expected of yesterday, found"):
+        store.load(model, retrain=True, environment="require")
+    with pytest.warns(UserWarning, match="code of yesterday"):
+        store.load(model, retrain=True)
+    assert store.load(model, retrain=True, environment="ignore")
+
+
+def test_a_model_without_weights_is_exported_only_when_it_may_be_trained(store, tmp_path):
+    recipe = Provenance(train=TRAIN)
+    state = recipe.run(None, allow=[TRAININGS])
+    model = store.save(state, strategy="provenance", provenance=recipe)
+    with pytest.raises(WeightsNotStored):
+        store.export(model, tmp_path / "m.safetensors")
+    store.export(model, tmp_path / "m.safetensors", retrain=True)
+    assert_exact(dict(sorted(load_file(tmp_path / "m.safetensors").items())), dict(sorted(state.items())))
+
+
+def test_what_may_not_run_is_refused_before_anything_is_looked_at(store):
+    recipe = Provenance(train=TRAIN, code="of yesterday", environment=replace(Environment.now(), torch="1.7.1"))
+    model = store.save(recipe.run(None, allow=[TRAININGS]), strategy="provenance", provenance=recipe)
+    with pytest.raises(NotAllowed):
+        ModelStore(store.root).load(model, retrain=True, environment="require")

@@ -177,6 +177,17 @@ def test_an_id_that_is_not_there_is_an_error_and_never_a_path(store: ModelStore,
             call(model)
 
 
+def test_a_file_outside_of_the_root_is_never_a_model(tmp_path: Path) -> None:
+    store = ModelStore(tmp_path / "a" / "models")
+    store.save({"w": torch.ones(1)})
+    (tmp_path / "evil.pack").write_bytes(b"read by mistake")
+    for model in ("../evil", str(tmp_path / "evil"), "..//../evil"):
+        for call in (store.load, store.info, store.size, store.delete):
+            with pytest.raises(UnknownModel):
+                call(model)
+    assert (tmp_path / "evil.pack").exists()
+
+
 def test_a_deleted_model_is_gone_and_the_others_stay(store: ModelStore) -> None:
     gone, kept = store.save(small_state()), store.save({"other": torch.ones(3)})
     store.delete(gone)

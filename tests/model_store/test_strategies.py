@@ -4,7 +4,6 @@ import re
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, UnknownModel
 from modyn_dagster.model_store import Adaptive, Delta, ModelStore, Prices, Snapshot
-from modyn_dagster.model_store.sources import Sources
 from tests.model_store.lineages import STRATEGIES, lineages, moved, network
 from tests.model_store.states import DTYPES, STATES, assert_exact
 
@@ -25,7 +23,7 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 def depth_of(store: ModelStore, model: str) -> int:
-    with Sources(store._open) as sources:
+    with store._shelf.sources() as sources:
         stored = sources.model(model)
         return max(sources.depth(stored, name) for name in stored.entries)
 
@@ -283,20 +281,6 @@ def test_a_model_whose_layers_stay_is_stored_as_those_that_changed(store):
         first = moved(first, n, only="layers.2.bias")
         base = store.save(first, base=base)
         assert store.size(base) < 20_000
-
-
-@pytest.mark.parametrize("wrap", [partial(torch.compile, backend="eager"), torch.nn.DataParallel], ids=["compiled", "parallel"])
-def test_wrapped_modules_have_the_names_of_what_is_inside(store, wrap):
-    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
-    wrapped = wrap(module)
-    model = store.save(wrapped.state_dict())
-    assert model == store.save(module.state_dict())
-    assert list(store.load(model)) == list(module.state_dict())
-    expected = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    for target in (module, wrapped):
-        module.load_state_dict({name: torch.zeros_like(t) for name, t in expected.items()})
-        store.load_into(model, target)
-        assert_exact(module.state_dict(), expected)
 
 
 def test_what_does_not_fit_a_module_is_named(store):

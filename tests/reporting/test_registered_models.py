@@ -1,6 +1,7 @@
 """Models as registered versions: one per trained trigger, aliases where they belong, and who was live when."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ from mlflow.entities.model_registry import ModelVersion
 from modyn_dagster.catalog.models import live_model
 from modyn_dagster.catalog.tables import model
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.reporting import registered_models
 from modyn_dagster.reporting.registered_models import registered_name
 from modyn_dagster.reporting.tracking import Tracker
 from modyn_dagster.reporting.tracking_client import open_client
@@ -118,3 +120,35 @@ def test_an_alias_that_somebody_moved_goes_back(tracker: Tracker, client: Mlflow
     tracker.sync_trigger(live.engine, live.run, rows[1])
     assert alias(client, live.pipeline, "champion") == rows[0].partition_key
     assert alias(client, live.pipeline, "current") == rows[1].partition_key
+
+
+def test_a_sync_reads_the_newest_versions_and_older_ones_only_where_a_verdict_changed(
+    tracker: Tracker, client: MlflowClient, live: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registered_models, "BLOCK", 3)
+    monkeypatch.setattr(registered_models, "_ON_PAGE", 1)
+    rows = trained(live, [0.5, 0.9, *[0.6] * 9])
+    n_read, real = 0, MlflowClient.search_model_versions
+
+    def counted(self: MlflowClient, *args: Any, **kwargs: Any) -> Any:
+        nonlocal n_read
+        found = real(self, *args, **kwargs)
+        n_read += len(found)
+        return found
+
+    monkeypatch.setattr(MlflowClient, "search_model_versions", counted)
+    tracker.sync_trigger(live.engine, live.run, rows[-1])
+    n_read = 0
+    later = live.train(120, year(12))
+    live.score(later, {50: 0.7})
+    tracker.sync_trigger(live.engine, live.run, later)
+    # The last block, the champion, and the one on the page.
+    assert n_read <= 3 + 1 + 1
+    assert alias(client, live.pipeline, "champion") == rows[1].partition_key
+    # A late sample changes an old score: the old verdict is told again.
+    live.score(rows[1], {50: 0.55})
+    tracker.sync_trigger(live.engine, live.run, later)
+    assert alias(client, live.pipeline, "champion") == later.partition_key
+    told = [version.tags["modyn/champion"] for version in versions(client, live.pipeline)]
+    assert len(told) == 12
+    assert "0.55" in told[1]

@@ -1,0 +1,108 @@
+"""Where the entries of a store's index are kept: a file that grows, or where files cannot grow, one more file each time."""
+
+import fcntl
+import os
+import secrets
+from pathlib import Path, PurePath
+from typing import Final, Protocol
+
+from modyn_dagster.model_store.folder import Folder, LocalFolder
+from modyn_dagster.storage import atomic_file
+
+#: Hash of a tensor, id of a model.
+ENTRY: Final = 64
+_FILE: Final = "tensors.index"
+_FOLDER: Final = "tensors"
+_MAX_BYTES: Final = 64 << 20
+
+
+class Hints(Protocol):
+    """Entries of ``ENTRY`` bytes."""
+
+    def new(self) -> tuple[bytes, bool]:
+        """What was added since the last call, also by others, and whether all that was told before counts no more."""
+
+    def add(self, entries: bytes) -> None:
+        """Add some."""
+
+    def replace(self, entries: bytes) -> None:
+        """Begin again with these."""
+
+
+class LocalHints:
+    """One file. It is only appended to; a torn entry is filled up by the next writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_up_to = 0
+        self._inode = 0
+
+    def new(self) -> tuple[bytes, bool]:
+        """What was appended, or all of another file."""
+        try:
+            with open(self._path, "rb") as file:
+                status = os.fstat(file.fileno())
+                is_another = status.st_ino != self._inode or status.st_size < self._read_up_to
+                if is_another:
+                    self._inode, self._read_up_to = status.st_ino, 0
+                file.seek(self._read_up_to)
+                content = file.read()
+        except FileNotFoundError:
+            return b"", False
+        whole = len(content) - len(content) % ENTRY
+        self._read_up_to += whole
+        return content[:whole], is_another
+
+    def add(self, entries: bytes) -> None:
+        """Append."""
+        with open(self._path, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            torn = os.fstat(file.fileno()).st_size % ENTRY
+            file.write(bytes(-torn % ENTRY) + entries)
+
+    def replace(self, entries: bytes) -> None:
+        """Write another file."""
+        with atomic_file(self._path) as file:
+            file.write(entries)
+
+
+class RemoteHints:
+    """A file for each ``add``; ``replace`` leaves one."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._seen: set[PurePath] = set()
+
+    def new(self) -> tuple[bytes, bool]:
+        """The files that were not there before."""
+        new = [path for path in self._folder.files(_FOLDER) if path not in self._seen]
+        content = b"".join(map(self._content, new))
+        self._seen.update(new)
+        return content, False
+
+    def add(self, entries: bytes) -> None:
+        """Write one more."""
+        path = self._folder.root / _FOLDER / secrets.token_hex(8)
+        with self._folder.writing(path) as file:
+            file.write(entries)
+
+    def replace(self, entries: bytes) -> None:
+        """Write one, and remove those of before."""
+        before = self._folder.files(_FOLDER)
+        self.add(entries)
+        for path in before:
+            self._folder.remove(path)
+
+    def _content(self, path: PurePath) -> bytes:
+        try:
+            with self._folder.open(path) as file:
+                content = file.read(_MAX_BYTES)
+        except FileNotFoundError:
+            # Replaced meanwhile: hints may be lost.
+            return b""
+        return content[: len(content) - len(content) % ENTRY]
+
+
+def hints_in(folder: Folder) -> Hints:
+    """Those of a store."""
+    return LocalHints(folder.root / _FILE) if isinstance(folder, LocalFolder) else RemoteHints(folder)

@@ -1,0 +1,189 @@
+"""A store behind fsspec: S3, GCS, Azure, SFTP, memory, …, none of which has locks.
+
+A file is written to a local disk first and put as a whole: at once where the file system shows no half objects, else under a
+temporary name that is then changed. Who removes a model says so in a mark before looking for models that need it; who saves
+one looks for such marks after committing, and stores the model again by itself when it needs what goes. One of the two sees the
+other, where a listing shows what was put before it (as S3, GCS and Azure promise).
+"""
+
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any, BinaryIO, Final, cast
+
+import fsspec
+
+from modyn_dagster.errors import ConfigError, StorageError, WriteFailed, without_secrets
+from modyn_dagster.model_store.address import Address
+from modyn_dagster.model_store.hash_tree import ModelId
+from modyn_dagster.model_store.ranges import open_ranges
+
+# Objects appear when all of them was put.
+_WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
+_PIECE: Final = 32 << 20
+_MARKS: Final = "going"
+# What file systems call the time of the last change.
+_TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+
+
+class RemoteFolder:
+    """The files below a URL. Options go to fsspec and nowhere else: they may hold keys."""
+
+    keeps_removers_out = False
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        self._secrets = tuple(value for value in options.values() if isinstance(value, str) and len(value) > 3)
+        shown = without_secrets(url, self._secrets)
+        try:
+            self._fs, base = fsspec.core.url_to_fs(url, **options)
+        except (ValueError, ImportError) as error:
+            raise ConfigError("model store", "root", shown, f"fsspec cannot open it: {self._told(error)}") from None
+        if ".." in base.split("/"):
+            raise ConfigError("model store", "root", shown, "must not have .. in it")
+        self._base = base.rstrip("/")
+        protocols = self._fs.protocol
+        self._whole = not _WHOLE.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
+        scheme, _, rest = shown.partition("://")
+        self.root = Address(f"{scheme}:", rest.strip("/"))
+
+    def files(self, below: str = "") -> list[PurePath]:
+        """All files, or those below a folder; never any that is not below the root."""
+        return list(self._found(below))
+
+    def size(self, path: PurePath) -> int | None:
+        """Bytes of a file; None when it is not there."""
+        try:
+            return self._size(path)
+        except FileNotFoundError:
+            return None
+
+    def open(self, path: PurePath) -> BinaryIO:
+        """Reads what is asked for, and not the whole file."""
+        return open_ranges(lambda start, end: self._read(path, start, end), self._size(path))
+
+    def descriptor(self, path: PurePath) -> int:
+        """Of an unnamed copy on the local disk."""
+        size = self._size(path)
+        with tempfile.TemporaryFile() as file:
+            for start in range(0, size, _PIECE):
+                file.write(self._read(path, start, min(start + _PIECE, size)))
+            file.flush()
+            return os.dup(file.fileno())
+
+    @contextmanager
+    def writing(self, path: PurePath) -> Iterator[BinaryIO]:
+        """On the local disk, then put as a whole."""
+        with tempfile.NamedTemporaryFile() as file:
+            try:
+                yield cast("BinaryIO", file.file)
+                file.flush()
+            except OSError as error:
+                raise WriteFailed(file.name, error.strerror or str(error)) from error
+            self._put(file.name, self._full(path), path)
+
+    def remove(self, path: PurePath) -> None:
+        """If it is there."""
+        with suppress(FileNotFoundError), self._reading(path):
+            self._fs.rm_file(self._full(path))
+
+    def adding(self) -> nullcontext[None]:
+        """Nothing keeps removers out; see ``gone``."""
+        return nullcontext()
+
+    @contextmanager
+    def removing(self, model: ModelId | None = None) -> Iterator[None]:
+        """With a mark on the model."""
+        if model is None:
+            yield
+            return
+        mark = self.root / _MARKS / model
+        with self.writing(mark) as file:
+            file.write(b"going\n")
+        try:
+            yield
+        finally:
+            self.remove(mark)
+
+    def gone(self, models: frozenset[ModelId]) -> frozenset[ModelId]:
+        """Those with a mark, or without a file."""
+        if not models:
+            return models
+        there = self.files()
+        marked = {path.name for path in there if path.parent.name == _MARKS}
+        return (models & marked) | (models - {path.stem for path in there if path.suffix})
+
+    def leftovers(self, older_than: float) -> list[PurePath]:
+        """Files with temporary names and marks, older than that; where the file system tells no times, none."""
+        found = self._found("").items()
+        named = [(path, info) for path, info in found if path.name.endswith(".tmp") or path.parent.name == _MARKS]
+        return [path for path, info in named if _is_older(info, older_than)]
+
+    def removable(self, path: PurePath, older_than: float) -> bool:
+        """Where the file system tells when it was written."""
+        with self._reading(path):
+            return _is_older(self._fs.info(self._full(path)), older_than)
+
+    def _found(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
+        place = f"{self._base}/{below}" if below else self._base
+        with self._reading(self.root / below):
+            self._fs.invalidate_cache()
+            found = self._fs.find(place, detail=True)
+        inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}
+        return {self.root / name: info for name, info in inside.items() if ".." not in name.split("/")}
+
+    def _size(self, path: PurePath) -> int:
+        with self._reading(path):
+            info = self._fs.info(self._full(path))
+            if info["type"] != "file":
+                raise FileNotFoundError
+            return int(info["size"])
+
+    def _read(self, path: PurePath, start: int, end: int) -> bytes:
+        with self._reading(path):
+            return bytes(self._fs.cat_file(self._full(path), start=start, end=end))
+
+    def _put(self, local: str, full: str, path: PurePath) -> None:
+        parent, _, name = full.rpartition("/")
+        temporary = full if self._whole else f"{parent}/.{name}.{secrets.token_hex(4)}.tmp"
+        try:
+            self._fs.put_file(local, temporary)
+            if temporary != full:
+                self._fs.mv(temporary, full)
+        except Exception as error:  # noqa: BLE001 - libraries have errors of their own; all become one of ours
+            if temporary != full:
+                with suppress(Exception):
+                    self._fs.rm_file(temporary)
+            raise WriteFailed(str(path), self._told(error)) from None
+        self._fs.invalidate_cache(parent)
+
+    def _full(self, path: PurePath) -> str:
+        return f"{self._base}/{path.relative_to(self.root)}"
+
+    @contextmanager
+    def _reading(self, path: PurePath) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise FileNotFoundError(str(path)) from None
+        except Exception as error:  # noqa: BLE001 - as above
+            # Not chained: their texts may show a key.
+            raise StorageError(f"{path}: {self._told(error)}") from None
+
+    def _told(self, error: Exception) -> str:
+        text = getattr(error, "strerror", None) or str(error)
+        return f"{type(error).__name__}: {without_secrets(text, self._secrets)}"
+
+
+def _is_older(info: Mapping[str, Any], seconds: float) -> bool:
+    found = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    if isinstance(found, str):
+        with suppress(ValueError):
+            found = datetime.fromisoformat(found)
+    if isinstance(found, datetime):
+        found = found.timestamp()
+    return isinstance(found, int | float) and time.time() - found >= seconds

@@ -1,0 +1,119 @@
+"""The models of one store as files: which there are, opening one, and what every reader and writer of them needs."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import Final
+
+import torch
+
+from modyn_dagster.errors import CorruptFile, UnknownModel
+from modyn_dagster.model_store.documents import Documents
+from modyn_dagster.model_store.folder import Folder
+from modyn_dagster.model_store.hash_tree import ModelId
+from modyn_dagster.model_store.hints import hints_in
+from modyn_dagster.model_store.index import TensorIndex
+from modyn_dagster.model_store.planning import SHARED, Find
+from modyn_dagster.model_store.sources import Sources
+from modyn_dagster.model_store.stored import PACKED, PLAIN, Stored, file_of, read_stored
+
+_ID: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class Shelf:
+    """A folder with models, its documents and its index. Nothing is opened or made before it is asked for.
+
+    Args:
+        folder: where they are.
+        threads: to encode, decode and hash with; None: as many as torch uses.
+    """
+
+    def __init__(self, folder: Folder, threads: int | None) -> None:
+        self.folder = folder
+        self.documents = Documents(folder)
+        self.index = TensorIndex(hints_in(folder))
+        self._threads = threads
+
+    @property
+    def threads(self) -> int:
+        """How many to work with."""
+        return self._threads or torch.get_num_threads()
+
+    @contextmanager
+    def pool(self) -> Iterator[ThreadPoolExecutor]:
+        """So many threads."""
+        with ThreadPoolExecutor(self.threads, "model-store") as pool:
+            yield pool
+
+    def sources(self) -> Sources:
+        """Of the tensors of its models."""
+        return Sources(self.open, self._descriptor)
+
+    def ids(self) -> Sequence[ModelId]:
+        """All ids, sorted."""
+        files = [path for path in self.folder.files() if path.suffix in (PLAIN, PACKED) and _ID.fullmatch(path.stem)]
+        return sorted({path.stem for path in files if path == file_of(self.folder.root, path.stem, path.suffix)})
+
+    def has(self, model: ModelId) -> bool:
+        """Whether there is a file of it."""
+        return self._kind(model) is not None
+
+    def size(self, model: ModelId) -> int:
+        """Bytes of its file. ``UnknownModel`` without one."""
+        return self._existing(model)[1]
+
+    def open(self, model: ModelId) -> Stored:
+        """Its record, and where its tensors are. ``UnknownModel`` without a file, ``CorruptFile`` for a damaged one."""
+        path = file_of(self.folder.root, model, self._existing(model)[0])
+        try:
+            return read_stored(self.folder.open(path), path, model)
+        except FileNotFoundError:
+            # Removed a moment ago.
+            raise UnknownModel(model, self.folder.root) from None
+
+    def readable(self) -> list[Stored]:
+        """All models that can be opened."""
+        found = []
+        for model in self.ids():
+            try:
+                found.append(self.open(model))
+            except (CorruptFile, UnknownModel):
+                continue
+        return found
+
+    def remove(self, model: ModelId) -> None:
+        """Its files, whoever needs them."""
+        for suffix in (PLAIN, PACKED):
+            self.folder.remove(file_of(self.folder.root, model, suffix))
+
+    def shareable(self, stored: Stored) -> Sequence[str]:
+        """Hashes of the tensors in its file that are worth a reference."""
+        held = {leaf: stored.record.leaves[name] for leaf, name in stored.held.items()}
+        return [leaf for leaf, what in held.items() if what.n_bytes >= SHARED and _ID.fullmatch(leaf)]
+
+    def finder(self, model_of: Callable[[ModelId], Stored]) -> Find:
+        """Which model holds a tensor, as far as is known now."""
+        self.index.refresh()
+        return lambda leaf: self.index.find(leaf, model_of)
+
+    def _descriptor(self, path: PurePath) -> int:
+        try:
+            return self.folder.descriptor(path)
+        except FileNotFoundError:
+            raise UnknownModel(path.stem, self.folder.root) from None
+
+    def _kind(self, model: ModelId) -> tuple[str, int] | None:
+        # An id may come from outside: nothing but a hash ever becomes part of a path.
+        if _ID.fullmatch(model):
+            for suffix in (PACKED, PLAIN):
+                if (size := self.folder.size(file_of(self.folder.root, model, suffix))) is not None:
+                    return suffix, size
+        return None
+
+    def _existing(self, model: ModelId) -> tuple[str, int]:
+        found = self._kind(model)
+        if found is None:
+            raise UnknownModel(model, self.folder.root)
+        return found
