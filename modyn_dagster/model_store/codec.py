@@ -116,7 +116,7 @@ def checksum(planes: Iterable[bytes | memoryview]) -> int:
 def _compressed(plane: memoryview) -> bytes | memoryview:
     compressor, n_bytes = _compressor(), plane.nbytes
     sample = plane
-    if n_bytes > 4 * _PROBE:
+    if n_bytes > _PROBE:
         middle = n_bytes // 2
         sample = plane[middle : middle + _PROBE]
     bits = bits_for(np.frombuffer(sample, np.uint8))

@@ -14,7 +14,7 @@ from modyn_dagster.model_store.codec import Codec
 from modyn_dagster.model_store.encoding import write_parts
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.layout import encode_header
-from modyn_dagster.model_store.pack import MAGIC, write_footer
+from modyn_dagster.model_store.pack import MAGIC, Entry, write_footer
 from modyn_dagster.model_store.planning import Find, Part, plan
 from modyn_dagster.model_store.record import Record
 from modyn_dagster.model_store.sources import Sources
@@ -91,8 +91,8 @@ class Saving:
         delta = strategy if isinstance(strategy, Delta) else None
         return plan(self.record, base, delta, self.sources, self.find)
 
-    def write(self, strategy: Strategy, about: About) -> Path:
-        """Write the file by a settled strategy."""
+    def write(self, strategy: Strategy, about: About) -> Stored:
+        """Write the file by a settled strategy, and say what is there now."""
         about = replace(about, strategy=strategy.kind, since_full=self._since_full(strategy))
         if isinstance(strategy, Snapshot) and not strategy.compress:
             return self._write_plain(about)
@@ -101,7 +101,7 @@ class Saving:
         parts = [] if isinstance(strategy, Retrain) else self.parts(strategy)
         return self.write_pack(parts, about)
 
-    def write_pack(self, parts: Sequence[Part], about: About) -> Path:
+    def write_pack(self, parts: Sequence[Part], about: About) -> Stored:
         """Write these parts, and commit them."""
         path = self.folder / f"{self.model}{PACKED}"
         with atomic_file(path) as file:
@@ -109,9 +109,9 @@ class Saving:
             entries = write_parts(file, parts, self.content, self.sources, self.pool, 2 * self.threads)
             write_footer(file, self.record, entries, about)
         path.with_suffix(PLAIN).unlink(missing_ok=True)
-        return path
+        return self._there(path, entries, about)
 
-    def write_without(self, stored: Stored, gone: ModelId, about: About) -> Path:
+    def write_without(self, stored: Stored, gone: ModelId, about: About) -> Stored:
         """Write a stored model again so that it does not need another one; what its file holds, it goes on holding.
 
         Models that refer to tensors in this file find them there afterwards, too.
@@ -126,15 +126,21 @@ class Saving:
                 parts.append(replace(part, entry=None, base=base))
         return self.write_pack(parts, about)
 
-    def _write_plain(self, about: About) -> Path:
+    def _write_plain(self, about: About) -> Stored:
         path = self.folder / f"{self.model}{PLAIN}"
         places = self.record.places()
+        header = encode_header(self.record.to_metadata() | about.to_metadata(), places)
         with atomic_file(path) as file:
-            file.write(encode_header(self.record.to_metadata() | about.to_metadata(), places))
+            file.write(header)
             for name in places:
                 file.write(self.content(name))
         path.with_suffix(PACKED).unlink(missing_ok=True)
-        return path
+        start = len(header)
+        entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
+        return self._there(path, entries, about)
+
+    def _there(self, path: Path, entries: Mapping[str, Entry], about: About) -> Stored:
+        return Stored(self.model, path, path.stat().st_size, self.record, entries, about)
 
     def _is_turn_of_a_full_one(self, delta: Delta) -> bool:
         interval = delta.full_model_interval

@@ -229,10 +229,10 @@ class ModelStore:
         if isinstance(strategy, Adaptive):
             strategy, reason = choose(saving, strategy, about)
         settled = saving.settled(strategy)
-        saving.write(settled, replace(about, reason=reason or saving.why(strategy) or "asked for"))
+        stored = saving.write(settled, replace(about, reason=reason or saving.why(strategy) or "asked for"))
         # A hint lost costs nothing but the sharing of its tensor.
         with suppress(OSError):
-            self._index.add(self._shareable(self._open(saving.model)), saving.model)
+            self._index.add(self._shareable(stored), saving.model)
 
     def _about(self, base: ModelId | None, architecture: Architecture | None, provenance: Provenance | None) -> About:
         recorded = None if provenance is None else provenance.environment
