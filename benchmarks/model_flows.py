@@ -14,10 +14,9 @@ from modyn_dagster.training.models.resnet import ResNet
 
 State = dict[str, Tensor]
 
-#: Classes, outputs, pixels of a side: fixed, for they decide the sizes of updates. With fewer than 33 pixels the last stage of
-#: ResNet-18 would see one pixel, and most of its weights have no gradient.
-CLASSES: Final = 10
-OUTPUTS: Final = 1000
+#: Classes and pixels of a side: fixed, for they decide the sizes of updates. With fewer than 33 pixels the last stage of
+#: ResNet-18 would see one pixel, and most of its weights have no gradient; nor has an output for a class that never comes.
+CLASSES: Final = 1000
 SIDE: Final = 36
 #: So weak against the noise that the loss, and with it the gradients, stay where fine-tuning has them.
 SIGNAL: Final = 0.03
@@ -116,12 +115,12 @@ def last_layer(module: nn.Module) -> str:
 
 def resnet18() -> nn.Module:
     """11.7 M parameters, as for the 1,000 classes of ImageNet."""
-    return ResNet(OUTPUTS)
+    return ResNet(CLASSES)
 
 
 def resnet152() -> nn.Module:
     """60.2 M parameters in 932 tensors."""
-    return ResNet(OUTPUTS, layers=152)
+    return ResNet(CLASSES, layers=152)
 
 
 class SmallNet(nn.Module):
@@ -140,7 +139,7 @@ class SmallNet(nn.Module):
             nn.Flatten(),
             nn.Linear(1024, 256),
             nn.ReLU(),
-            nn.Linear(256, OUTPUTS),
+            nn.Linear(256, CLASSES),
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from benchmarks.model_flows import OUTPUTS, SIDE, Recipe, SmallNet, State, flow
+from benchmarks.model_flows import CLASSES, SIDE, Recipe, SmallNet, State, flow
 from benchmarks.model_setting import Setting, folder, one
 from benchmarks.report import Figure
 from modyn_dagster.model_store import Provenance
@@ -92,7 +92,7 @@ def _boxed() -> Mapping[str, tuple[Built, tuple[Any, ...]]]:
 
 
 def _builder(spec: Any, layout: Layout) -> Built:
-    return lambda: build_boxed(spec, layout, OUTPUTS)
+    return lambda: build_boxed(spec, layout, CLASSES)
 
 
 def _layout(name: str, *shape: int, dtype: str | None = None) -> Layout:

@@ -101,7 +101,8 @@ def test_only_the_last_layer_moves_where_only_that_is_trained():
 
 def test_the_conditions_of_a_flow_are_numbers():
     found = TINY.conditions()
-    assert found["model"] == (150, "parameters of Colours")
+    number, what = found["model"]
+    assert (number, what) == (150, "parameters of Colours")
     assert [found[name][0] for name in ("batch", "steps", "pretraining")] == [2, 1, 1]
     assert "36" in found["data"][1]
 
