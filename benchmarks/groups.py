@@ -23,14 +23,21 @@ def one_of(groups: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def measured(groups: Mapping[str, Callable[[S], Iterator[Figure]]], chosen: Iterable[str], setting: S) -> list[Figure]:
-    """All figures of these groups; each is printed as soon as it is there."""
+def measured(
+    groups: Mapping[str, Callable[[S], Iterator[Figure]]],
+    chosen: Iterable[str],
+    setting: S,
+    write: Callable[[list[Figure]], object] | None = None,
+) -> list[Figure]:
+    """All figures of these groups; each is printed as soon as it is there, and ``write`` is told all there are so far."""
     found: list[Figure] = []
     for name in chosen:
-        start, figures = time.perf_counter(), []
+        start, before = time.perf_counter(), len(found)
+        print(f"{name} …", flush=True)
         for figure in groups[name](setting):
-            figures.append(figure)
+            found.append(figure)
             print(f"{figure.id}: {figure.spread}", flush=True)
-        print_table(figures, f"{name} ({time.perf_counter() - start:.0f} s)")
-        found += figures
+            if write is not None:
+                write(found)
+        print_table(found[before:], f"{name} ({time.perf_counter() - start:.0f} s)")
     return found

@@ -1,11 +1,11 @@
-"""Flows of models as MMlib evaluates them, really trained, and its baseline: what model stores are measured on."""
+"""Flows of models as MMlib evaluates them, really trained: what model stores are measured on."""
 
-import hashlib
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
+from itertools import islice
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,37 @@ from modyn_dagster.training.models.resnet import ResNet
 
 State = dict[str, Tensor]
 
-#: Batches of an update, samples of a batch, classes, outputs, pixels of a side: fixed, for they decide the sizes of updates.
-#: Smaller images would leave one pixel to the last stage of ResNet-18, and most of its weights without a gradient.
-STEPS, BATCH, CLASSES, OUTPUTS, SIDE = 8, 32, 10, 1000, 64
-PRETRAINING = 30
+#: Classes and pixels of a side: fixed, for they decide the sizes of updates. With fewer than 33 pixels the last stage of
+#: ResNet-18 would see one pixel, and most of its weights have no gradient; nor has an output for a class that never comes.
+CLASSES: Final = 1000
+SIDE: Final = 36
 #: So weak against the noise that the loss, and with it the gradients, stay where fine-tuning has them.
-SIGNAL = 0.03
+SIGNAL: Final = 0.03
+MOMENTUM: Final = 0.9
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A network and how long it is trained: before the flow at a rate of 0.01, and for each update."""
+
+    build: Callable[[], nn.Module]
+    batch: int = 32
+    steps: int = 8
+    pretraining: int = 30
+
+    def __str__(self) -> str:
+        data = f"synthetic {SIDE} x {SIDE} images of {CLASSES} classes"
+        return f"{self.build.__name__}, {data}, SGD {MOMENTUM}, batch {self.batch}, {self.steps} steps"
+
+    def conditions(self) -> dict[str, tuple[float, str]]:
+        """Model, data, batch and steps: a number and what it counts, by a short name."""
+        return {
+            "model": (sum(p.numel() for p in self.build().parameters()), f"parameters of {self.build.__name__}"),
+            "data": (CLASSES, f"classes of synthetic images, 3 x {SIDE} x {SIDE}, drawn anew for every step"),
+            "batch": (self.batch, "samples"),
+            "pretraining": (self.pretraining, f"steps of SGD, momentum {MOMENTUM}, lr 0.01, before the first model"),
+            "steps": (self.steps, f"steps of SGD, momentum {MOMENTUM}, for each update"),
+        }
 
 
 @dataclass(frozen=True)
@@ -29,27 +54,57 @@ class Images:
     patterns: Tensor
 
     @classmethod
-    def make(cls, seed: int = 0) -> "Images":
+    @cache
+    def make(cls) -> "Images":
+        return cls(torch.randn(CLASSES, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0)))
+
+    def batch(self, n: int, seed: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(seed)
-        return cls(torch.randn(CLASSES, 3, SIDE, SIDE, generator=generator))
-
-    def batch(self, seed: int) -> tuple[Tensor, Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        labels = torch.randint(0, CLASSES, (BATCH,), generator=generator)
-        return self.patterns[labels] * SIGNAL + torch.randn(BATCH, 3, SIDE, SIDE, generator=generator), labels
+        labels = torch.randint(0, CLASSES, (n,), generator=generator)
+        return self.patterns[labels] * SIGNAL + torch.randn(n, 3, SIDE, SIDE, generator=generator), labels
 
 
-def train(module: nn.Module, images: Images, *, lr: float, steps: int, seed: int, only_last: bool = False) -> State:
-    """Plain SGD with momentum 0.9; ``only_last`` trains the last linear layer, the rest in evaluation mode and frozen."""
-    module.train(not only_last)
-    trained = [p for name, p in module.named_parameters() if not only_last or name.startswith(last_layer(module))]
-    optimizer = torch.optim.SGD(trained, lr=lr, momentum=0.9)
-    for step in range(steps):
-        inputs, labels = images.batch(seed * 10_000 + step)
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(module(inputs), labels).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+@cache
+def first(recipe: Recipe) -> State:
+    """U1: trained from fresh weights."""
+    torch.manual_seed(0)
+    module = recipe.build()
+    return _trained(module, recipe, lr=0.01, steps=recipe.pretraining, seed=0, only_last=False)
+
+
+def flow(
+    recipe: Recipe, *, lr: float, updates: int, only_last: bool = False, start: State | None = None, seed: int = 0
+) -> Iterator[State]:
+    """A model, U1 unless ``start`` says another one, and so many updates, each trained on from the one before.
+
+    ``seed`` draws other data.
+    """
+    state = first(recipe) if start is None else start
+    yield state
+    module = recipe.build()
+    for n in range(updates):
+        module.load_state_dict(state)
+        state = _trained(module, recipe, lr=lr, steps=recipe.steps, seed=1000 * seed + n + 1, only_last=only_last)
+        yield state
+
+
+def standard_flow(recipe: Recipe, *, lr: float, iterations: int = 4, nodes: int = 1) -> Iterator[tuple[int | None, State]]:
+    """U1, on every node U3-1 again and again, U2 from U1, on every node U3-2; each with the place of the model it derives from.
+
+    One node and 4 iterations are the standard flow of 10 models, 20 nodes and 10 iterations DIST-20 with its 402.
+    """
+    u1, u2 = flow(recipe, lr=lr, updates=1)
+    place = -1
+    for given, start, origin in ((0, u1, None), (nodes * iterations + 1, u2, 0)):
+        yield origin, start
+        place += 1
+        for node in range(nodes):
+            parent = given
+            seed = 1 + given + node
+            for state in islice(flow(recipe, lr=lr, updates=iterations, start=start, seed=seed), 1, None):
+                yield parent, state
+                place += 1
+                parent = place
 
 
 def last_layer(module: nn.Module) -> str:
@@ -58,21 +113,14 @@ def last_layer(module: nn.Module) -> str:
     return str(names[-1])
 
 
-def flow(
-    build: Callable[[], nn.Module], *, lr: float, rounds: int, steps: int = STEPS, only_last: bool = False
-) -> Iterator[State]:
-    """U1, ``rounds`` × U3-1, U2, ``rounds`` × U3-2: each trained on from the one before, the first pre-trained at 0.01."""
-    torch.manual_seed(0)
-    module = build()
-    images = Images.make()
-    yield train(module, images, lr=0.01, steps=PRETRAINING, seed=0)
-    for n in range(2 * rounds + 1):
-        yield train(module, images, lr=lr, steps=steps, seed=n + 1, only_last=only_last)
-
-
 def resnet18() -> nn.Module:
     """11.7 M parameters, as for the 1,000 classes of ImageNet."""
-    return ResNet(OUTPUTS)
+    return ResNet(CLASSES)
+
+
+def resnet152() -> nn.Module:
+    """60.2 M parameters in 932 tensors."""
+    return ResNet(CLASSES, layers=152)
 
 
 class SmallNet(nn.Module):
@@ -91,7 +139,7 @@ class SmallNet(nn.Module):
             nn.Flatten(),
             nn.Linear(1024, 256),
             nn.ReLU(),
-            nn.Linear(256, OUTPUTS),
+            nn.Linear(256, CLASSES),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,26 +152,26 @@ def n_bytes(state: Mapping[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in state.values())
 
 
-def baseline_save(state: Mapping[str, Tensor], path: Path) -> float:
-    """Seconds of MMlib's baseline: a hash of every tensor, ``torch.save``, and a sync to the disk."""
-    start = time.perf_counter()
-    hashes = {name: hashlib.md5(_bytes(tensor), usedforsecurity=False).hexdigest() for name, tensor in state.items()}
-    with open(path, "wb") as file:
-        torch.save({"state": dict(state), "hashes": hashes}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    return time.perf_counter() - start
+def _trained(module: nn.Module, recipe: Recipe, *, lr: float, steps: int, seed: int, only_last: bool) -> State:
+    """Plain SGD; ``only_last`` trains the last linear layer, the rest in evaluation mode and frozen."""
+    module.train(not only_last)
+    parameters = [p for name, p in module.named_parameters() if not only_last or name.startswith(last_layer(module))]
+    optimizer = torch.optim.SGD(parameters, lr=lr, momentum=MOMENTUM)
+    with _one_thread():
+        for step in range(steps):
+            inputs, labels = Images.make().batch(recipe.batch, seed * 10_000 + step)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(inputs), labels).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
-def baseline_load(path: Path) -> float:
-    """Seconds of its recovery: ``torch.load``, and the hash of every tensor compared."""
-    start = time.perf_counter()
-    content = torch.load(path, weights_only=True)
-    for name, tensor in content["state"].items():
-        if hashlib.md5(_bytes(tensor), usedforsecurity=False).hexdigest() != content["hashes"][name]:
-            raise RuntimeError(f"{path}: {name} changed")
-    return time.perf_counter() - start
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The bits of a training depend on the number of threads; and on a busy machine several wait for each other in vain."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

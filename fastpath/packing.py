@@ -26,3 +26,18 @@ def pack_small(plane: Plane, bits: int) -> tuple[Plane, Plane]:
     packed, large = np.empty(whole.size // per, np.uint8), np.empty(whole.size, np.uint8)
     n_large = _packing.pack(whole, bits, packed, large) if whole.size else 0
     return packed, large[:n_large]
+
+
+def unpack_small(packed: Plane, bits: int, large: Plane, n: int) -> Plane | None:
+    """``uint8[n]`` that ``pack_small`` makes ``packed`` and ``large`` of; None if there is none."""
+    if bits not in BITS or packed.size != -(-n * bits // 8):
+        return None
+    plane = np.empty(n, np.uint8)
+    if not n:
+        return None if large.size else plane
+    return plane if _packing.unpack(packed, bits, large, plane) else None
+
+
+def count_large(plane: Plane) -> dict[int, int]:
+    """How many numbers of ``uint8[n]`` do not fit, by bits of a number."""
+    return dict(zip(BITS, _packing.at_least(plane), strict=True))

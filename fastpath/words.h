@@ -16,10 +16,23 @@ enum { FASTPATH_PLAIN, FASTPATH_ROTATE, FASTPATH_XOR, FASTPATH_SUBTRACT, FASTPAT
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__) && defined(__gnu_linux__)
+#if __GNUC__ >= 12
+#define FASTPATH_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
 #define FASTPATH_CLONES __attribute__((target_clones("avx2", "default")))
+#endif
 #else
 #define FASTPATH_CLONES
 #endif
+
+/* Byte k of a word from plane k, all planes in one pass. */
+#define FASTPATH_BYTE(T, k, at) ((T)((T)planes[k][at] << (8 * (k))))
+#define FASTPATH_GATHERED_1(T, at) planes[0][at]
+#define FASTPATH_GATHERED_2(T, at) (T)(FASTPATH_BYTE(T, 0, at) | FASTPATH_BYTE(T, 1, at))
+#define FASTPATH_GATHERED_4(T, at) (FASTPATH_GATHERED_2(T, at) | FASTPATH_BYTE(T, 2, at) | FASTPATH_BYTE(T, 3, at))
+#define FASTPATH_GATHERED_8(T, at)                                                                                              \
+    (FASTPATH_GATHERED_4(T, at) | FASTPATH_BYTE(T, 4, at) | FASTPATH_BYTE(T, 5, at) | FASTPATH_BYTE(T, 6, at) |                 \
+     FASTPATH_BYTE(T, 7, at))
 
 #define FASTPATH_WORDS(T, S, WIDTH)                                                                                             \
     static inline T fastpath_sign_##T(T x) { return (T)((S)x >> (8 * WIDTH - 1)); }                                             \
@@ -63,12 +76,7 @@ enum { FASTPATH_PLAIN, FASTPATH_ROTATE, FASTPATH_XOR, FASTPATH_SUBTRACT, FASTPAT
         for (size_t start = 0; start < n; start += FASTPATH_BLOCK) {                                                            \
             size_t m = n - start < FASTPATH_BLOCK ? n - start : FASTPATH_BLOCK;                                                 \
             for (size_t i = 0; i < m; i++)                                                                                      \
-                x[i] = planes[0][start + i];                                                                                    \
-            for (int k = 1; k < WIDTH; k++) {                                                                                   \
-                const uint8_t *plane = planes[k] + start;                                                                       \
-                for (size_t i = 0; i < m; i++)                                                                                  \
-                    x[i] |= (T)((T)plane[i] << (8 * k));                                                                        \
-            }                                                                                                                   \
+                x[i] = FASTPATH_GATHERED_##WIDTH(T, start + i);                                                                 \
             if (mode >= FASTPATH_XOR)                                                                                           \
                 memcpy(b, base + start * WIDTH, m * WIDTH);                                                                     \
             if (mode == FASTPATH_ROTATE)                                                                                        \

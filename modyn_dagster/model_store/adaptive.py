@@ -14,15 +14,18 @@ from typing import Final
 import numpy as np
 
 from modyn_dagster.model_store.about import About
-from modyn_dagster.model_store.codec import CHUNK, decode_chunk, encode_chunk
-from modyn_dagster.model_store.encoding import best_codec, read_chunk
+from modyn_dagster.model_store.codec import CHUNK, Codec, decode_chunk
+from modyn_dagster.model_store.encoding import begin, read_chunk
 from modyn_dagster.model_store.hash_tree import leaf_hash
 from modyn_dagster.model_store.planning import Part
 from modyn_dagster.model_store.saving import SMALL, Saving
 from modyn_dagster.model_store.strategies import Adaptive, ChangedLayers, Delta, Retrain, Snapshot, Strategy
 
-# Chunks that are encoded to learn what the others will cost.
-_SAMPLE: Final = 6
+# Pieces that are encoded to learn what the rest will cost, and their size: little beside what saving the model itself takes.
+_PIECES: Final = 4
+_PIECE: Final = 64 << 10
+# What a tensor costs to encode, or to decode, whatever its size.
+_TENSOR_SECONDS: Final = 1e-4
 # Opening, syncing and renaming a file.
 _FILE_SECONDS: Final = 0.005
 # A difference that saves less than this is worth a new keyframe: later differences are then to a nearer one.
@@ -78,13 +81,14 @@ def _estimates(saving: Saving, adaptive: Adaptive, about: About) -> Iterator[Est
     raw = saving.n_bytes
     yield Estimate(Snapshot(compress=False), raw, _FILE_SECONDS + 2 * raw * hashing, raw * 2 * hashing / saving.threads)
     full = None
+    samples: dict[object, Sample] = {}
     if raw >= SMALL:
-        full = _estimate(saving, Snapshot(compress=True), hashing)
+        full = _estimate(saving, Snapshot(compress=True), hashing, samples)
         yield full
     for strategy in (ChangedLayers(), adaptive.delta):
         if saving.base is None or saving.settled(strategy).kind != strategy.kind:
             continue
-        found = _estimate(saving, strategy, hashing)
+        found = _estimate(saving, strategy, hashing, samples)
         if found.n_bytes <= _NEW_KEYFRAME * (raw if full is None else full.n_bytes):
             yield found
     match about.provenance:
@@ -104,48 +108,67 @@ def _trained_before(saving: Saving) -> float:
     return total
 
 
-def _estimate(saving: Saving, strategy: Delta | ChangedLayers | Snapshot, hashing: float) -> Estimate:
+def _estimate(
+    saving: Saving, strategy: Delta | ChangedLayers | Snapshot, hashing: float, samples: dict[object, Sample]
+) -> Estimate:
     parts = saving.parts(strategy)
-    stored = sum(part.n_bytes for part in parts)
-    sample = _sample(saving, [part for part in parts if part.n_bytes])
+    written = [part for part in parts if part.n_bytes]
+    # What two strategies store in the same way is looked at once.
+    key = tuple((part.name, part.base is None) for part in written)
+    sample = samples[key] = samples.get(key) or _sample(saving, written)
+    stored = sum(part.n_bytes for part in written)
     n_bytes = stored * sample.ratio + 60 * len(parts) + 1000
+    tensors = len(written) * _TENSOR_SECONDS
     writing = n_bytes * hashing + _FILE_SECONDS
-    save = stored * sample.encode / saving.threads + writing
+    save = (stored * sample.encode + tensors) / saving.threads + writing
     # Everything is hashed, also what lies elsewhere.
-    recover = (stored * sample.decode + saving.n_bytes * hashing) / saving.threads
+    recover = (stored * sample.decode + saving.n_bytes * hashing + tensors) / saving.threads
     return Estimate(strategy, n_bytes, save, recover)
 
 
 def _sample(saving: Saving, parts: Sequence[Part]) -> Sample:
-    chunks = [(part, start) for part in parts for start in range(0, part.leaf.n_bytes, CHUNK)]
-    chosen = chunks[:: max(1, len(chunks) // _SAMPLE)][:_SAMPLE]
-    if not chosen:
-        return Sample(0.0, 0.0, 0.0)
+    """Of pieces at equal distances over all bytes, so that a thousand small tensors do not speak for a few large ones."""
     n_in, n_out, encode, decode = 0, 0, 0.0, 0.0
-    for part, start in chosen:
-        content = saving.content(part.name)
-        first = None if part.base is None else read_chunk(part.base, 0, min(CHUNK, part.leaf.n_bytes))
-        codec = best_codec(part, content, first)
-        words = content[start : start + CHUNK]
-        began = time.perf_counter()
-        base = read_chunk(part.base, start // CHUNK, words.nbytes) if part.base is not None and codec.needs_base else None
-        reading = time.perf_counter() - began
-        planes = encode_chunk(codec, part.leaf.dtype, words, base)
-        encoded = time.perf_counter()
-        decode_chunk(codec, part.leaf.dtype, [memoryview(each) for each in planes], base, np.empty(words.nbytes, np.uint8).data)
-        decode += reading + time.perf_counter() - encoded
-        encode += encoded - began
+    for part, start in _places(parts):
+        chunk, inside = divmod(start, CHUNK)
+        words = saving.content(part.name)[start : min(start + _PIECE, (chunk + 1) * CHUNK)]
+        # The time of the processor: another's turn in between would look like a slow codec.
+        began = time.thread_time()
+        base, reading = None, 0.0
+        if part.base is not None:
+            whole = read_chunk(part.base, chunk, min(CHUNK, part.leaf.n_bytes - chunk * CHUNK))
+            base, reading = whole[inside : inside + words.nbytes], (time.thread_time() - began) * words.nbytes / whole.nbytes
+        read = time.thread_time()
+        codec, planes = begin(part, words, base)
+        encoded = time.thread_time()
+        if codec != Codec.RAW:
+            out, other = np.empty(words.nbytes, np.uint8), base if codec.needs_base else None
+            decode_chunk(codec, part.leaf.dtype, [memoryview(each) for each in planes], other, out.data)
+        decode += time.thread_time() - encoded + (reading if codec.needs_base else 0.0)
+        encode += encoded - read + reading
         n_in += words.nbytes
         n_out += sum(map(len, planes))
-    return Sample(n_out / n_in, encode / n_in, decode / n_in)
+    return Sample(n_out / n_in, encode / n_in, decode / n_in) if n_in else Sample(0.0, 0.0, 0.0)
+
+
+def _places(parts: Sequence[Part]) -> Iterator[tuple[Part, int]]:
+    """Parts and places in them, at whole words."""
+    ends = np.cumsum([part.n_bytes for part in parts], dtype=np.int64)
+    total = int(ends[-1]) if parts else 0
+    distance = max(_PIECE, -(-total // _PIECES))
+    for place in range(min(distance, total) // 2, total, distance):
+        number = int(np.searchsorted(ends, place, side="right"))
+        part = parts[number]
+        start = max(0, min(place - int(ends[number]) + part.n_bytes, part.n_bytes - _PIECE))
+        yield part, start - start % 16
 
 
 def _hashing(saving: Saving) -> float:
     """Seconds to hash a byte here and now: about those of reading it from the page cache, too."""
     for name, leaf in saving.record.leaves.items():
         if leaf.n_bytes >= CHUNK:
-            content = saving.content(name)[:CHUNK]
-            began = time.perf_counter()
+            content = saving.content(name)[: 4 * _PIECE]
+            began = time.thread_time()
             leaf_hash(leaf.dtype, leaf.shape, content)
-            return (time.perf_counter() - began) / CHUNK
+            return (time.thread_time() - began) / (4 * _PIECE)
     return 1e-9

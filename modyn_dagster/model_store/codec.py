@@ -32,6 +32,10 @@ _PARAMETERS: Final = zstandard.ZstdCompressionParameters.from_level(1, min_match
 _local = threading.local()
 
 
+#: The planes of one chunk as they are stored.
+Planes = list[bytes | memoryview]
+
+
 class Codec(StrEnum):
     """How the bytes of a tensor are stored."""
 
@@ -70,7 +74,7 @@ def n_chunks(n_bytes: int) -> int:
     return -(-n_bytes // CHUNK)
 
 
-def encode_chunk(codec: Codec, dtype: torch.dtype, words: Buffer, base: Buffer | None) -> list[bytes]:
+def encode_chunk(codec: Codec, dtype: torch.dtype, words: Buffer, base: Buffer | None) -> Planes:
     """The planes of one chunk, each compressed where that gains something."""
     mode, width = codec.mode(dtype)
     return [_compressed(plane.data) for plane in split(words, base, mode, width)]
@@ -83,7 +87,7 @@ def decode_chunk(codec: Codec, dtype: torch.dtype, planes: Sequence[memoryview],
     join([_decompressed(plane, n_words) for plane in planes], base, mode, width, out)
 
 
-def table(chunks: Sequence[Sequence[bytes]]) -> bytes:
+def table(chunks: Sequence[Planes]) -> bytes:
     """What ``parse_table`` needs to find and to trust the planes of each chunk, in the order they are stored."""
     lengths = [len(plane) for planes in chunks for plane in planes]
     return struct.pack(f"<{len(lengths)}I{len(chunks)}Q", *lengths, *(checksum(planes) for planes in chunks))
@@ -109,20 +113,20 @@ def checksum(planes: Iterable[bytes | memoryview]) -> int:
     return found.intdigest()
 
 
-def _compressed(plane: memoryview) -> bytes:
+def _compressed(plane: memoryview) -> bytes | memoryview:
     compressor, n_bytes = _compressor(), plane.nbytes
     sample = plane
-    if n_bytes > 4 * _PROBE:
+    if n_bytes > _PROBE:
         middle = n_bytes // 2
         sample = plane[middle : middle + _PROBE]
     bits = bits_for(np.frombuffer(sample, np.uint8))
     if bits is not None and len(packed := pack(np.frombuffer(plane, np.uint8), bits)) < n_bytes:
         found = compressor.compress(packed)
     elif sample is not plane and len(compressor.compress(sample)) > _WORTH * _PROBE:
-        return plane.tobytes()
+        return plane
     else:
         found = compressor.compress(plane)
-    return found if len(found) < n_bytes else plane.tobytes()
+    return found if len(found) < n_bytes else plane
 
 
 def _decompressed(plane: memoryview, n_bytes: int) -> Buffer:

@@ -10,14 +10,16 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.model_store.codec import CHUNK, Codec, encode_chunk, table
+from modyn_dagster.model_store.codec import CHUNK, Codec, Planes, encode_chunk, table
 from modyn_dagster.model_store.hash_tree import leaf_digest
 from modyn_dagster.model_store.pack import Entry
 from modyn_dagster.model_store.planning import Base, Part
 from modyn_dagster.model_store.sources import Sources, check
 
-# A piece of this size tells which codec is best for a tensor.
-_SAMPLE: Final = 64 << 10
+# A piece of this size tells whether planes are smaller than a difference.
+_PIECE: Final = 64 << 10
+# A difference that leaves so little of a tensor: planes of weights, which save their exponents, leave more.
+_CLEAR: Final = 0.6
 
 #: The bytes of a tensor, by its name.
 Content = Callable[[str], memoryview]
@@ -39,17 +41,19 @@ class Encoded:
 
 
 def encode(part: Part, content: memoryview) -> Encoded:
-    """One tensor by the codec that a piece of it says is best."""
+    """One tensor by the codec that its beginning says is best."""
     first = None if part.base is None else read_chunk(part.base, 0, min(CHUNK, part.leaf.n_bytes))
-    codec = best_codec(part, content, first)
+    codec, planes = begin(part, content[:CHUNK], first)
     if codec == Codec.RAW:
         return Encoded(codec, [content])
     base = part.base if codec.needs_base else None
     digest = None if base is None or base.source.has_checksums else leaf_digest(base.leaf.dtype, base.leaf.shape)
-    chunks: list[list[bytes]] = []
-    for chunk, start in enumerate(range(0, part.leaf.n_bytes, CHUNK)):
+    if digest is not None and first is not None:
+        digest.update(first.data)
+    chunks = [planes]
+    for start in range(CHUNK, part.leaf.n_bytes, CHUNK):
         words = content[start : start + CHUNK]
-        other = None if base is None else first if chunk == 0 else read_chunk(base, chunk, words.nbytes)
+        other = None if base is None else read_chunk(base, start // CHUNK, words.nbytes)
         if digest is not None and other is not None:
             digest.update(other.data)
         chunks.append(encode_chunk(codec, part.leaf.dtype, words, other))
@@ -57,18 +61,29 @@ def encode(part: Part, content: memoryview) -> Encoded:
     return Encoded(Codec.RAW, [content]) if found.n_bytes >= part.leaf.n_bytes else found
 
 
-def best_codec(part: Part, content: memoryview, base: npt.NDArray[np.uint8] | None) -> Codec:
-    """The smallest on the beginning of the tensor: as it is, planes, or the difference to ``base``, the base's first chunk."""
-    words = content[:_SAMPLE]
-    sizes = {Codec.PLANES: _size(Codec.PLANES, part, words, None)}
+def begin(part: Part, words: memoryview, base: npt.NDArray[np.uint8] | None) -> tuple[Codec, Planes]:
+    """How to store a tensor that begins with ``words``, up to a chunk of it, and ``base`` its base with; and these, stored so.
+
+    The difference where it is clearly the smallest; else the smaller of it and planes, judged on a piece; or as it is.
+    """
+    dtype = part.leaf.dtype
+    difference: Planes | None = None
+    best = float(words.nbytes)
     if base is not None:
-        sizes[part.codec] = _size(part.codec, part, words, base[: words.nbytes])
-    best = min(sizes, key=lambda codec: (sizes[codec], codec))
-    return best if sizes[best] < words.nbytes else Codec.RAW
+        difference = encode_chunk(part.codec, dtype, words, base)
+        if (size := _size(difference)) <= _CLEAR * words.nbytes:
+            return part.codec, difference
+        best = min(best, size)
+    piece = words[:_PIECE]
+    planes = encode_chunk(Codec.PLANES, dtype, piece, None)
+    share = _size(planes) / piece.nbytes
+    if share < 1 and share * words.nbytes <= best:
+        return Codec.PLANES, planes if piece.nbytes == words.nbytes else encode_chunk(Codec.PLANES, dtype, words, None)
+    return (part.codec, difference) if difference is not None and best < words.nbytes else (Codec.RAW, [words])
 
 
-def _size(codec: Codec, part: Part, words: memoryview, base: npt.NDArray[np.uint8] | None) -> int:
-    return sum(len(plane) for plane in encode_chunk(codec, part.leaf.dtype, words, base))
+def _size(planes: Planes) -> int:
+    return sum(len(plane) for plane in planes)
 
 
 def read_chunk(base: Base, chunk: int, n_bytes: int) -> npt.NDArray[np.uint8]:

@@ -51,7 +51,7 @@ def write_footer(file: BinaryIO, record: Record, entries: Mapping[str, Entry], a
     tensors = {name: _row(leaf, entries.get(name)) for name, leaf in record.leaves.items()}
     content = {"about": about.to_json(), "order": record.order, "ties": record.ties, "tensors": tensors}
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-    header = zstandard.ZstdCompressor(level=9, write_content_size=True).compress(text)
+    header = zstandard.ZstdCompressor(write_content_size=True).compress(text)
     file.write(header)
     file.write(_END.pack(hashlib.sha256(header).digest(), len(header), len(text), MAGIC))
 

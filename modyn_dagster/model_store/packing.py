@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.packing import BITS, pack_small
+from fastpath.packing import count_large, pack_small, unpack_small
 
 Plane = npt.NDArray[np.uint8]
 
@@ -21,10 +21,8 @@ _MOST: Final[Mapping[int, float]] = {2: 0.03, 4: 0.06}
 
 def bits_for(sample: Plane) -> int | None:
     """Bits of a number when planes like this one are packed; None where that does not pay."""
-    for bits, most in _MOST.items():
-        if np.count_nonzero(sample >= 2**bits - 1) <= most * sample.size:
-            return bits
-    return None
+    large = count_large(sample)
+    return next((bits for bits, most in _MOST.items() if large[bits] <= most * sample.size), None)
 
 
 def pack(plane: Plane, bits: int) -> bytes:
@@ -33,32 +31,18 @@ def pack(plane: Plane, bits: int) -> bytes:
     return b"".join([bytes([bits]), packed.data, large.data])
 
 
-def unpack(content: bytes, n: int) -> Plane:
+def unpack(content: bytes | memoryview, n: int) -> Plane:
     """The inverse, ``uint8[n]``; ``ValueError`` for what ``pack`` cannot have made of so many numbers."""
     bits = content[0] if content else 0
-    if bits not in _TABLES:
-        raise ValueError(f"numbers of {bits} bits")
-    top, n_packed = 2**bits - 1, -(-n * bits // 8)
-    packed = np.frombuffer(content, np.uint8, min(n_packed, len(content) - 1), 1)
-    found: Plane = _TABLES[bits].take(packed, axis=0).reshape(-1)
-    large = np.flatnonzero(found == top)
-    rest = np.frombuffer(content, np.uint8, offset=1 + n_packed) if len(content) > 1 + n_packed else np.empty(0, np.uint8)
-    if found.size < n or found[n:].any() or large.size != rest.size or np.any(rest < top):
+    behind = 1 + -(-n * bits // 8)
+    every = np.frombuffer(content, np.uint8)
+    packed, large = every[1:behind], every[behind:]
+    found = unpack_small(packed, bits, large, n)
+    if found is None:
         raise ValueError(f"{len(content)} bytes that are not {n} numbers of {bits} bits")
-    found[large] = rest
-    return found[:n]
+    return found
 
 
 def most_bytes(n: int) -> int:
     """What ``pack`` makes of ``n`` numbers at most."""
     return 1 + -(-n // 2) + n
-
-
-def _table(bits: int) -> Plane:
-    """``uint8[256, 8 / bits]``: the numbers of every packed byte."""
-    places = bits * np.arange(8 // bits)
-    numbers: Plane = ((np.arange(256)[:, None] >> places) & (2**bits - 1)).astype(np.uint8)
-    return numbers
-
-
-_TABLES: Final[Mapping[int, Plane]] = {bits: _table(bits) for bits in BITS}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Final, Protocol, Self
 
@@ -39,7 +40,7 @@ class Mapper(Protocol):
         """Results in order."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
     """A state without its bytes.
 
@@ -70,7 +71,7 @@ class Record:
         leaves = dict(zip(owned, mapper(_leaf, owned.values()), strict=True))
         return cls(tuple(state), leaves, ties)
 
-    @property
+    @cached_property
     def id(self) -> ModelId:
         """The identity of the state."""
         return model_id({name: leaf.hash for name, leaf in self.leaves.items()}, self.order, self.ties)
