@@ -16,8 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from benchmarks.groups import measured, one_of
 from benchmarks.measure import ROUNDS, Contender, Machine, Run, interleave, timed
-from benchmarks.report import Figure, busyness, print_table, write_json
+from benchmarks.report import Figure, busyness, write_json
 from fastpath import TrainingSet
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of
@@ -164,15 +165,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="everything smaller, within a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
-    parser.add_argument("--only", choices=list(_GROUPS), help="one group of figures")
+    parser.add_argument("--only", type=one_of(_GROUPS), default=tuple(_GROUPS), help=", ".join(_GROUPS))
     options = parser.parse_args()
     setting = QUICK if options.quick else Setting()
-    found: list[Figure] = []
-    for name in [options.only] if options.only else _GROUPS:
-        figures = list(_GROUPS[name](setting))
-        print_table(figures, name)
-        found += figures
-    found += busyness(setting.machine)
+    found = measured(_GROUPS, options.only, setting) + busyness(setting.machine)
     if options.json is not None:
         write_json(options.json, found)
 

@@ -23,6 +23,7 @@ if __name__ == "__main__":
 
 from benchmarks.database import database
 from benchmarks.figures import strategies, time_biased
+from benchmarks.groups import one_of
 from benchmarks.measure import Machine
 from benchmarks.report import Figure, busyness, print_table, write_json
 
@@ -50,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of selection and of time-biased samples; figures S1, S2 and T1.")
     parser.add_argument("--quick", action="store_true", help="a small window, about a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
-    parser.add_argument("--only", type=_ids, default=_GROUPS, help="T, S or both")
+    parser.add_argument("--only", type=one_of(_GROUPS), default=_GROUPS, help="T, S or both")
     parser.add_argument("--work", type=Path, help="existing folder for data, 5 GB at most; emptied again")
     parser.add_argument("--rows", type=int, help="rows of the window")
     options = parser.parse_args()
@@ -59,13 +60,6 @@ def main() -> None:
         found = measure(Path(work), rows, options.only)
     if options.json is not None:
         write_json(options.json, found)
-
-
-def _ids(text: str) -> tuple[str, ...]:
-    found = tuple(text.split(","))
-    if unknown := set(found) - set(_GROUPS):
-        raise argparse.ArgumentTypeError(f"no group {', '.join(sorted(unknown))}; known: {', '.join(_GROUPS)}")
-    return found
 
 
 if __name__ == "__main__":

@@ -6,4 +6,4 @@ from modyn_dagster.triggering import TriggeringPolicy, build_policy
 
 def policy_of(spec: PipelineSpec) -> TriggeringPolicy:
     """A fresh policy for a pipeline's trigger block, which knows what its selection keeps of a window."""
-    return build_policy(spec.trigger, window=spec.selection.window, limit=spec.selection.limit)
+    return build_policy(spec.trigger, window=spec.selection.reach, limit=spec.selection.most)

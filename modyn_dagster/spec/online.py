@@ -33,6 +33,11 @@ class OnlineSpec(Spec):
 
     reset: Literal["never", "after_trigger"] = "never"
 
+    @property
+    def places(self) -> int | None:
+        """The most samples it can keep; None where that has no bound."""
+        return getattr(self, "n", None)
+
 
 class WeighedOnlineSpec(OnlineSpec):
     """A sample in which every chance is known."""
@@ -63,6 +68,11 @@ class TTBSSpec(WeighedOnlineSpec):
     decay: DecaySpec
     mean_batch_size: PositiveFloat
     unit: Duration = "1d"
+
+    @property
+    def places(self) -> int | None:
+        """Only in expectation."""
+        return None
 
 
 class BTBSSpec(WeighedOnlineSpec):
@@ -122,6 +132,11 @@ class MIRSpec(OnlineSpec):
     kind: Literal["mir"]
     n: PositiveInt
     k: PositiveInt
+
+    @property
+    def places(self) -> int | None:
+        """All that is new comes on top."""
+        return None
 
     @model_validator(mode="after")
     def _no_more_than_there_is(self) -> Self:

@@ -15,6 +15,8 @@ class LastTriggers(Spec):
 
 
 Window = Literal["since_last_trigger", "all"] | LastTriggers
+#: What training sets come from: a window, or everything since the run began.
+Reach = Window | Literal["run"]
 
 
 class AllSpec(Spec):
@@ -139,6 +141,20 @@ class SelectionSpec(Spec):
     def strategies(self) -> list[Strategy]:
         """All that are used at some trigger."""
         return [self.strategy, *(stage.strategy for stage in self.schedule)]
+
+    @property
+    def reach(self) -> Reach:
+        """The widest that a training set can come from: a strategy that follows the stream knows all since the run began."""
+        lasting = any(isinstance(strategy, OnlineSpec) and strategy.reset == "never" for strategy in self.strategies)
+        return "run" if lasting and self.window != "all" else self.window
+
+    @property
+    def most(self) -> int | None:
+        """The most samples a training set can hold, whatever the stream; None where that is not known beforehand."""
+        places = [strategy.places if isinstance(strategy, OnlineSpec) else None for strategy in self.strategies]
+        known = [n for n in places if n is not None]
+        bound = max(known) if len(known) == len(places) and not self.warmup_triggers else None
+        return min((n for n in (bound, self.limit) if n is not None), default=None)
 
     @model_validator(mode="after")
     def _stages_ascend(self) -> Self:

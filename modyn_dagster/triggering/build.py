@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from modyn_dagster.spec.measured_trigger import BatchedTrigger
-from modyn_dagster.spec.selection import Window
+from modyn_dagster.spec.selection import Reach
 from modyn_dagster.spec.trigger import (
     AmountTriggerSpec,
     BudgetTriggerSpec,
@@ -38,14 +38,15 @@ _TRIGGER: TypeAdapter[TriggerSpec] = TypeAdapter(TriggerSpec)
 
 
 def build_policy(
-    spec: Mapping[str, Any] | TriggerBase, *, window: Window = "since_last_trigger", limit: int | None = None
+    spec: Mapping[str, Any] | TriggerBase, *, window: Reach = "since_last_trigger", limit: int | None = None
 ) -> TriggeringPolicy:
     """The policy of a trigger block.
 
     Args:
         spec: as YAML would give it, or parsed.
-        window: of the pipeline's selection; budget, cost and calibrated performance policies ask what a training would hold.
-        limit: of the pipeline's selection.
+        window: that the pipeline's selection reaches back to; budget, cost and calibrated performance policies ask what a
+            training would hold.
+        limit: the most that a training set of the selection can hold.
 
     Raises:
         pydantic.ValidationError: a field is impossible; the error names it.
@@ -59,7 +60,7 @@ def build_policy(
     return policy if parsed.max_triggers is None else LimitedPolicy(policy, parsed.max_triggers)
 
 
-def _build(spec: TriggerBase, window: Window, limit: int | None) -> TriggeringPolicy:
+def _build(spec: TriggerBase, window: Reach, limit: int | None) -> TriggeringPolicy:
     build = partial(build_policy, window=window, limit=limit)
     match spec:
         case AmountTriggerSpec():
@@ -83,7 +84,7 @@ def _build(spec: TriggerBase, window: Window, limit: int | None) -> TriggeringPo
 def _wrapped(
     spec: BudgetTriggerSpec | CooldownTriggerSpec | MinimumSamplesTriggerSpec,
     policy: TriggeringPolicy,
-    window: Window,
+    window: Reach,
     limit: int | None,
 ) -> TriggeringPolicy:
     match spec:

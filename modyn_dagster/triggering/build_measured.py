@@ -8,7 +8,7 @@ from modyn_dagster.spec.measured_trigger import (
     DriftTriggerSpec,
     PerformanceTriggerSpec,
 )
-from modyn_dagster.spec.selection import Window
+from modyn_dagster.spec.selection import Reach
 from modyn_dagster.triggering.avoidable import AvoidableMisclassifications
 from modyn_dagster.triggering.batched import BatchedPolicy
 from modyn_dagster.triggering.cost import CostPolicy
@@ -24,7 +24,7 @@ from modyn_dagster.triggering.votes import needed_of
 from modyn_dagster.triggering.warmup import Warmup
 
 
-def measured_policy(spec: BatchedTrigger, warmup: Warmup | None, *, window: Window, limit: int | None) -> BatchedPolicy:
+def measured_policy(spec: BatchedTrigger, warmup: Warmup | None, *, window: Reach, limit: int | None) -> BatchedPolicy:
     """The policy of a drift, performance, detector or cost block; ``window`` and ``limit`` are the selection's."""
     windows = TrainingWindows(window, limit)
     match spec:

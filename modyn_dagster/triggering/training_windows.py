@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modyn_dagster.keys import ORIGIN, KeyRange
-from modyn_dagster.spec.selection import LastTriggers, Window
+from modyn_dagster.spec.selection import LastTriggers, Reach
 from modyn_dagster.triggering.policy import State
 from modyn_dagster.triggering.stream import Stream
 
@@ -13,11 +13,11 @@ class TrainingWindows:
     """Windows of the pipeline's selection, from the keys of the triggers whose training succeeded.
 
     Args:
-        window: of the selection.
-        limit: of the selection: training sets never hold more samples.
+        window: of the selection; ``run`` is everything since the run began.
+        limit: training sets never hold more samples.
     """
 
-    def __init__(self, window: Window = "since_last_trigger", limit: int | None = None) -> None:
+    def __init__(self, window: Reach = "since_last_trigger", limit: int | None = None) -> None:
         self.window = window
         self.limit = limit
         self._back = window.last_triggers if isinstance(window, LastTriggers) else 1
@@ -48,4 +48,6 @@ class TrainingWindows:
     def _window(self, before: Sequence[int], until: int, stream: Stream) -> KeyRange:
         if self.window == "all":
             return KeyRange(ORIGIN, until)
+        if self.window == "run":
+            return KeyRange(stream.origin, until)
         return KeyRange(before[-self._back] if len(before) >= self._back else stream.origin, until)

@@ -205,10 +205,20 @@ def test_ttbs_accepts_the_share_of_its_formula_and_no_more_than_all():
         TTBS(1_000, 0.1, 95, 0)
 
 
+@given(n=st.integers(1, 10**6), decay=st.floats(1e-4, 5))
+def test_ttbs_takes_the_mean_batch_size_that_just_suffices_however_it_was_rounded(n, decay):
+    q = TTBS(n, decay, n * (1 - math.exp(-decay)), 0).q
+    assert q <= 1
+    assert q == pytest.approx(1)
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: RTBS(0, 0.1, 0),
+        lambda: RTBS(2.5, 0.1, 0),
+        lambda: RTBS(math.nan, 0.1, 0),
+        lambda: SlidingWindow(math.inf),
         lambda: RTBS(5, -0.1, 0),
         lambda: RTBS(5, math.inf, 0),
         lambda: TTBS(0, 0.1, 5, 0),

@@ -8,11 +8,17 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from modyn_dagster.keys import ORIGIN
-from modyn_dagster.spec.selection import Window
+from modyn_dagster.pipeline.policies import policy_of
+from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.selection import Reach, SelectionSpec
 from modyn_dagster.triggering import ModelTrained, build_policy, simulate
 from tests.triggering.laws import one_batch
 
-WINDOW: TypeAdapter[Any] = TypeAdapter(Window)
+WINDOW: TypeAdapter[Any] = TypeAdapter(Reach)
+DECAY = {"keep": 0.1, "after": "40d"}
+RTBS = {"kind": "rtbs", "n": 50, "decay": DECAY}
+TRAINING = {"model": {"name": "mlp", "hidden": [4]}}
+PIPELINE = {"name": "p", "dataset": "d", "training": TRAINING, "evaluation": {"intervals": {"kind": "tumbling", "every": "1d"}}}
 
 
 def seconds(*values: int) -> np.ndarray:
@@ -72,7 +78,9 @@ def test_the_selections_limit_bounds_the_next_training_set():
 
 
 @pytest.mark.parametrize(
-    ("window", "bounds"), [("since_last_trigger", [4, 8]), ({"last_triggers": 2}, [4, 8]), ("all", [4, 8])], ids=str
+    ("window", "bounds"),
+    [("since_last_trigger", [4, 8]), ({"last_triggers": 2}, [4, 8]), ("run", [4, 8]), ("all", [4, 8])],
+    ids=str,
 )
 def test_until_a_model_is_trained_every_window_grows(window, bounds):
     # Both trainings fail: no model_trained.
@@ -81,11 +89,55 @@ def test_until_a_model_is_trained_every_window_grows(window, bounds):
 
 
 @pytest.mark.parametrize(
-    ("window", "bounds"), [("since_last_trigger", [4, 4, 4]), ({"last_triggers": 2}, [4, 8, 8]), ("all", [4, 8, 12])], ids=str
+    ("window", "bounds"),
+    [("since_last_trigger", [4, 4, 4]), ({"last_triggers": 2}, [4, 8, 8]), ("run", [4, 8, 12]), ("all", [4, 8, 12])],
+    ids=str,
 )
 def test_trained_triggers_bound_every_sort_of_window(window, bounds):
     policy = build_policy(budget(amount(4), per="1y", samples=10**6), window=WINDOW.validate_python(window))
     assert needed_samples(policy, 3, train=True) == bounds
+
+
+def test_a_training_set_of_the_whole_run_leaves_out_what_came_before():
+    policy: Any = build_policy(budget(amount(4), per="1y", samples=9), window="run", limit=7)
+    assert policy.spending.upcoming(13, one_batch(seconds(*range(30)), origin=9)).samples == 4
+    assert policy.spending.upcoming(20, one_batch(seconds(*range(30)), origin=9)).samples == 7
+
+
+@pytest.mark.parametrize(
+    ("selection", "reach", "most"),
+    [
+        ({"strategy": {"kind": "uniform", "size": 5}, "limit": 9}, "since_last_trigger", 9),
+        ({"strategy": RTBS}, "run", 50),
+        ({"strategy": RTBS, "limit": 9}, "run", 9),
+        ({"strategy": RTBS, "window": "all"}, "all", 50),
+        ({"strategy": RTBS, "warmup_triggers": 1}, "run", None),
+        ({"strategy": RTBS | {"reset": "after_trigger"}}, "since_last_trigger", 50),
+        ({"strategy": RTBS, "schedule": [{"from_trigger": 2, "strategy": {"kind": "gdumb", "n": 80}}]}, "run", 80),
+        ({"schedule": [{"from_trigger": 2, "strategy": RTBS}]}, "run", None),
+        ({"strategy": {"kind": "btbs", "decay": DECAY}}, "run", None),
+        ({"strategy": {"kind": "ttbs", "decay": DECAY, "n": 50, "mean_batch_size": 50}}, "run", None),
+        ({"strategy": {"kind": "mir", "n": 50, "k": 5}}, "run", None),
+        ({"strategy": {"kind": "sliding_window", "span": "1d"}}, "run", None),
+    ],
+    ids=str,
+)
+def test_strategies_that_follow_the_stream_take_what_they_ever_saw(selection, reach, most):
+    """Their training sets are not bounded by what came since the last trigger, but by their places."""
+    found = SelectionSpec.model_validate(selection)
+    assert (found.reach, found.most) == (reach, most)
+
+
+def test_a_budget_expects_of_a_sample_of_the_stream_what_it_can_hold():
+    """Ten samples came since the last trigger, but the sampler has 45: a cap of 20 must hold."""
+    content = PIPELINE | {"selection": {"strategy": RTBS}, "trigger": budget(amount(5), per="1y", samples=20)}
+    policy: Any = policy_of(PipelineSpec.model_validate(content))
+    stream = one_batch(seconds(*range(100)))
+    for key in (14, 34):
+        policy.triggered(key)
+        policy.model_trained(ModelTrained(key, key + 1, 0.0))
+    assert policy.spending.upcoming(44, stream).samples == 45
+    assert policy.spending.upcoming(99, stream).samples == 50
 
 
 def needed_samples(policy: Any, n: int, *, train: bool) -> list[int]:

@@ -104,6 +104,7 @@ CALIBRATED = {**LIMIT, "expected_accuracy": "calibrate"}
         ("since_last_trigger", KeyRange(15, 18)),
         ({"last_triggers": 2}, KeyRange(11, 18)),
         ({"last_triggers": 9}, KeyRange(-1, 18)),
+        ("run", KeyRange(-1, 18)),
         ("all", KeyRange(-1, 18)),
     ],
     ids=str,

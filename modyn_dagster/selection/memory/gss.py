@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.memory.memory import Memory, Values, check_elapsed, checked_keys, checked_values
+from modyn_dagster.selection.memory.gradient_memory import Factors, GradientMemory
 from modyn_dagster.selection.time_biased.sampler import State
 
 
-class GSS(Memory):
+class GSS(GradientMemory):
     """Gradient-based sample selection, the greedy variant.
 
     A new item's score is 1 plus the largest cosine between its gradient and those of ``candidates`` random items of the memory:
@@ -29,7 +29,6 @@ class GSS(Memory):
     """
 
     KIND: ClassVar[str] = "gss"
-    VALUES: ClassVar[frozenset[Values]] = frozenset({"gradients"})
 
     def __init__(self, n: int, seed: int, candidates: int = 10) -> None:
         super().__init__(n, seed)
@@ -39,41 +38,23 @@ class GSS(Memory):
         self._scores = np.empty(0)
         self._n_seen = 0
 
-    def update(
-        self,
-        keys: npt.NDArray[np.uint64],
-        *,
-        gradients: npt.ArrayLike | None = None,
-        embeddings: npt.ArrayLike | None = None,
-        elapsed: float = 1.0,
-    ) -> None:
-        """Take in a batch of ``uint64[m]`` keys. ``elapsed`` is checked and has no effect.
-
-        ``gradients float[k, d]`` are those under the newest model of what ``needs(keys)`` names, None while there is no model;
-        with ``embeddings float[k, e]`` each gradient is the outer product of the two rows, as that of a last layer is. Raises
-        ``ValueError`` for input of another shape or kind.
-        """
-        check_elapsed(elapsed)
-        keys = checked_keys(keys)
-        n_old = len(self._keys)
-        if gradients is None:
+    def _update(self, keys: KeyArray, factors: Factors) -> None:
+        if not factors:
             for key in keys.tolist():
                 self._reserve(key)
             return
-        factors = [unit_rows(checked_values("gradients", gradients, n_old + len(keys), 2))]
-        if embeddings is not None:
-            factors.append(unit_rows(checked_values("embeddings", embeddings, n_old + len(keys), 2)))
+        units = [unit_rows(factor) for factor in factors]
         #: Which row of the factors each place of the memory has.
-        rows = list(range(n_old))
-        for number, key in enumerate(keys.tolist()):
-            self._consider(key, n_old + number, rows, factors)
+        rows = list(range(len(self._keys)))
+        for row, key in enumerate(keys.tolist(), len(rows)):
+            self._consider(key, row, rows, units)
 
     def forget(self, gone: Callable[[KeyArray], npt.NDArray[np.bool_]]) -> None:
         """Let go of items; see ``Memory``."""
         there = ~gone(self._keys)
         self._keys, self._scores = self._keys[there], self._scores[there]
 
-    def _consider(self, key: int, row: int, rows: list[int], factors: list[npt.NDArray[np.float64]]) -> None:
+    def _consider(self, key: int, row: int, rows: list[int], factors: Factors) -> None:
         self._n_seen += 1
         compared = self._rng.choice(len(rows), min(self.candidates, len(rows)), replace=False) if rows else np.empty(0, np.int64)
         cosines = np.ones(len(compared))

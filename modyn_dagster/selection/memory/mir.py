@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.memory.memory import NO_KEY, Memory, Values, check_elapsed, checked_keys, checked_values
+from modyn_dagster.selection.memory.gradient_memory import Factors, GradientMemory
+from modyn_dagster.selection.memory.memory import NO_KEY
 from modyn_dagster.selection.time_biased import UniformReservoir
 from modyn_dagster.selection.time_biased.sampler import State, checked_size, decoded, encoded, no_keys
 
 
-class MIR(Memory):
+class MIR(GradientMemory):
     """Everything new, and of a memory of earlier items the ``k`` with which it interferes most.
 
     The memory is a uniform reservoir of ``n`` items. A virtual step of gradient descent on the new items changes the loss of
@@ -31,7 +32,6 @@ class MIR(Memory):
     """
 
     KIND: ClassVar[str] = "mir"
-    VALUES: ClassVar[frozenset[Values]] = frozenset({"gradients"})
 
     def __init__(self, n: int, k: int, seed: int) -> None:
         super().__init__(n, seed)
@@ -50,28 +50,12 @@ class MIR(Memory):
         worst = np.lexsort((self._keys, -self._increase))[: self.k]
         return np.concatenate([self._new, self._keys[worst]])
 
-    def update(
-        self,
-        keys: npt.NDArray[np.uint64],
-        *,
-        gradients: npt.ArrayLike | None = None,
-        embeddings: npt.ArrayLike | None = None,
-        elapsed: float = 1.0,
-    ) -> None:
-        """Take in a batch of ``uint64[m]`` keys. ``elapsed`` is checked and has no effect.
-
-        ``gradients float[k, d]`` are those under the newest model of what ``needs(keys)`` names, None while there is no model;
-        with ``embeddings float[k, e]`` each gradient is the outer product of the two rows, as that of a last layer is. Raises
-        ``ValueError`` for input of another shape or kind.
-        """
-        check_elapsed(elapsed)
-        keys = checked_keys(keys)
+    def _update(self, keys: KeyArray, factors: Factors) -> None:
         self._new = np.concatenate([self._new, keys])
-        if gradients is None:
+        if not factors:
             return
-        n_old, n = len(self._keys), len(self._keys) + len(keys)
-        rows = checked_values("gradients", gradients, n, 2)
-        others = np.ones((n, 1)) if embeddings is None else checked_values("embeddings", embeddings, n, 2)
+        n_old, rows = len(self._keys), factors[0]
+        others = factors[1] if len(factors) == 2 else np.ones((len(rows), 1))
         step = rows[n_old:].T @ others[n_old:]
         # The sum over all that is new: dividing it by their number changes no order.
         increase = -np.einsum("md,de,me->m", rows[:n_old], step, others[:n_old], optimize=True)

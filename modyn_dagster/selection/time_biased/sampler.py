@@ -133,10 +133,10 @@ def no_keys() -> KeyArray:
 
 
 def checked_size(n: int) -> int:
-    """A size of a sample; ``ValueError`` below 1."""
-    if n < 1:
-        raise ValueError(f"n must be at least 1, not {n!r}")
-    return n
+    """A size of a sample; ``ValueError`` below 1, or for what is no whole number."""
+    if not (math.isfinite(n) and n == int(n) and n >= 1):
+        raise ValueError(f"n must be at least 1 and a whole number, not {n!r}")
+    return int(n)
 
 
 def checked_decay(decay: float) -> float:

@@ -1,12 +1,15 @@
 """Targeted-size time-biased sampling: T-TBS."""
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.selection.time_biased.sampler import ThinningSampler, checked_decay, checked_size
+
+#: A mean batch size that was computed to make q 1 may come out a hair too small.
+_ROUNDING: Final = 1e-9
 
 
 class TTBS(ThinningSampler):
@@ -36,12 +39,12 @@ class TTBS(ThinningSampler):
             raise ValueError(f"mean_batch_size must be finite and positive, not {mean_batch_size!r}")
         self.mean_batch_size = mean_batch_size
         leaving = -n * math.expm1(-decay)
-        if leaving > mean_batch_size:
+        if leaving > mean_batch_size * (1 + _ROUNDING):
             raise ValueError(
                 f"mean_batch_size must be at least n (1 - exp(-decay)) = {leaving:.6g}, or items leave faster than they arrive "
                 f"(found {mean_batch_size!r})"
             )
-        self.q = leaving / mean_batch_size
+        self.q = min(1.0, leaving / mean_batch_size)
         super().__init__(seed)
 
     def _update(self, keys: KeyArray, elapsed: float) -> None:

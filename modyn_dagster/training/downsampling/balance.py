@@ -22,11 +22,13 @@ class ByClass:
         policy: for each class.
         balance: share of a class: as in the pool, or as large as any other's.
         asked: the user asked for it; otherwise a budget that does not reach every class is spent on the pool as a whole.
+        sized: the policy chooses as many as it is told; otherwise it is told the size of the class.
     """
 
     policy: Policy
     balance: Balance
     asked: bool = True
+    sized: bool = True
 
     def __post_init__(self) -> None:
         if self.balance not in get_args(Balance):
@@ -41,19 +43,26 @@ class ByClass:
         """Class after class."""
         if not self.asked and pool.labels is None:
             return self.policy(pool, k, seed)
-        classes, sizes = np.unique(pool.need("labels").cpu().numpy(), return_counts=True)
-        if k < len(classes):
+        labels, open_ = pool.need("labels").cpu().numpy(), np.ones(pool.n, dtype=bool)
+        if pool.selected is not None:
+            open_[pool.selected.numpy()] = False
+        # Members already take no place of their class.
+        classes, sizes = np.unique(labels[open_], return_counts=True)
+        if self.sized and k < len(classes):
             if not self.asked:
                 return self.policy(pool, k, seed)
             raise ValueError(f"{pool.asked_by}: balance needs a sample per class: k is {k}, there are {len(classes)} classes")
-        quotas = equal_quotas(sizes, k) if self.balance == "equal" else proportional_quotas(sizes, k)
+        quotas = self._quotas(sizes, k) if self.sized else sizes
         parts = []
         for label, quota in zip(classes.tolist(), quotas.tolist()):
-            members = torch.from_numpy(np.flatnonzero(pool.need("labels").cpu().numpy() == label))
+            members = torch.from_numpy(np.flatnonzero(labels == label))
             found = self.policy(pool.at(members), quota, seed_for(seed, "class", label))
             parts.append(Chosen(members[found.indices.cpu()], found.weights, found.estimates))
         indices = torch.cat([part.indices for part in parts])
         return Chosen(indices, torch.cat([part.weights for part in parts]), all(part.estimates for part in parts))
+
+    def _quotas(self, sizes: Int64, k: int) -> Int64:
+        return equal_quotas(sizes, k) if self.balance == "equal" else proportional_quotas(sizes, k)
 
 
 def equal_quotas(sizes: Int64, k: int) -> Int64:

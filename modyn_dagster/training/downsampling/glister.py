@@ -27,6 +27,7 @@ class Glister:
     refresh: int | None = None
 
     needs: ClassVar[frozenset[str]] = frozenset({"gradients", "validation_gradient"})
+    extends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.refresh is not None and self.refresh < 1:
@@ -56,7 +57,7 @@ class Glister:
 
 def _gradient(pool: Pool, step: Tensor) -> Tensor:
     given = pool.validation_gradient
-    found = given(step) if callable(given) else pool.need("validation_gradient")
+    found = torch.as_tensor(given(step)) if callable(given) else pool.need("validation_gradient")
     if found.shape != step.shape:
         raise ValueError(f"validation_gradient= must be float[{len(step)}] like the gradients, found shape {tuple(found.shape)}")
     return found.to(step)

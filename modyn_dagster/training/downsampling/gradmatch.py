@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from modyn_dagster.training.downsampling.omp import matching_pursuit
@@ -37,6 +38,10 @@ class GradMatch:
         if not all(torch.isfinite(extreme) for extreme in torch.aminmax(gradients)):
             raise ValueError(f"{pool.asked_by}: gradients= hold NaN or infinity")
         rows = rescaled(gradients.double() if pool.n <= EXACT else gradients)
-        ridge = self.lam * float(torch.linalg.vector_norm(rows, dtype=torch.float64).square() / max(1, pool.n))
-        indices, weights = matching_pursuit(rows, rows.mean(0, dtype=torch.float64), k, ridge=ridge)
-        return Chosen(torch.from_numpy(indices), torch.from_numpy(weights) * pool.n, estimates=True)
+        mean_square = float(torch.linalg.vector_norm(rows, dtype=torch.float64).square() / max(1, pool.n))
+        if mean_square == 0:
+            # Nothing is left to learn, and any weights will do: a model that fits perfectly is no reason to stop.
+            indices = torch.from_numpy(np.sort(pool.rng(seed).choice(pool.n, k, replace=False)))
+            return Chosen(indices, torch.full((k,), pool.n / k, dtype=torch.float64), estimates=True)
+        found, weights = matching_pursuit(rows, rows.mean(0, dtype=torch.float64), k, ridge=self.lam * mean_square)
+        return Chosen(torch.from_numpy(found), torch.from_numpy(weights) * pool.n, estimates=True)

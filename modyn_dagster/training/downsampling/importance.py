@@ -9,6 +9,7 @@ from torch import Tensor
 
 from modyn_dagster.training.downsampling.draws import probabilities, with_replacement, without_replacement
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
+from modyn_dagster.training.downsampling.ranking import require_numbers
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class DLIS(Loss):
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
         """Draw."""
         scores = self.scores(pool)
+        # Without this a model that has lost itself would look like one that importance sampling does not help.
+        require_numbers(scores.detach().to("cpu", torch.float64).numpy(), pool.asked_by, finite=True)
         if self.start == "auto" and variance_gain(scores) <= gain_needed(pool.n, k):
             return self.before(pool, k, seed)
         return self.draw(scores, pool, k, seed)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
+from modyn_dagster.training.downsampling.ranking import require_numbers
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class InfoBatch:
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
         """Throw the coins."""
         losses = pool.sample_losses().detach().to("cpu", torch.float64).numpy()
+        require_numbers(losses, pool.asked_by, finite=True)
         pruning = self.epochs is None or pool.epoch < self.delta * self.epochs
         low = (losses < losses.mean()) & pruning
         kept = np.flatnonzero(~low | (pool.rng(seed).random(pool.n) >= self.ratio))

@@ -1,6 +1,6 @@
 """A policy as a training uses it: built, checked against what is learnt, and the number of steps it leaves."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self, cast
 
 from torch import Tensor
@@ -47,9 +47,13 @@ class Plan:
         if kind == "target" and (spec.policy in _CLASSES_ONLY or options.get("balance", "none") != "none"):
             raise ConfigError(source, "training.downsampling.policy", spec.policy, "needs classes; the dataset has a target")
         try:
-            return cls(spec, build_policy(spec.policy, options), spec.policy)
+            policy = build_policy(spec.policy, options)
         except (TypeError, ValueError) as error:
             raise ConfigError(source, "training.downsampling.options", spec.options, str(error)) from error
+        if isinstance(policy, ByClass) and spec.mode == "batch_then_sample":
+            # The last batch may be small: one whose budget does not reach every class is chosen from as a whole.
+            policy = replace(policy, asked=False)
+        return cls(spec, policy, spec.policy)
 
     @property
     def stands_aside(self) -> bool:

@@ -1,6 +1,7 @@
 """The samples with the highest scores."""
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -15,8 +16,9 @@ def top(scores: Tensor, k: int, pool: Pool, seed: int) -> Chosen:
     return Chosen.plain(torch.from_numpy(order[:k].copy()))
 
 
-def require_numbers(scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], asked_by: str) -> None:
-    """``ValueError`` names the first score that is NaN."""
-    missing = np.isnan(scores)
+def require_numbers(scores: npt.NDArray[np.float64], asked_by: str, *, finite: bool = False) -> None:
+    """``ValueError`` names the first score that is NaN, or infinite where they must be finite."""
+    missing = ~np.isfinite(scores) if finite else np.isnan(scores)
     if missing.any():
-        raise ValueError(f"{asked_by}: the score of sample {int(np.argmax(missing))} is NaN")
+        first = int(np.argmax(missing))
+        raise ValueError(f"{asked_by}: the score of sample {first} is {'NaN' if np.isnan(scores[first]) else scores[first]}")

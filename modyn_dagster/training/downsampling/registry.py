@@ -61,7 +61,7 @@ def build_policy(name: str, options: Mapping[str, Any]) -> Policy:
     policy: Policy = kind(**settings)
     if balance is None:
         return ByClass(policy, "proportional", asked=False) if getattr(kind, "by_class", False) else policy
-    return ByClass(policy, balance) if balance != "none" else policy
+    return ByClass(policy, balance, sized=name not in UNSIZED) if balance != "none" else policy
 
 
 def extends(name: str) -> bool:

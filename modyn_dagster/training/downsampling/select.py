@@ -107,6 +107,8 @@ def _size(inputs: dict[str, Tensor], n: int | None, name: str) -> int:
         allowed = _NDIM.get(field, (1,)) if name in _STACKED else _NDIM.get(field, (1,))[:1]
         if tensor.ndim not in allowed:
             raise ValueError(f"{field}= must be {SHAPES[field]}, found shape {tuple(tensor.shape)}")
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer)):
+        raise ValueError(f"n must be a whole number, not {n!r}")
     sizes = {field: tensor.shape[_AXIS[field]] for field, tensor in inputs.items()} | ({"n": n} if n is not None else {})
     if not sizes:
         raise ValueError(f"{name} needs n= (the number of samples) or a tensor that tells it")
@@ -121,8 +123,10 @@ def _members(name: str, selected: Array, n: int) -> Tensor:
     if not extends(name):
         takers = ", ".join(policy for policy in POLICIES if extends(policy))
         raise ValueError(f"{name} does not take selected=; these do: {takers}")
-    members = torch.as_tensor(np.array(selected)).long().reshape(-1).cpu()
-    if len(members) != len(set(members.tolist())) or (len(members) and not 0 <= int(members.min()) <= int(members.max()) < n):
+    given = np.array(selected).reshape(-1)
+    members = torch.from_numpy(given.astype(np.int64))
+    whole, found = given.size == 0 or given.dtype.kind in "iu", members.tolist()
+    if not whole or len(set(found)) != len(found) or not all(0 <= member < n for member in found):
         raise ValueError(f"selected= must be different indices from 0 to {n - 1}")
     return members
 
@@ -134,6 +138,8 @@ def _check(name: str, inputs: dict[str, Tensor], n: int, seed: int, epoch: int) 
         raise ValueError(f"seed must be a whole number of at least 0, not {seed!r}")
     if isinstance(epoch, bool) or epoch != int(epoch) or epoch < 0:
         raise ValueError(f"epoch must be a whole number of at least 0, not {epoch!r}")
+    if "history" in inputs and not len(inputs["history"]):
+        raise ValueError("history= must be [epochs, n] of at least one epoch")
     if "labels" in inputs and "logits" in inputs:
         classes = inputs["logits"].shape[-1]
         if not 0 <= int(inputs["labels"].min()) <= int(inputs["labels"].max()) < classes:
@@ -143,6 +149,7 @@ def _check(name: str, inputs: dict[str, Tensor], n: int, seed: int, epoch: int) 
 def _check_budget(name: str, n: int, k: int, policy: Any) -> None:
     if name in UNSIZED:
         return
-    repeats = name in _REPEATING and getattr(policy, "replacement", False)
+    # Before importance sampling starts there is no replacement.
+    repeats = name in _REPEATING and getattr(policy, "replacement", False) and getattr(policy, "start", "always") == "always"
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1 or (k > n and not repeats):
         raise ValueError(f"k must be a whole number from 1 to {n}, not {k!r}")

@@ -134,6 +134,8 @@ class Given:
     def __init__(self, matrix: Tensor) -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"similarities must be float[n, n], found shape {tuple(matrix.shape)}")
+        if not torch.isfinite(matrix).all():
+            raise ValueError("similarities hold NaN or infinity")
         self._matrix = matrix.detach().cpu().double().numpy()
         self.n = len(matrix)
         self.sums, self.lowest = self._matrix.sum(axis=1), float(self._matrix.min())

@@ -87,6 +87,13 @@ def test_with_a_tiny_ridge_the_weights_are_spread_over_a_full_support() -> None:
     torch.testing.assert_close((weights[:, None] * g[indices]).sum(0), g.sum(0), rtol=1e-3, atol=1e-2)
 
 
+def test_gradients_of_nothing_leave_nothing_to_match_and_weigh_alike() -> None:
+    """A model that fits perfectly must not stop its training for want of a weight."""
+    indices, weights = select("gradmatch", gradients=torch.zeros(12, 3), k=4, seed=0)
+    assert len(set(indices.tolist())) == 4
+    assert weights.tolist() == [3.0] * 4
+
+
 def test_what_is_left_of_the_mean_shrinks_with_the_budget() -> None:
     g = gradients_of(100, 20, 2)
     left = []

@@ -18,11 +18,13 @@ ESTIMATORS: list[tuple[str, dict[str, Any]]] = [
     ("loss", {"balance": "equal"}),
     ("dlis", {"start": "always"}),
     ("dlis", {"start": "always", "replacement": False}),
+    ("dlis", {"start": "always", "balance": "proportional"}),
     ("rs2", {"epoch": 3}),
     ("rs2_without_replacement", {"epoch": 2}),
     ("rs2_without_replacement", {"epoch": 3}),
     ("infobatch", {}),
     ("infobatch", {"ratio": 0.9}),
+    ("infobatch", {"balance": "equal"}),
 ]
 IDS = [f"{name}-{'-'.join(map(str, options.values())) or 'default'}" for name, options in ESTIMATORS]
 

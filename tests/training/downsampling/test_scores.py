@@ -1,6 +1,7 @@
 """Policies that keep the highest scores."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,6 +75,25 @@ def test_dlis_scores_are_the_gradients_of_autograd() -> None:
     torch.testing.assert_close(weights, norms.sum() / (8 * norms[indices]))
 
 
+def test_grand_is_the_norm_of_gradients_averaged_over_models() -> None:
+    gradients = torch.randn(3, 20, 6, generator=torch.Generator().manual_seed(0))
+    expected = gradients.norm(dim=-1).mean(0).argsort(descending=True)
+    assert select("grand", gradients=gradients, k=5, seed=0)[0].tolist() == expected[:5].tolist()
+    assert select("grand", history=gradients.norm(dim=-1), k=5, seed=0)[0].tolist() == expected[:5].tolist()
+
+
+def test_infobatch_keeps_all_from_the_mean_on_and_in_the_last_epochs_everyone() -> None:
+    losses = torch.tensor([0.1, 0.2, 0.3, 4.0, 5.0] * 8)
+    for epoch in range(10):
+        indices, weights = select("infobatch", losses=losses, k=1, seed=0, ratio=0.75, epochs=10, delta=0.8, epoch=epoch)
+        if epoch >= 8:
+            assert (indices.tolist(), set(weights.tolist())) == (list(range(40)), {1.0})
+        else:
+            assert set(torch.nonzero(losses > 1).flatten().tolist()) <= set(indices.tolist())
+            assert torch.equal(weights, torch.where(losses[indices] > 1, 1.0, 4.0))
+            assert len(indices) < 40
+
+
 def test_forgetting_counts_flips_and_what_was_never_learnt_comes_first() -> None:
     history = torch.tensor([[1, 1, 0, 1], [0, 1, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0]])
     assert select("forgetting", history=history, k=3, seed=0)[0].tolist() == [2, 0, 3]
@@ -96,3 +116,21 @@ def test_glister_picks_steps_along_the_validation_gradient_and_asks_again() -> N
         "glister", gradients=gradients, validation_gradient=lambda step: start - step, k=6, seed=0, lr=1.0, refresh=1
     )
     assert np.bincount((moving % 3).numpy(), minlength=3).tolist() == [3, 2, 1]
+
+
+def test_glister_goes_on_from_what_is_selected_and_takes_gradients_as_arrays() -> None:
+    gradients, start = np.random.default_rng(0).normal(size=(30, 4)), np.array([1.0, -2.0, 0.5, 3.0])
+
+    def after(step: torch.Tensor) -> np.ndarray:
+        return np.asarray(start - step.numpy())
+
+    options: dict[str, Any] = {"gradients": gradients, "validation_gradient": after, "seed": 0, "lr": 0.5, "refresh": 1}
+    whole = select("glister", k=8, **options)[0].tolist()
+    picked, step = list[int](), np.zeros(4)
+    for _ in range(8):
+        gains = gradients @ (start - step)
+        gains[picked] = -np.inf
+        picked.append(int(gains.argmax()))
+        step += 0.5 * gradients[picked[-1]]
+    assert whole == picked
+    assert select("glister", k=5, selected=whole[:3], **options)[0].tolist() == whole[3:]

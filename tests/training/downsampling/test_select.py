@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from modyn_dagster.training.downsampling import POLICIES, select
+from modyn_dagster.training.downsampling.registry import extends
 from tests.training.downsampling.pools import everything
 
 FIRST = "uniform loss dlis least_confidence margin entropy rs2 rs2_without_replacement rho craig gradmatch glister k_center"
@@ -82,6 +83,30 @@ def test_balanced_variants_give_every_class_its_share(name: str) -> None:
     assert torch.bincount(inputs["labels"][indices], minlength=4).tolist() == [4, 4, 2, 2]
 
 
+@pytest.mark.parametrize("balance", ["none", "proportional", "equal"])
+@pytest.mark.parametrize("name", [name for name in NAMES if extends(name)])
+def test_what_is_selected_already_is_not_chosen_again_even_where_it_is_a_whole_class(name: str, balance: str) -> None:
+    inputs = everything(40)
+    members = torch.nonzero(inputs["labels"] == 1).flatten()
+    indices, _ = select(name, k=12, seed=0, selected=torch.cat([members, torch.tensor([0, 2])]), balance=balance, **inputs)
+    assert len(set(indices.tolist())) == 12
+    assert not set(indices.tolist()) & {*members.tolist(), 0, 2}
+    if balance != "none":
+        assert torch.bincount(inputs["labels"][indices], minlength=4).tolist() == [4, 0, 4, 4]
+
+
+@pytest.mark.parametrize("k", [0, 1, 400, None])
+def test_infobatch_ignores_k_also_class_by_class(k: Any) -> None:
+    inputs = everything(40)
+    indices, weights = select("infobatch", k=k, seed=0, balance="equal", **inputs)
+    chosen = dict(zip(indices.tolist(), weights.tolist()))
+    for label in range(4):
+        members = torch.nonzero(inputs["labels"] == label).flatten()
+        low = inputs["losses"][members] < inputs["losses"][members].mean()
+        assert all(chosen.get(int(member)) == 1 for member in members[~low])
+        assert all(chosen.get(int(member), 2) == 2 for member in members[low])
+
+
 NEEDS: list[tuple[str, str]] = [
     ("loss", "losses="),
     ("dlis", "logits="),
@@ -123,16 +148,24 @@ def test_a_missing_tensor_is_an_error_that_says_what_to_give(name: str, missing:
         ("uniform", {"seed": -1}, "seed must be a whole number of at least 0"),
         ("rs2", {"epoch": -1}, "epoch must be a whole number of at least 0"),
         ("uniform", {"n": 39}, "inputs differ in the number of samples: .*n 39"),
-        ("uniform", {"selected": [1]}, "uniform does not take selected=; these do: k_center"),
+        ("uniform", {"n": 40.5}, "n must be a whole number, not 40.5"),
+        ("uniform", {"selected": [1]}, "uniform does not take selected=; these do: glister, k_center"),
+        ("k_center", {"selected": [1.7]}, "selected= must be different indices from 0 to 39"),
         ("k_center", {"selected": [1, 1]}, "selected= must be different indices from 0 to 39"),
         ("k_center", {"selected": [40]}, "selected= must be different indices from 0 to 39"),
         ("facility_location", {"metric": "manhattan"}, "metric must be one of euclidean, cosine"),
         ("facility_location", {"greedy": "eager"}, "greedy must be one of naive, lazy, stochastic"),
+        ("facility_location", {"similarities": torch.full((40, 40), torch.nan)}, "similarities hold NaN or infinity"),
+        ("forgetting", {"history": torch.zeros(0, 40)}, r"history= must be \[epochs, n\] of at least one epoch"),
         ("log_det", {"metric": "euclidean"}, "log_det needs a metric that is a kernel"),
         ("graph_cut", {"metric": "dot"}, "graph_cut needs similarities of at least 0"),
         ("infobatch", {"ratio": 1.0}, "ratio must be at least 0 and below 1"),
         ("loss", {"losses": torch.full((40,), -1.0)}, "the score of sample 0 is -1.0, scores must be finite and at least 0"),
         ("loss", {"losses": torch.full((40,), torch.nan)}, "the score of sample 0 is nan"),
+        ("infobatch", {"losses": torch.full((40,), torch.nan)}, "infobatch: the score of sample 0 is NaN"),
+        ("infobatch", {"losses": torch.full((40,), torch.inf)}, "infobatch: the score of sample 0 is inf"),
+        ("dlis", {"logits": torch.full((40, 4), torch.nan)}, "dlis: the score of sample 0 is NaN"),
+        ("dlis", {"k": 41}, "k must be a whole number from 1 to 40, not 41"),
         ("entropy", {"logits": torch.full((40, 4), torch.nan)}, "entropy: the score of sample 0 is NaN"),
         ("entropy", {"logits": torch.zeros(40, 1), "labels": None}, "at least two classes"),
         ("dlis", {"labels": torch.full((40,), 4)}, "labels= must be from 0 to 3"),

@@ -106,6 +106,12 @@ def test_steps_are_unbiased_whatever_the_weights_of_the_training_set(
     assert_mean(np.array(moved), float(plain[0, 0]))
 
 
+@pytest.mark.parametrize("balance", ["proportional", "equal"])
+def test_a_last_batch_too_small_for_every_class_is_chosen_from_as_a_whole(separable: Table, balance: str) -> None:
+    spec = sampled("uniform", ratio=0.1, batch_size=separable.n - 14, options={"balance": balance})
+    assert trained(separable, spec).n_steps == 2
+
+
 def test_a_self_normalised_estimate_divides_by_what_was_drawn(separable: Table) -> None:
     """With equal weights that is the plain mean, and so is the estimate; with unequal ones they differ."""
     fields: dict[str, Any] = {"batch_size": 50, "options": {"replacement": True}}
