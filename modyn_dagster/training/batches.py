@@ -46,13 +46,13 @@ class Batch:
     def drawn(self, indices: Tensor, weights: Tensor, *, estimates: bool) -> "Batch":
         """Some of it, with the weights they were drawn with; an estimator's losses stand for the whole batch."""
         at = indices.to(self.targets.device)
-        return replace(
-            self,
-            keys=self.keys[indices.to(self.keys.device)],
-            inputs={name: tensor[at] for name, tensor in self.inputs.items()},
-            targets=self.targets[at],
-            weights=self.weights[at] * weights.to(self.weights),
-            divisor=self.weight if estimates else None,
+        return Batch(
+            self.keys.index_select(0, indices.to(self.keys.device)),
+            {name: tensor.index_select(0, at) for name, tensor in self.inputs.items()},
+            self.targets.index_select(0, at),
+            self.weights.index_select(0, at) * weights.to(self.weights),
+            self.weight,
+            self.weight if estimates else None,
         )
 
 
