@@ -21,7 +21,7 @@ _POLICIES: Final = {"loss": {}, "dlis": {"start": "always"}, "entropy": {}}
 
 def overhead(machine: Machine, *, quick: bool) -> Iterator[Figure]:
     """``loop.<setup>.ratio`` for long steps, ``loop.<setup>.microseconds`` for short ones, and milliseconds of both loops."""
-    for setup in _setups(20_000 if quick else 100_000):
+    for setup in _setups(20_000 if quick else 40_000):
         yield from _compared(setup, machine)
 
 
