@@ -4,7 +4,7 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,14 @@ from benchmarks.measure import Run
 from fastpath import Order, TrainingSet
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of
+from modyn_dagster.randomness import seed_for
+from modyn_dagster.spec.downsampling import DownsamplingSpec
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training import Task, TrainingData, train
+from modyn_dagster.training import Task, TrainedModel, TrainingData, train
 
-_SEED = 0
-_NOT_STEPS = frozenset({"prepare", "finish"})
+_SEED: Final = 0
+#: Stages of a training that are no part of its loop.
+_NOT_STEPS: Final = frozenset({"prepare", "finish"})
 
 
 @dataclass
@@ -35,6 +38,21 @@ class Rows:
         times = np.zeros(len(at), dtype="datetime64[us]")
         columns = {name: column[at] for name, column in self.columns.items()}
         return Samples(keys=keys, times=times, labels=self.labels[at], targets=None, columns=columns, blobs=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the loop by hand did.
+
+    Attributes:
+        run: its steps and seconds.
+        judged: seconds of them for forward passes without learning.
+        model: with what it learnt.
+    """
+
+    run: Run
+    judged: float
+    model: nn.Module
 
 
 @dataclass(frozen=True)
@@ -62,38 +80,58 @@ class Setup:
         """Of one run."""
         return -(-len(self.rows.labels) // self.spec.batch_size) * self.spec.epochs
 
-    def ours(self) -> Run:
-        """The seconds between the first batch and the last step."""
+    def ours(self, downsampling: DownsamplingSpec | None = None) -> TrainedModel:
+        """By ``train``."""
         n = len(self.rows.labels)
         data = TrainingData(TrainingSet.of(keys_of(1, np.arange(n))), self.rows)
+        spec = self.spec.model_copy(update={"downsampling": downsampling})
         task, threads = Task("class", n_classes=2), torch.get_num_threads()
-        found = train(self.spec, data, task=task, seed=_SEED, threads=threads, source="benchmark")
-        return Run(found.n_steps, sum(seconds for stage, seconds in found.seconds.items() if stage not in _NOT_STEPS))
+        return train(spec, data, task=task, seed=_SEED, threads=threads, source="benchmark")
 
-    def by_hand(self) -> Run:
-        """The same batches, updates and record of losses."""
-        torch.manual_seed(_SEED)
+    def by_hand(self, kept: float = 1.0) -> Written:
+        """The same batches, updates and record of losses.
+
+        With a share ``kept`` below 1 the whole batch goes through the model first, without gradients and in evaluation mode,
+        and the first so many of it are learnt from: what choosing them could cost at the least.
+        """
+        torch.manual_seed(seed_for(_SEED, "torch"))
         model, labels, n = self.build(), torch.from_numpy(self.rows.labels), len(self.rows.labels)
         weights, size = torch.ones(n), self.spec.batch_size
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        losses: list[float] = []
+        losses, judged = list[float](), 0.0
         torch.use_deterministic_algorithms(True)
         start = time.perf_counter()
         for epoch in range(self.spec.epochs):
             order = torch.from_numpy(Order(n, shuffle=True, seed=_SEED, epoch=epoch).positions(0, n))
             for first in range(0, n, size):
                 at = order[first : first + size]
+                inputs, targets, w = [tensor[at] for tensor in self.inputs], labels[at], weights[at]
+                if kept < 1:
+                    before, k = time.perf_counter(), round(kept * len(at))
+                    _judge(model, inputs)
+                    judged += time.perf_counter() - before
+                    inputs, targets, w = [tensor[:k] for tensor in inputs], targets[:k], w[:k]
                 optimizer.zero_grad()
-                outputs = model(*(tensor[at] for tensor in self.inputs))
-                each = nn.functional.cross_entropy(outputs, labels[at], reduction="none")
-                w = weights[at]
+                each = nn.functional.cross_entropy(model(*inputs), targets, reduction="none")
                 loss = torch.dot(each, w) / w.sum()
                 losses.append(float(loss.detach()))
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         seconds = time.perf_counter() - start
         torch.use_deterministic_algorithms(False)
-        return Run(len(losses), seconds)
+        return Written(Run(len(losses), seconds), judged, model)
+
+
+def run_of(found: TrainedModel) -> Run:
+    """The steps of a training, and the seconds from its first batch to its last step."""
+    return Run(found.n_steps, sum(seconds for stage, seconds in found.seconds.items() if stage not in _NOT_STEPS))
+
+
+@torch.no_grad()
+def _judge(model: nn.Module, inputs: list[Tensor]) -> None:
+    model.eval()
+    model(*inputs)
+    model.train()
 
 
 def mlp(name: str, n: int, batch_size: int, hidden: list[int]) -> Setup:

@@ -14,6 +14,7 @@ from fastpath.dealing import Batching
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.device_copy import DeviceCopy, tensor_of
+from modyn_dagster.training.in_memory import InMemory, Positions
 from modyn_dagster.training.memory import aligned, empty_aligned
 from modyn_dagster.training.network import Network, Tensors
 from modyn_dagster.training.reading import Loaded, Walk
@@ -45,13 +46,13 @@ class Batch:
     def drawn(self, indices: Tensor, weights: Tensor, *, estimates: bool) -> "Batch":
         """Some of it, with the weights they were drawn with; an estimator's losses stand for the whole batch."""
         at = indices.to(self.targets.device)
-        return replace(
-            self,
-            keys=self.keys[indices.to(self.keys.device)],
-            inputs={name: tensor[at] for name, tensor in self.inputs.items()},
-            targets=self.targets[at],
-            weights=self.weights[at] * weights.to(self.weights),
-            divisor=self.weight if estimates else None,
+        return Batch(
+            self.keys.index_select(0, indices.to(self.keys.device)),
+            {name: tensor.index_select(0, at) for name, tensor in self.inputs.items()},
+            self.targets.index_select(0, at),
+            self.weights.index_select(0, at) * weights.to(self.weights),
+            self.weight,
+            self.weight if estimates else None,
         )
 
 
@@ -120,18 +121,19 @@ class Batches:
 
     def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int) -> Iterator[Batch]:
         assert self._cached is not None  # noqa: S101 - for the type checker
-        inputs, targets = self._cached
         chosen = self._reading.data.chosen
         n = len(chosen) if subset is None else len(subset.positions)
         order = Order(n, shuffle=spec.shuffle, block_size=spec.block_size, seed=seed, epoch=epoch)
-        batching = Batching(n, spec.batch_size, spec.drop_last)
-        for number in range(start, len(batching)):
-            places = order.positions(*batching.bounds(number))
+
+        def take(places: Positions, keys: KeyArray, weights: npt.NDArray[np.float32]) -> Positions:
             positions = places if subset is None else subset.positions[places]
-            keys, weights = chosen.take(positions)
-            at = torch.from_numpy(positions)
-            found = weights if subset is None else subset.weights[places]
-            yield _batch(keys, found, {name: tensor[at] for name, tensor in inputs.items()}, targets[at])
+            chosen.take_into(positions, keys, weights)
+            if subset is not None:
+                np.take(subset.weights, places, out=weights)
+            return positions
+
+        for parts in self._cached.batches(order, Batching(n, spec.batch_size, spec.drop_last), take, start=start):
+            yield Batch(*parts)
 
     def _of(self, loaded: Loaded) -> Batch:
         inputs, targets = self._arrays(loaded)
@@ -143,15 +145,15 @@ class Batches:
         targets = targets_of(loaded.truth, loaded.keys, reading.kind, self._n_outputs, source=reading.source)
         return self._prepare(loaded.inputs), aligned(targets)
 
-    def _gather(self, chunks: list[Loaded]) -> tuple[Tensors, Tensor]:
+    def _gather(self, chunks: list[Loaded]) -> InMemory:
         parts = [self._arrays(chunks.pop(0)) for _ in range(len(chunks))]
         names = parts[0][0]
         inputs = {name: torch.cat([torch.from_numpy(inputs[name]) for inputs, _ in parts]) for name in names}
-        return inputs, torch.cat([torch.from_numpy(targets) for _, targets in parts])
+        return InMemory(inputs, torch.cat([torch.from_numpy(targets) for _, targets in parts]))
 
 
 def _batch(keys: KeyArray, weights: npt.NDArray[np.float32], inputs: Tensors, targets: Tensor) -> Batch:
-    # Indexing makes fresh tensors and everything else is aligned like them: same bits, wherever a batch comes from.
+    # Aligned like those from memory: same bits, wherever a batch comes from.
     weight = float(np.sum(weights, dtype=np.float64))
     return Batch(tensor_of(keys), inputs, targets, torch.from_numpy(aligned(weights)), weight)
 

@@ -157,8 +157,8 @@ def sampling_of(
     if plan is None:
         return Everything(batches, spec, len(parts.data), seed)
     last_layer = plan.spec.gradient == "last_layer"
-    embeddings = "embeddings" in plan.needs or last_layer
-    scorer = Scorer(model.body, model.forward, model.loss, embeddings=embeddings, source=irreducible.source)
+    embeddings, gradients = "embeddings" in plan.needs or last_layer, plan.judges_gradients(irreducible.task.kind)
+    scorer = Scorer(model.body, model.forward, model.loss, gradients=gradients, embeddings=embeddings, source=irreducible.source)
     wanted = "irreducible_losses" in plan.needs and not resumed
     floors = irreducible.losses(plan, parts, model.loss, seed) if wanted else None
     validation = None

@@ -72,7 +72,7 @@ class EarlyStopping:
 def calibration_loss(batches: Batches, spec: TrainingSpec, model: Model, source: str) -> Callable[[], float]:
     """Measures the mean loss of a model on the samples of ``batches``, in evaluation mode."""
     ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})
-    scorer = Scorer(model.body, model.forward, model.loss, embeddings=False, source=source)
+    scorer = Scorer(model.body, model.forward, model.loss, gradients=False, embeddings=False, source=source)
 
     def measure() -> float:
         total, n = 0.0, 0

@@ -65,6 +65,11 @@ class Plan:
         """Whether how many are chosen is up to chance."""
         return self.name in UNSIZED
 
+    def judges_gradients(self, kind: TaskKind) -> bool:
+        """Whether gradients at the outputs have to be known; of outputs that are no logits, they say what those would."""
+        wanted = {"gradients", "validation_gradient"} | ({"logits"} if kind == "target" else set())
+        return self.spec.gradient == "last_layer" or bool(self.needs & wanted)
+
     def scores(self, pool: Pool) -> Tensor:
         """What a policy with a history writes down of every sample in every epoch, ``float[n]``."""
         policy = self.policy.policy if isinstance(self.policy, ByClass) else self.policy

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from modyn_dagster.training.downsampling.start import ImportanceStart
 from modyn_dagster.training.downsampling.validation import Validation
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.user_code import user_code
+
+#: Batches whose seeds are drawn together: between two steps each of them would cost three times as much.
+_SEEDS: Final = 64
 
 
 class Sampler:
@@ -52,7 +55,7 @@ class Sampler:
     ) -> None:
         self._plan, self._spec, self._data, self._batches, self._scorer = plan, spec, data, batches, scorer
         self._seed, self._irreducible, self._validation = seed, irreducible, validation
-        self._source = f"downsampling by {plan.name}"
+        self._source, self._seeds = f"downsampling by {plan.name}", dict[tuple[int, int], int]()
         self._subset: Subset | None = None
         by_key = plan.spec.mode == "batch_then_sample" and bool(plan.needs & {"history", "irreducible_losses"})
         self._positions = Positions(data.chosen.keys()) if by_key else None
@@ -113,7 +116,7 @@ class Sampler:
         return {name: part for name, part in parts.items() if part is not None} | policy
 
     def _drawn(self, batch: Batch, epoch: int, number: int) -> Batch:
-        n, seed = len(batch.targets), seed_for(self._seed, "downsampling", epoch, number)
+        n, seed = len(batch.targets), self._seed_of(epoch, number)
         k, policy = self._plan.budget(n), self._plan.policy
         if self._start is not None and isinstance(policy, DLIS):
             if not self._start.reached(n, k):
@@ -126,6 +129,12 @@ class Sampler:
         with user_code(self._source):
             chosen = policy(pool, k, seed)
         return batch.drawn(chosen.indices, chosen.weights, estimates=self._estimates(chosen))
+
+    def _seed_of(self, epoch: int, number: int) -> int:
+        if (epoch, number) not in self._seeds:
+            numbers = range(number, number + _SEEDS)
+            self._seeds = {(epoch, each): seed_for(self._seed, "downsampling", epoch, each) for each in numbers}
+        return self._seeds[epoch, number]
 
     def _renew(self, epoch: int) -> None:
         period = self._plan.spec.period
@@ -147,20 +156,22 @@ class Sampler:
 
     def _pool(self, scored: Scored | None, targets: Tensor, positions: Tensor | None, epoch: int) -> Pool:
         n = len(targets) if positions is None else len(positions)
-        pool = Pool(n, self._plan.name, labels=None if targets.is_floating_point() else targets, epoch=epoch)
+        labels = None if targets.is_floating_point() else targets
         if scored is None:
-            return pool
-        last = self._plan.spec.gradient == "last_layer"
-        pool = replace(
-            pool,
-            logits=scored.outputs if pool.labels is not None else None,
+            return Pool(n, self._plan.name, labels=labels, epoch=epoch)
+        irreducible = self._irreducible if positions is not None else None
+        pool = Pool(
+            n,
+            self._plan.name,
+            logits=scored.outputs if labels is not None else None,
+            labels=labels,
             losses=scored.losses,
-            gradients=scored.last_layer() if last else scored.gradients,
+            gradients=scored.last_layer() if self._plan.spec.gradient == "last_layer" else scored.gradients,
             embeddings=scored.embeddings,
+            irreducible_losses=None if irreducible is None else irreducible[positions].to(scored.losses.device),
             validation_gradient=None if self._validation is None else self._validation.gradient,
+            epoch=epoch,
         )
-        if positions is not None and self._irreducible is not None:
-            pool = replace(pool, irreducible_losses=self._irreducible[positions].to(scored.losses.device))
         if positions is not None and self._history is not None:
             pool = replace(pool, history=self._history.record(epoch, positions, self._plan.scores(pool)))
         return pool

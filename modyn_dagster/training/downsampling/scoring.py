@@ -1,13 +1,14 @@
 """What a model makes of samples without learning from them: outputs, losses, gradients, embeddings."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.downsampling.judging import judging
 from modyn_dagster.training.losses import SampleLoss
 from modyn_dagster.training.taps import EMBEDDING, listening
 
@@ -23,14 +24,14 @@ class Scored:
         outputs: ``float[n, n_outputs]``.
         targets: ``[n]``.
         losses: ``float[n]``.
-        gradients: of each loss with respect to the outputs, ``float[n, n_outputs]``.
+        gradients: of each loss with respect to the outputs, ``float[n, n_outputs]``; None unless asked for.
         embeddings: what the last linear layer gets, ``float32[n, h]``; None unless asked for.
     """
 
     outputs: Tensor
     targets: Tensor
     losses: Tensor
-    gradients: Tensor
+    gradients: Tensor | None
     embeddings: Tensor | None
 
     @classmethod
@@ -40,12 +41,13 @@ class Scored:
         def cat(field: str) -> Tensor:
             return torch.cat([getattr(part, field).cpu() for part in parts])
 
+        gradients = None if parts[0].gradients is None else cat("gradients")
         embeddings = None if parts[0].embeddings is None else cat("embeddings")
-        return cls(cat("outputs"), cat("targets"), cat("losses"), cat("gradients"), embeddings)
+        return cls(cat("outputs"), cat("targets"), cat("losses"), gradients, embeddings)
 
     def last_layer(self) -> Tensor:
         """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""
-        assert self.embeddings is not None, "asked for with the embeddings"  # noqa: S101
+        assert self.embeddings is not None and self.gradients is not None, "asked for both"  # noqa: S101
         return torch.einsum("no,nh->noh", self.gradients, with_one(self.embeddings)).flatten(1)
 
 
@@ -56,37 +58,33 @@ class Scorer:
         body: of the model.
         forward: of a batch, checked.
         loss: of single samples.
+        gradients: whether those at the outputs are wanted.
         embeddings: whether to keep what the last linear layer gets.
         source: for errors.
     """
 
-    def __init__(self, body: nn.Module, forward: Forward, loss: SampleLoss, *, embeddings: bool, source: str) -> None:
+    def __init__(
+        self, body: nn.Module, forward: Forward, loss: SampleLoss, *, gradients: bool, embeddings: bool, source: str
+    ) -> None:
         self._body, self._forward, self._loss = body, forward, loss
-        self._embeddings, self._source = embeddings, source
+        self._gradients, self._embeddings, self._source = gradients, embeddings, source
 
     def __call__(self, batch: Batch) -> Scored:
         """One batch."""
         tapping = listening(self._body, [EMBEDDING], source=self._source) if self._embeddings else nullcontext(None)
-        with self._judging(), tapping as heard:
-            with torch.no_grad():
-                outputs = self._forward(batch).float()
+        with judging(self._body), tapping as heard, torch.no_grad():
+            outputs = self._forward(batch).float()
             embeddings = None if heard is None else torch.from_numpy(heard(EMBEDDING, len(outputs)))
-        losses, gradients = gradients_at(outputs, batch.targets, self._loss)
-        return Scored(outputs, batch.targets, losses, gradients, embeddings)
+        if self._gradients:
+            losses, gradients = gradients_at(outputs, batch.targets, self._loss)
+            return Scored(outputs, batch.targets, losses, gradients, embeddings)
+        with torch.no_grad():
+            losses = self._loss(outputs, batch.targets)
+        return Scored(outputs, batch.targets, losses, None, embeddings)
 
     def all(self, batches: Iterable[Batch]) -> Scored:
         """Every batch, in order."""
         return Scored.together([self(batch) for batch in batches])
-
-    @contextmanager
-    def _judging(self) -> Iterator[None]:
-        training = {module: module.training for module in self._body.modules()}
-        self._body.eval()
-        try:
-            yield
-        finally:
-            for module, was in training.items():
-                module.training = was
 
 
 def gradients_at(outputs: Tensor, targets: Tensor, loss: SampleLoss) -> tuple[Tensor, Tensor]:
