@@ -11,7 +11,7 @@ from modyn_dagster.evaluation.predictions import Predictions
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.pipeline.judged_training import judged_on
-from modyn_dagster.pipeline.predictors import predictor_of
+from modyn_dagster.pipeline.predictors import predictor_id, predictor_of
 from modyn_dagster.pipeline.score import score_closed_intervals
 from modyn_dagster.pipeline.stored import missing_batches, predict, take_over
 
@@ -43,7 +43,7 @@ def _predict_missing(
 ) -> dict[str, Predictions]:
     """Returns what was predicted just now, by path: it need not be read again."""
     with context.platform.transaction() as conn:
-        files = list_predictions(conn, context.trigger.id, model.hash)
+        files = list_predictions(conn, context.trigger.id, predictor_id(model.hash, context.spec.training))
     stretches = []
     for stretch in missing_batches(context, data, files):
         if (values := take_over(context, model, data, stretch)) is None:

@@ -26,6 +26,7 @@ from modyn_dagster.evaluation.predictions import Predictions, read_predictions
 from modyn_dagster.evaluation.versions import cell_address, data_versions
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
+from modyn_dagster.pipeline.predictors import predictor_id
 from modyn_dagster.pipeline.subsets import ALL, subsets_of
 from modyn_dagster.pipeline.wanted import run_intervals
 
@@ -55,9 +56,10 @@ def score_closed_intervals(
     any other, its result is taken over; only the others are computed. Deleted samples do not count, also where they
     were predicted before. A slice has cells where it has samples. Files are read but for those in ``made``, by path.
     """
+    name = predictor_id(model.hash, context.spec.training)
     with context.platform.transaction() as conn:
         cells = list_evaluations(conn, context.run.id, context.trigger.id, subsets=True)
-        files = [file for file in list_predictions(conn, context.trigger.id, model.hash) if file.removed_at is None]
+        files = [file for file in list_predictions(conn, context.trigger.id, name) if file.removed_at is None]
     if not files:
         return 0
     parts = [made[f.path] if f.path in made else read_predictions(context.platform.home / f.path, f.checksum) for f in files]
@@ -94,7 +96,8 @@ def _places(
     spec = context.spec.evaluation
     contents = {batch.ordinal: batch.content_checksum for batch in data.view.batches}
     # Weights are not all: how samples are read and how many threads compute decide bits of what is predicted.
-    predictor = json.dumps([model.hash, context.run.spec["training"], context.run.threads], sort_keys=True)
+    name = predictor_id(model.hash, context.spec.training)
+    predictor = json.dumps([name, context.run.spec["training"], context.run.threads], sort_keys=True)
     settings = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
     deleted = count_in(data, intervals, deleted=True)
     found = []

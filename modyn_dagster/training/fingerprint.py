@@ -13,6 +13,8 @@ from torch import Tensor
 
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.check import import_paths
+from modyn_dagster.training.code import code_digest
 from modyn_dagster.training.data import PreviousModel, Task, TrainingData
 
 
@@ -52,6 +54,7 @@ def fingerprint(
         "spec": spec.model_dump(mode="json", exclude=HOW_FIELDS["training"]),
         "task": [task.kind, task.n_classes, sorted(task.exclude)],
         "seed": seed,
+        "code": code_digest(path for _, path in import_paths(spec)),
         "surroundings": dict(surroundings),
     }
     digest.update(json.dumps(described, sort_keys=True).encode())

@@ -164,5 +164,7 @@ def sampling_of(
     validation = None
     if "validation_gradient" in plan.needs and aside is not None:
         ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})
-        validation = Validation(partial(aside.epoch, ordered, seed=seed, epoch=0), model.loss, last_layer=last_layer)
+        validation = Validation(
+            partial(aside.epoch, ordered, seed=seed, epoch=0, evaluate=True), model.loss, last_layer=last_layer
+        )
     return Sampler(plan, spec, parts.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)

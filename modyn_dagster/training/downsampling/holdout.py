@@ -58,13 +58,13 @@ def _part(data: TrainingData, positions: Int64) -> TrainingData:
 
 def _losses(model: TrainedModel, data: TrainingData, loss: SampleLoss, *, threads: int, source: str) -> Tensor:
     predict = build_predictor(model.architecture, model.state_dict, threads=threads, source=source)
-    kind = model.architecture["task"]
     parts = []
     try:
         for start in range(0, len(data), _CHUNK):
             keys = data.chosen.slice(start, min(len(data), start + _CHUNK)).keys
-            samples = data.reader.read(keys)
-            targets = targets_of(truth_of(samples, kind, source=source), keys, kind, predict.n_outputs, source=source)
+            samples = predict.judged(data.reader.read(keys))
+            truth = truth_of(samples, predict.kind, source=source)
+            targets = targets_of(truth, keys, predict.kind, predict.n_outputs, source=source)
             parts.append(loss(torch.from_numpy(predict(samples)), torch.from_numpy(targets)).detach())
     finally:
         predict.close()
