@@ -154,6 +154,20 @@ def test_a_checkpoint_of_other_data_seed_or_threads_is_not_gone_on_with(tmp_path
         assert bits(one(path, **other)) == bits(one(None, **other))
 
 
+def test_a_checkpoint_of_other_code_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "changing_code.py"
+    text = "def scaled(inputs):\n    return inputs * {}\n"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fields: dict[str, Any] = {"transforms": [{"function": "changing_code:scaled"}]}
+    for factor in (2, 3):
+        code.write_text(text.format(factor))
+        sys.modules.pop("changing_code", None)
+        if factor == 2:
+            broken_off("plain", tmp_path / "c", 4, **fields)
+    spec = resumable("plain", **fields)
+    assert bits(trained(spec, tmp_path / "c")) == bits(trained(spec, None))
+
+
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty"])
 def test_a_damaged_checkpoint_is_passed_over_with_a_word(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "c"

@@ -62,10 +62,10 @@ class Tokenized(OfTexts):
         with self._turn:
             returned = self._call(texts, **self._options)
         listed = returned["input_ids"] if isinstance(returned, Mapping) else returned
-        rows = [np.asarray(numbers)[: self._spec.length] for numbers in listed]
+        rows = [np.asarray(numbers) for numbers in listed]
         if len(rows) != len(texts) or any(row.ndim != 1 or (len(row) and row.dtype.kind not in "iu") for row in rows):
             raise NotArrays(f"must return a list of whole numbers for each of {len(texts)} texts")
-        return rows
+        return [row[: self._spec.length] for row in rows]
 
 
 def _tokenizer(spec: TokenizerSpec, source: str) -> Callable[..., Any]:

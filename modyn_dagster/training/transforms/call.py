@@ -87,8 +87,6 @@ class Transform:
                 raise self._failed(key, error) from error
 
     def _drawing(self, given: Tensor, seed: int) -> Tensor:
-        # Whoever works in place must not change what is kept for the next epoch.
-        given = given.clone()
         if self.takes_rng:
             return self._tensor(self._call(given, rng=np.random.default_rng(seed)))
         if not self.beside:
