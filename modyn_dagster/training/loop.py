@@ -87,7 +87,7 @@ def train(  # noqa: PLR0913
         steps = Steps(spec, network, fabric, found.reading, n_outputs)
         if previous is not None and spec.carry_optimizer:
             steps.carry(previous.optimizers)
-        irreducible = Irreducible(train, spec, replace(given, n_classes=n_outputs), threads, source)
+        irreducible = Irreducible(train, spec, replace(given, n_classes=n_outputs), threads, source, saver)
         sampler = sampling_of(parts, spec, batches, steps.model, others[0], irreducible, seed=seed, resumed=state is not None)
         stopping = None
         if spec.early_stopping is not None and others[1] is not None:
