@@ -1,7 +1,6 @@
 """The batches of an epoch: which samples go into which step, and the tensors of each."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +12,6 @@ from torch import Tensor
 
 from fastpath import Order, TrainingSet
 from fastpath.dealing import Batching
-from fastpath.prefetch import Prefetched
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.device_copy import DeviceCopy, tensor_of
@@ -23,6 +21,7 @@ from modyn_dagster.training.reading import Loaded, Walk
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey
 from modyn_dagster.training.targets import targets_of
+from modyn_dagster.training.transforms.ahead import done_ahead
 from modyn_dagster.training.transforms.chain import Pass
 
 
@@ -115,12 +114,17 @@ class Batches:
 
         ``start`` is the number of the first one, for an epoch that goes on. ``evaluate``: with the transforms of evaluation.
         """
-        transforms = self._reading.transforms
+        transforms, fast_path = self._reading.transforms, self._reading.data.fast_path
         ahead, beside = (transforms.evaluation() if evaluate else transforms.training(seed, epoch)).split()
-        make = self._from_memory if self._cached is not None else self._read
-        made = make(spec, seed, epoch, subset, start, ahead)
+        if self._cached is None:
+            made = self._read(spec, seed, epoch, subset, start, ahead)
+        else:
+            made = self._from_memory(spec, seed, epoch, subset, start)
+            if ahead:
+                work = partial(_transformed, ahead)
+                made = done_ahead(work, made, threads=fast_path.threads, prefetch=fast_path.prefetch)
         if beside:
-            made = (replace(batch, inputs=beside(batch.inputs, _keys_of(batch))) for batch in made)
+            made = (_transformed(beside, batch) for batch in made)
         # Nothing to be moved on a CPU: its batches are tensors already.
         whole = made if self._copy is None else self._copy(made)
         return whole if subset is None or subset.pool_weight is None else _standing_for(whole, subset)
@@ -131,37 +135,27 @@ class Batches:
         if subset is not None:
             keys, _ = reading.data.chosen.take(subset.positions)
             reading = replace(reading, data=replace(reading.data, chosen=TrainingSet.of(keys, subset.weights)))
-        return reading(walk, partial(self._of, ahead))
+        return reading(walk, lambda loaded: _transformed(ahead, self._of(loaded)))
 
-    def _from_memory(
-        self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int, ahead: Pass
-    ) -> Iterator[Batch]:
+    def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int) -> Iterator[Batch]:
         assert self._cached is not None  # noqa: S101 - for the type checker
         inputs, targets = self._cached
         chosen = self._reading.data.chosen
         n = len(chosen) if subset is None else len(subset.positions)
         order = Order(n, shuffle=spec.shuffle, block_size=spec.block_size, seed=seed, epoch=epoch)
         batching = Batching(n, spec.batch_size, spec.drop_last)
-
-        def make(number: int) -> Batch:
+        for number in range(start, len(batching)):
             places = order.positions(*batching.bounds(number))
             positions = places if subset is None else subset.positions[places]
             keys, weights = chosen.take(positions)
             at = torch.from_numpy(positions)
             found = weights if subset is None else subset.weights[places]
-            return _batch(keys, found, ahead({name: tensor[at] for name, tensor in inputs.items()}, keys), targets[at])
+            yield _batch(keys, found, {name: tensor[at] for name, tensor in inputs.items()}, targets[at])
 
-        numbers, fast_path = range(start, len(batching)), self._reading.data.fast_path
-        if not ahead or not fast_path.prefetch:
-            yield from map(make, numbers)
-            return
-        with closing(Prefetched(make, numbers, ahead=fast_path.prefetch, threads=fast_path.threads)) as made:
-            yield from made
-
-    def _of(self, ahead: Pass, loaded: Loaded) -> Batch:
+    def _of(self, loaded: Loaded) -> Batch:
         inputs, targets = self._arrays(loaded)
         tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
-        return _batch(loaded.keys, loaded.weights, ahead(tensors, loaded.keys), torch.from_numpy(targets))
+        return _batch(loaded.keys, loaded.weights, tensors, torch.from_numpy(targets))
 
     def _arrays(self, loaded: Loaded) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
         reading = self._reading
@@ -181,9 +175,10 @@ def _batch(keys: KeyArray, weights: npt.NDArray[np.float32], inputs: Tensors, ta
     return Batch(tensor_of(keys), inputs, targets, torch.from_numpy(aligned(weights)), weight)
 
 
-def _keys_of(batch: Batch) -> KeyArray:
-    keys: KeyArray = batch.keys.numpy().view(np.uint64)
-    return keys
+def _transformed(passing: Pass, batch: Batch) -> Batch:
+    if not passing:
+        return batch
+    return replace(batch, inputs=passing(batch.inputs, batch.keys.numpy().view(np.uint64)))
 
 
 def _standing_for(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:
