@@ -1,6 +1,7 @@
 """Times of the model store beside those of MMlib's baseline, by the clock and in seconds of the processor."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from benchmarks.measure import Rounds, Spread
 from benchmarks.model_baseline import baseline_load, baseline_save
@@ -94,7 +95,7 @@ def _saving(store: ModelStore, state: State, base: str) -> Work:
 
 
 def _baseline(store: ModelStore, state: State) -> Work:
-    path = store.root / "baseline.pt"
+    path: Path = store.root / "baseline.pt"
 
     def work() -> Callable[[], object]:
         baseline_save(state, path)

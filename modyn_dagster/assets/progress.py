@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from modyn_dagster.training import TrainingProgress
+    from modyn_dagster.training.progress import ProgressCallback
 
+#: A line of the log is a row in Dagster's database.
 _SECONDS_BETWEEN: Final = 10.0
 
 
-def log_training(say: Callable[[str], object]) -> "Callable[[TrainingProgress], None]":
+def log_training(say: Callable[[str], object], *, clock: Callable[[], float] = monotonic) -> "ProgressCallback":
     """A progress callback for ``train`` that says something every ten seconds, and nothing of a short training."""
-    last = monotonic()
+    from modyn_dagster.training.progress import now_and_then
 
     def report(progress: "TrainingProgress") -> None:
-        nonlocal last
-        if monotonic() - last < _SECONDS_BETWEEN:
-            return
-        last = monotonic()
         done = progress.step / progress.n_steps
         say(f"epoch {progress.epoch} of {progress.n_epochs}, {done:.0%} of all steps, loss {progress.loss:.6g}")
 
-    return report
+    return now_and_then(report, _SECONDS_BETWEEN, ending=False, clock=clock)

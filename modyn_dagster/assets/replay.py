@@ -8,6 +8,7 @@ from pydantic import Field
 
 from modyn_dagster.assets.events import StageEvent, stage_events
 from modyn_dagster.assets.partitions import add_partitions, batches_of, triggers_of
+from modyn_dagster.assets.progress import log_training
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking import MlflowLinks
 from modyn_dagster.resources.fast_path import FastPathResource
@@ -80,8 +81,10 @@ class _Shown:
 
         run = None
         try:
-            with replay_bar(request.pipeline) as progress:
-                for event in replay(platform, request, progress):
+            with replay_bar(request.pipeline) as bars:
+                # A terminal has its bars, a Dagster run its log.
+                batches, training = (bars.batch, bars.training) if bars else (None, log_training(self._context.log.info))
+                for event in replay(platform, request, batches, training):
                     if run is None:
                         run = event.run if isinstance(event, BatchWalked) else event.context.run
                         self._page = self._links.run(run)

@@ -59,6 +59,11 @@ class ModelStore:
         self.allow = tuple(allow)
         self._shelf = Shelf(folder, threads)
 
+    @property
+    def threads(self) -> int:
+        """To encode, decode and hash with."""
+        return self._shelf.threads
+
     def save(
         self,
         state_dict: Mapping[str, Tensor],

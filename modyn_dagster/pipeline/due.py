@@ -18,6 +18,7 @@ from modyn_dagster.pipeline.context import TriggerContext, trigger_context
 from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.pipeline.judged_training import judged_on
 from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.predictors import predictor_id
 from modyn_dagster.pipeline.score import count_in
 from modyn_dagster.pipeline.stored import missing_batches
 from modyn_dagster.pipeline.wanted import run_intervals
@@ -80,7 +81,7 @@ def look_for_due(platform: Platform, run: RunRow, begin: int = 0, seconds: float
 
 def _is_due(context: TriggerContext, data: JudgedOn, model_hash: str) -> bool:
     with context.platform.transaction() as conn:
-        files = list_predictions(conn, context.trigger.id, model_hash)
+        files = list_predictions(conn, context.trigger.id, predictor_id(model_hash, context.spec.training))
         cells = list_evaluations(conn, context.run.id, context.trigger.id)
     if any(file.removed_at is not None for file in files):
         return False

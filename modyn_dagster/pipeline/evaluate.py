@@ -13,7 +13,7 @@ from modyn_dagster.evaluation.writing import PredictionWriter
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.pipeline.judged_training import judged_on
-from modyn_dagster.pipeline.predictors import predictor_of
+from modyn_dagster.pipeline.predictors import predictor_id, predictor_of
 from modyn_dagster.pipeline.score import record_cells, score_closed_intervals
 from modyn_dagster.pipeline.stored import PredictedStretch, missing_batches, predict, take_over
 
@@ -60,7 +60,7 @@ def _predict_missing(
 ) -> list[_Predicted]:
     """Returns what was predicted just now, whose files are still being written."""
     with context.platform.transaction() as conn:
-        files = list_predictions(conn, context.trigger.id, model.hash)
+        files = list_predictions(conn, context.trigger.id, predictor_id(model.hash, context.spec.training))
     stretches = []
     for stretch in missing_batches(context, data, files):
         if (values := take_over(context, model, data, stretch)) is None:
@@ -99,7 +99,8 @@ def _record(context: TriggerContext, made: _Predicted) -> None:
 def _all_of(context: TriggerContext, model: ModelRow, made: Sequence[_Predicted]) -> Predictions | None:
     """All that the model predicted, in key order: read from files but for what was made just now; None where that is nothing."""
     with context.platform.transaction() as conn:
-        files = [file for file in list_predictions(conn, context.trigger.id, model.hash) if file.removed_at is None]
+        listed = list_predictions(conn, context.trigger.id, predictor_id(model.hash, context.spec.training))
+        files = [file for file in listed if file.removed_at is None]
     parts = [read_predictions(context.platform.home / file.path, file.checksum) for file in files]
     parts += [each.stretch.predictions for each in made]
     if not parts:

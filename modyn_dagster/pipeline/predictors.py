@@ -5,10 +5,23 @@ from typing import TYPE_CHECKING
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.task import by_number
 from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.check import transform_paths
+from modyn_dagster.training.source_digest import source_digest
 
 if TYPE_CHECKING:
     from modyn_dagster.training import Predictor
+
+
+def predictor_id(model_hash: str, training: TrainingSpec) -> str:
+    """Names what predicts: the weights, and the code of the transforms as it is now, where there are any.
+
+    With other code a model predicts and is judged anew.
+    """
+    code = source_digest(path for _, path in transform_paths(training))
+    return f"{model_hash}-{code}" if code else model_hash
 
 
 def predictor_of(platform: Platform, run: RunRow, model: ModelRow, view: DatasetView) -> "Predictor":
@@ -18,11 +31,11 @@ def predictor_of(platform: Platform, run: RunRow, model: ModelRow, view: Dataset
     from modyn_dagster.training import build_predictor
 
     spec = platform.spec_of(run)
-    training = spec.training
-    # How many workers parse is not recorded with a model; the run's spec says it.
-    parser = training.model_dump(mode="json", include={"parser"})
+    training = by_number(spec.training, view, f"pipeline {run.pipeline}")
+    # How many workers parse is not recorded with a model, nor are classes that came later; the run's spec says it.
+    now = training.model_dump(mode="json", include={"parser", "label_transform"})
     return build_predictor(
-        {**model.architecture, **parser},
+        {**model.architecture, **now},
         weights_of(platform, spec, model.hash),
         device=training.device,
         threads=run.threads,

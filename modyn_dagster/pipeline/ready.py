@@ -6,6 +6,7 @@ from modyn_dagster.pipeline.ready_trigger import check_trigger
 from modyn_dagster.selection.check import check_selection
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.transforms import kind_after
 from modyn_dagster.training.check import check_task, check_user_code
 
 
@@ -25,5 +26,6 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     if pipeline.training.early_stopping is not None and dataset.split.calibrate == 0:
         rule = "watches samples that are not trained on: the dataset's `split` needs a share `calibrate`"
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
-    check_metrics(pipeline.evaluation.metrics, dataset.label.kind, source=source)
-    check_trigger(pipeline, dataset, dataset.label.kind)
+    kind = kind_after(pipeline.training.label_transform, dataset.label.kind)
+    check_metrics(pipeline.evaluation.metrics, kind, source=source)
+    check_trigger(pipeline, dataset, kind)

@@ -13,6 +13,7 @@ from modyn_dagster.pipeline.batch_parts import BatchPart, batch_parts
 from modyn_dagster.pipeline.block_cache import BlockCache
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.predictors import predictor_of
+from modyn_dagster.pipeline.task import learnt_kind
 from modyn_dagster.pipeline.window_values import ModelAtWork
 from modyn_dagster.selection.memory import CLIB, GDumb, Memory, Needs
 from modyn_dagster.selection.online import OnlineState
@@ -77,8 +78,8 @@ def _values(context: TriggerContext, model: ModelAtWork, needs: Needs) -> Known:
     back = np.argsort(order)
     outputs = found.taps[OUTPUTS].astype(np.float64)[back]
     truth = np.asarray(found.truth)[back]
-    label = context.view.spec.label
-    errors, losses = _of_classes(outputs, truth) if label is not None and label.kind == "class" else _of_targets(outputs, truth)
+    is_class = learnt_kind(context.spec.training, context.view.spec) == "class"
+    errors, losses = _of_classes(outputs, truth) if is_class else _of_targets(outputs, truth)
     if "losses" in needs.values:
         return {"losses": losses}
     embeddings = found.taps[EMBEDDING].astype(np.float64)[back]

@@ -33,6 +33,7 @@ from modyn_dagster.pipeline.stages import (
     training_set_stage,
 )
 from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.training.progress import ProgressCallback
 from modyn_dagster.triggering import Stream
 
 #: Called before each batch with its partition key, how many are done, and how many there are.
@@ -50,8 +51,13 @@ class BatchWalked:
     is_last: bool = False
 
 
-def replay(platform: Platform, request: ReplayRequest, progress: Progress | None = None) -> Iterator[BatchWalked | StageResult]:
-    """Walk the selected batches in ordinal order.
+def replay(
+    platform: Platform,
+    request: ReplayRequest,
+    progress: Progress | None = None,
+    training: ProgressCallback | None = None,
+) -> Iterator[BatchWalked | StageResult]:
+    """Walk the selected batches in ordinal order; ``training`` is told of every step of its trainings.
 
     Yields a ``BatchWalked`` per batch and a ``StageResult`` per training set, model and evaluation as they come; at the end
     the run is finished and every model's evaluation is yielded once more with all its intervals.
@@ -66,20 +72,26 @@ def replay(platform: Platform, request: ReplayRequest, progress: Progress | None
     run = continue_or_create(platform, request, selection)
     view = platform.view(spec_of(run).dataset, until=selection[-1].ordinal)
     with run_lock(platform.engine, run), Measurer(platform) as measurer:
-        yield from _Walk(platform, request, view, progress, measurer).over(run.id, selection)
+        yield from _Walk(platform, request, view, progress, training, measurer).over(run.id, selection)
 
 
 class _Walk:
     """One process walking one run."""
 
     def __init__(
-        self, platform: Platform, request: ReplayRequest, view: DatasetView, progress: Progress | None, measurer: Measurer
+        self,
+        platform: Platform,
+        request: ReplayRequest,
+        view: DatasetView,
+        progress: Progress | None,
+        training: ProgressCallback | None,
+        measurer: Measurer,
     ) -> None:
         self._platform = platform
         self._measurer = measurer
         self._request = request
         self._view = view
-        self._progress = progress
+        self._progress, self._training = progress, training
 
     def over(self, run_id: int, selection: Sequence[BatchRow]) -> Iterator[BatchWalked | StageResult]:
         run = self._run(run_id)
@@ -140,7 +152,7 @@ class _Walk:
                 with working_attempt(self._platform, context.run, trigger):
                     selected = training_set_stage(context)
                     require_passed(selected.checks)
-                    trained = model_stage(context, fast_path=self._request.fast_path)
+                    trained = model_stage(context, self._training, self._request.fast_path)
             except (CatalogError, LostClaim, StaleRun):
                 raise
             except Exception:  # noqa: BLE001 - user code may raise anything; the attempt has recorded it

@@ -10,6 +10,7 @@ from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.paths import checkpoint_path, optimizers_path
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.storage import inside
+from modyn_dagster.training.checkpoint_parts import SUFFIXES
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def _remove_checkpoints(platform: Platform, run: RunRow, done: Sequence[TriggerR
     if run.state != "waiting":
         with platform.transaction() as conn:
             over += list_triggers(conn, run.id, ["failed"])
-    paths = [checkpoint_path(run.id, trigger.ordinal) for trigger in over]
+    paths = [checkpoint_path(run.id, trigger.ordinal) + suffix for trigger in over for suffix in ("", *SUFFIXES)]
     return Removed(checkpoints=sum((platform.home / path).is_file() for path in paths), n_bytes=_unlink(platform, paths))
 
 

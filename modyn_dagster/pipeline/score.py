@@ -26,6 +26,7 @@ from modyn_dagster.evaluation.predictions import Predictions
 from modyn_dagster.evaluation.versions import cell_address, data_versions
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
+from modyn_dagster.pipeline.predictors import predictor_id
 from modyn_dagster.pipeline.subsets import ALL, subsets_of
 from modyn_dagster.pipeline.wanted import run_intervals
 
@@ -103,7 +104,8 @@ def _places(
     spec = context.spec.evaluation
     contents = {batch.ordinal: batch.content_checksum for batch in data.view.batches}
     # Weights are not all: how samples are read and how many threads compute decide bits of what is predicted.
-    predictor = json.dumps([model.hash, context.run.spec["training"], context.run.threads], sort_keys=True)
+    name = predictor_id(model.hash, context.spec.training)
+    predictor = json.dumps([name, context.run.spec["training"], context.run.threads], sort_keys=True)
     settings = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
     codes = {metric: metric_code(metric) for metric in spec.metrics}
     deleted = count_in(data, intervals, deleted=True)

@@ -19,6 +19,7 @@ from modyn_dagster.keys import key_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.judged_on import JudgedOn
 from modyn_dagster.pipeline.paths import predictions_path
+from modyn_dagster.pipeline.predictors import predictor_id
 from modyn_dagster.pipeline.wanted import wanted_batches
 
 if TYPE_CHECKING:
@@ -44,10 +45,11 @@ def missing_batches(context: TriggerContext, data: JudgedOn, files: Sequence[Pre
 def take_over(context: TriggerContext, model: ModelRow, data: JudgedOn, stretch: Sequence[BatchRow]) -> dict[str, Any] | None:
     """The row of a file that an equal model of another run has made of the same batches, linked to a path of our own."""
     first, last = _ends(data, stretch)
+    predictor = predictor_id(model.hash, context.spec.training)
     with context.platform.transaction() as conn:
-        found = same_predictions(conn, model.hash, data.source, first, last)
+        found = same_predictions(conn, predictor, data.source, first, last)
         runs = {run_id: get_run(conn, run_id) for _, run_id in found}
-    target = predictions_path(context.run.id, context.trigger.ordinal, model.hash, first, last)
+    target = predictions_path(context.run.id, context.trigger.ordinal, predictor, first, last)
     for file, run_id in found:
         if _predicts_alike(runs[run_id], context.run) and _link(context.platform.home, file.path, target):
             written = WrittenPredictions(file.checksum, file.n_samples, first, last)
@@ -79,10 +81,10 @@ def predict(
     stretch: Sequence[BatchRow],
 ) -> PredictedStretch:
     """Predict the samples of some batches and let them be written."""
-    relative = predictions_path(context.run.id, context.trigger.ordinal, model.hash, *_ends(data, stretch))
-    label = data.view.spec.label
-    kind = "class" if label is None else label.kind
-    parts = list(predict_range(predictor, data.read, _ranges(data, stretch), kind=kind))
+    name = predictor_id(model.hash, context.spec.training)
+    relative = predictions_path(context.run.id, context.trigger.ordinal, name, *_ends(data, stretch))
+    kind = predictor.kind
+    parts = list(predict_range(predictor, lambda keys: predictor.judged(data.read(keys)), _ranges(data, stretch), kind=kind))
     written = writer.write(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
 
     def wait() -> dict[str, Any]:
@@ -108,7 +110,7 @@ def _row(
     first, last = _ends(data, stretch)
     return {
         "trigger_id": context.trigger.id,
-        "model_hash": model.hash,
+        "model_hash": predictor_id(model.hash, context.spec.training),
         "first_key": first,
         "last_key": last,
         "n_samples": written.n_samples,

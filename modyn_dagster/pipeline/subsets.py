@@ -29,7 +29,9 @@ def subsets_of(context: TriggerContext, data: JudgedOn, predictions: Predictions
 
 def _labels(context: TriggerContext, predictions: Predictions) -> npt.NDArray[np.object_]:
     """Names of the classes, or their numbers where they have none."""
-    names = np.array([*context.view.row.class_names], dtype=object)
+    # What a transform makes of classes has no names.
+    plain = context.spec.training.label_transform is None
+    names = np.array([*context.view.row.class_names] if plain else [], dtype=object)
     truth = predictions.truth.astype(np.int64)
     values = np.array([str(label) for label in truth.tolist()], dtype=object)
     named = (truth >= 0) & (truth < len(names))

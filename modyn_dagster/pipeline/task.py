@@ -3,7 +3,10 @@
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.training import TaskKind, TrainingSpec
+from modyn_dagster.spec.transforms import kind_after
 from modyn_dagster.training import Task
+from modyn_dagster.training.transforms.labels import numbered
 
 
 def task_of(view: DatasetView, source: str) -> Task:
@@ -14,6 +17,18 @@ def task_of(view: DatasetView, source: str) -> Task:
     if label.kind == "target":
         return Task("target", exclude=not_features(view.spec))
     return Task("class", n_classes=n_classes(view), exclude=not_features(view.spec))
+
+
+def by_number(training: TrainingSpec, view: DatasetView, source: str) -> TrainingSpec:
+    """The spec with the classes of a label transform by their numbers; ``ConfigError`` for one that the dataset cannot have."""
+    label = view.spec.label
+    pinned = label is not None and label.classes is not None
+    return numbered(training, view.row.class_names, pinned=pinned, source=source)
+
+
+def learnt_kind(training: TrainingSpec, dataset: DatasetSpec) -> TaskKind:
+    """What models learn of a dataset: classes, or a target."""
+    return kind_after(training.label_transform, "class" if dataset.label is None else dataset.label.kind)
 
 
 def n_classes(view: DatasetView) -> int:

@@ -18,7 +18,7 @@ from modyn_dagster.pipeline.costs import measured_seconds, recorded_seconds
 from modyn_dagster.pipeline.policies import policy_of
 from modyn_dagster.pipeline.select import open_training_set
 from modyn_dagster.pipeline.storing import store_model
-from modyn_dagster.pipeline.task import task_of
+from modyn_dagster.pipeline.task import by_number, task_of
 from modyn_dagster.pipeline.training_files import checkpoint_of, load_initial, load_optimizers, save_optimizers
 from modyn_dagster.pipeline.weights import weights_of
 from modyn_dagster.randomness import seed_for
@@ -81,7 +81,7 @@ def fit(
     source = f"pipeline {context.run.pipeline}"
     with storage_errors():
         return train(
-            context.spec.training.at(context.trigger.ordinal),
+            by_number(context.spec.training.at(context.trigger.ordinal), context.view, source),
             TrainingData(chosen, context.view.reader, fast_path),
             task=task_of(context.view, source),
             previous=previous,

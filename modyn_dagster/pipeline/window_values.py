@@ -92,7 +92,8 @@ class ModelAtWork:
             for block, samples in group:
                 self.n_passes += 1
                 shown = self._predictor.tapped(samples, taps)
-                truth = samples.labels if samples.labels is not None else samples.targets
+                judged = self._predictor.judged(samples)
+                truth = judged.labels if judged.labels is not None else judged.targets
                 values = BlockValues(positions_of(samples.keys), truth, shown)
                 yield _take(values, block.rows, taps)
 

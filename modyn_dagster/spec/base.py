@@ -63,18 +63,22 @@ def _check_import_path(path: str) -> str:
 
 def module_exists(module: str) -> bool:
     """Whether a dotted module can be found, without running any of its packages."""
-    if module in sys.modules:
-        return True
+    return module in sys.modules or find_module(module) is not None
+
+
+def find_module(module: str) -> importlib.machinery.ModuleSpec | None:
+    """Where a dotted module lies; None if it cannot be found. None of its packages is run."""
     search: list[str] | None = None
+    found: importlib.machinery.ModuleSpec | None = None
     for name in _prefixes(module):
         found = importlib.machinery.PathFinder.find_spec(name, search)
         if found is None and search is None:
             found = importlib.machinery.BuiltinImporter.find_spec(name)
         if found is None:
-            return False
+            return None
         locations = found.submodule_search_locations
         search = list(locations) if locations is not None else []
-    return True
+    return found
 
 
 def _check_owner(owner: str) -> str:

@@ -1,9 +1,9 @@
-"""How bytes become arrays: a function with workers, images, or texts. An import path alone is a batch parser without workers."""
+"""How bytes become arrays: a function with workers, images, texts. An import path alone is a batch parser without workers."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, PositiveInt, Tag
+from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
 from modyn_dagster.spec.base import ImportPath, Spec
 
@@ -80,17 +80,52 @@ class TextParserSpec(Spec):
     text: TextSpec
 
 
+class TokenizerSpec(Spec):
+    """Texts to numbers of their tokens, one row of ``length`` per sample, by a tokenizer of the project's."""
+
+    path: str | None = Field(
+        None,
+        min_length=1,
+        description="A folder that `transformers` loads a tokenizer from, relative to the project; no download.",
+    )
+    factory: ImportPath | None = Field(
+        None,
+        description="Called once with `config`; returns a callable (list[str]) -> numbers of each, as `transformers` has them.",
+    )
+    config: dict[str, Any] = {}
+    columns: Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="Text columns, joined by a space; leave it out where each sample is a file of UTF-8 text."
+    )
+    length: Annotated[int, Field(ge=1, le=65_536)] = Field(64, description="Tokens of a text; what is over is left out.")
+    pad: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Fills short texts up; default: the tokenizer's `pad_token_id`, or 0 where it has none."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.path is None) == (self.factory is None):
+            raise ValueError("give either `path` or `factory`")
+        return self
+
+
+class TokenizerParserSpec(Spec):
+    """Texts, encoded by a tokenizer."""
+
+    tokenizer: TokenizerSpec
+
+
 def _kind_of(content: object) -> str:
     if isinstance(content, (Mapping, Spec)):
-        return next((name.capitalize() for name in ("images", "text") if name in dict(content)), "Function")
+        return next((name.capitalize() for name in ("images", "text", "tokenizer") if name in dict(content)), "Function")
     return "Path"
 
 
-#: ``package.module:function``, ``{function: ..., per: ..., workers: ...}``, ``{images: ...}`` or ``{text: ...}``.
+#: ``package.module:function``, ``{function: ..., per: ..., workers: ...}``, or a mapping of ``images``, ``text``, ``tokenizer``.
 Parser = Annotated[
     Annotated[ImportPath, Tag("Path")]
     | Annotated[ParserSpec, Tag("Function")]
     | Annotated[ImageParserSpec, Tag("Images")]
-    | Annotated[TextParserSpec, Tag("Text")],
+    | Annotated[TextParserSpec, Tag("Text")]
+    | Annotated[TokenizerParserSpec, Tag("Tokenizer")],
     Discriminator(_kind_of),
 ]

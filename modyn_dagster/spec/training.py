@@ -9,8 +9,9 @@ from modyn_dagster.spec.downsampling import DownsamplingSpec
 from modyn_dagster.spec.model_inputs import inputs_problem
 from modyn_dagster.spec.models import CustomSpec, ModelSpec
 from modyn_dagster.spec.optimizers import CustomOptimizerSpec, Optimizers, OptimizerSpec
-from modyn_dagster.spec.parsing import ImageParserSpec, Parser, TextParserSpec
+from modyn_dagster.spec.parsing import ImageParserSpec, Parser, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.stepping import CheckpointSpec, ClipSpec, CompileSpec, EarlyStoppingSpec, EMASpec
+from modyn_dagster.spec.transforms import LabelTransform, TransformSpec
 
 #: What is learnt, as the dataset's label says it.
 TaskKind = Literal["class", "target"]
@@ -59,6 +60,12 @@ class TrainingSpec(Spec):
         None,
         description="Makes arrays of the samples' bytes where the format has no columns: an import path of a batch parser "
         "`(list[bytes]) -> dict[str, ndarray]`, a function with workers, or images.",
+    )
+    transforms: list[TransformSpec] = Field(
+        [], description="Of the model's inputs, in this order.", exclude_if=lambda value: not value
+    )
+    label_transform: LabelTransform | None = Field(
+        None, description="Other classes or targets than the dataset's, for training and evaluation.", exclude_if=_absent
     )
     model: ModelSpec
     loss: LossName | CustomSpec | None = Field(None, description="Default: cross_entropy for classes, mse for targets.")
@@ -117,8 +124,13 @@ class TrainingSpec(Spec):
     def _settings_fit(self) -> Self:
         if isinstance(self.features, list) and len(set(self.features)) != len(self.features):
             raise ValueError("features must not repeat")
-        if isinstance(self.parser, ImageParserSpec | TextParserSpec) and self.features != "numeric":
+        if isinstance(self.parser, ImageParserSpec | TextParserSpec | TokenizerParserSpec) and self.features != "numeric":
             raise ValueError("images and texts are one array and have no columns: leave `features` out")
+        known = list(self.features) if isinstance(self.features, dict) else ["features"]
+        if strange := [each.input for each in self.transforms if each.input is not None and each.input not in known]:
+            raise ValueError(f"transforms: {strange[0]!r} is no input of the model: {', '.join(known)}")
+        if len(known) > 1 and any(each.input is None for each in self.transforms):
+            raise ValueError(f"transforms: each needs an `input` of the model: {', '.join(known)}")
         if self.max_samples is not None and self.max_samples < self.batch_size:
             raise ValueError(f"max_samples {self.max_samples} is less than a batch of {self.batch_size}")
         if self.carry_optimizer and not self.use_previous_model:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from modyn_dagster.training.reading import Loaded, Walk
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey
 from modyn_dagster.training.targets import targets_of
+from modyn_dagster.training.transforms.ahead import done_ahead
+from modyn_dagster.training.transforms.chain import Pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,25 +102,41 @@ class Batches:
         self._cached = None if found.cached is None else self._gather(found.cached)
 
     def epoch(
-        self, spec: TrainingSpec, *, seed: int, epoch: int, subset: Subset | None = None, start: int = 0
+        self,
+        spec: TrainingSpec,
+        *,
+        seed: int,
+        epoch: int,
+        subset: Subset | None = None,
+        start: int = 0,
+        evaluate: bool = False,
     ) -> Iterator[Batch]:
         """The batches of one epoch, in an order that depends on the number of samples, the spec, seed and epoch alone.
 
-        ``start`` is the number of the first one, for an epoch that goes on.
+        ``start`` is the number of the first one, for an epoch that goes on. ``evaluate``: with the transforms of evaluation.
         """
-        make = self._from_memory if self._cached is not None else self._read
-        made = make(spec, seed, epoch, subset, start)
+        transforms, fast_path = self._reading.transforms, self._reading.data.fast_path
+        ahead, beside = (transforms.evaluation() if evaluate else transforms.training(seed, epoch)).split()
+        if self._cached is None:
+            made = self._read(spec, seed, epoch, subset, start, ahead)
+        else:
+            made = self._from_memory(spec, seed, epoch, subset, start)
+            if ahead:
+                work = partial(_transformed, ahead)
+                made = done_ahead(work, made, threads=fast_path.threads, prefetch=fast_path.prefetch)
+        if beside:
+            made = (_transformed(beside, batch) for batch in made)
         # Nothing to be moved on a CPU: its batches are tensors already.
         whole = made if self._copy is None else self._copy(made)
         return whole if subset is None or subset.pool_weight is None else _standing_for(whole, subset)
 
-    def _read(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int) -> Iterator[Batch]:
+    def _read(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int, ahead: Pass) -> Iterator[Batch]:
         walk = Walk(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start)
         reading = self._reading
         if subset is not None:
             keys, _ = reading.data.chosen.take(subset.positions)
             reading = replace(reading, data=replace(reading.data, chosen=TrainingSet.of(keys, subset.weights)))
-        return reading(walk, self._of)
+        return reading(walk, lambda loaded: _transformed(ahead, self._of(loaded)))
 
     def _from_memory(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int) -> Iterator[Batch]:
         assert self._cached is not None  # noqa: S101 - for the type checker
@@ -156,6 +175,12 @@ def _batch(keys: KeyArray, weights: npt.NDArray[np.float32], inputs: Tensors, ta
     # Aligned like those from memory: same bits, wherever a batch comes from.
     weight = float(np.sum(weights, dtype=np.float64))
     return Batch(tensor_of(keys), inputs, targets, torch.from_numpy(aligned(weights)), weight)
+
+
+def _transformed(passing: Pass, batch: Batch) -> Batch:
+    if not passing:
+        return batch
+    return replace(batch, inputs=passing(batch.inputs, batch.keys.numpy().view(np.uint64)))
 
 
 def _standing_for(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:

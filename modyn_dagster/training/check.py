@@ -9,9 +9,12 @@ from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.downsampling import CustomPolicySpec
 from modyn_dagster.spec.models import CustomSpec, DistilBertSpec
 from modyn_dagster.spec.optimizers import CustomSchedulerSpec, optimizer_fields
-from modyn_dagster.spec.parsing import ParserSpec
+from modyn_dagster.spec.parsing import ParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
+from modyn_dagster.spec.transforms import GroupedLabels, OwnLabels, PositiveLabels, ThresholdLabels, kind_after
 
+#: Of what kind of label a transform takes; any where it is not here.
+_TAKES: Final[Mapping[type, TaskKind]] = {GroupedLabels: "class", PositiveLabels: "class", ThresholdLabels: "target"}
 _LOSSES_OF: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
 
 
@@ -24,6 +27,8 @@ def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
     """Every piece of user code of a training: ``(field, import path)``."""
     if isinstance(spec.parser, ParserSpec):
         yield "training.parser.function", spec.parser.function
+    elif isinstance(spec.parser, TokenizerParserSpec) and spec.parser.tokenizer.factory is not None:
+        yield "training.parser.tokenizer.factory", spec.parser.tokenizer.factory
     elif isinstance(spec.parser, str):
         yield "training.parser", spec.parser
     for field, part in (("model", spec.model), ("loss", spec.loss)):
@@ -34,10 +39,19 @@ def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
             yield f"{field}.factory", optimizer.factory
         if isinstance(optimizer.scheduler, CustomSchedulerSpec):
             yield f"{field}.scheduler.factory", optimizer.scheduler.factory
+    yield from transform_paths(spec)
     if spec.downsampling is not None:
         for each in (spec.downsampling, *spec.downsampling.schedule):
             if isinstance(each.policy, CustomPolicySpec):
                 yield "training.downsampling.policy.factory", each.policy.factory
+
+
+def transform_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
+    """The part of them that makes other inputs or labels of samples."""
+    for i, transform in enumerate(spec.transforms):
+        yield f"training.transforms.{i}.{'factory' if transform.function is None else 'function'}", transform.path
+    if isinstance(spec.label_transform, OwnLabels):
+        yield "training.label_transform.function", spec.label_transform.function
 
 
 def check_user_code(spec: TrainingSpec, *, source: str) -> None:
@@ -52,8 +66,16 @@ def check_user_code(spec: TrainingSpec, *, source: str) -> None:
 
 
 def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
-    """``ConfigError`` when the loss is not one for what the dataset's label is."""
-    allowed = _LOSSES_OF[kind]
+    """``ConfigError`` when label transform or loss are not for what the dataset's label is."""
+    takes = _TAKES.get(type(spec.label_transform), kind)
+    if spec.label_transform is not None and takes != kind:
+        (name,) = spec.label_transform.model_fields_set
+        raise ConfigError(
+            source, f"training.label_transform.{name}", "(on)", f"is for a {takes}; the dataset's label is a {kind}"
+        )
+    learnt = kind_after(spec.label_transform, kind)
+    allowed = _LOSSES_OF[learnt]
     if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:
-        rule = f"the dataset's label is a {kind}: use {' or '.join(allowed)}, or a loss of your own"
+        what = "the dataset's label" if spec.label_transform is None else "what label_transform makes"
+        rule = f"{what} is a {learnt}: use {' or '.join(allowed)}, or a loss of your own"
         raise ConfigError(source, "training.loss", spec.loss, rule)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.storage import atomic_file, sweep_unfinished
+from modyn_dagster.training.checkpoint_parts import SUFFIXES
 from modyn_dagster.training.state_tree import flatten, restore
 
 logger = logging.getLogger(__name__)
@@ -62,10 +63,15 @@ class CheckpointFile:
             return None
         return restore(content, tensors)
 
+    def beside(self, suffix: str) -> "CheckpointFile":
+        """A file that goes with it."""
+        return CheckpointFile(self.path.with_name(self.path.name + suffix))
+
     def remove(self) -> None:
-        """Remove it, and what killed writers left beside it."""
-        sweep_unfinished(self.path)
-        self.path.unlink(missing_ok=True)
+        """Remove it, what goes with it, and what killed writers left beside it."""
+        for path in (self.path, *(self.beside(suffix).path for suffix in SUFFIXES)):
+            sweep_unfinished(path)
+            path.unlink(missing_ok=True)
 
 
 def _digest(content: Any, tensors: dict[str, Tensor]) -> str:

@@ -12,7 +12,9 @@ from torch import Tensor
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.surroundings import accelerator, libraries
+from modyn_dagster.training.check import import_paths
 from modyn_dagster.training.data import PreviousModel, Task, TrainingData
+from modyn_dagster.training.source_digest import source_digest
 
 
 def surroundings(device: torch.device, *, threads: int) -> dict[str, Any]:
@@ -44,6 +46,7 @@ def fingerprint(
         "spec": spec.model_dump(mode="json", exclude=HOW_FIELDS["training"]),
         "task": [task.kind, task.n_classes, sorted(task.exclude)],
         "seed": seed,
+        "code": source_digest(path for _, path in import_paths(spec)),
         "surroundings": dict(surroundings),
     }
     digest.update(json.dumps(described, sort_keys=True).encode())

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from modyn_dagster.errors import ConfigError
@@ -69,6 +69,10 @@ class Layout:
             return cls((Input(ARRAY, (), columns[ARRAY].shape[1:], tabular, "float64" if tabular else None),))
         names = _numeric_columns(columns, exclude, source) if spec.features == "numeric" else spec.features
         return cls((_row(ARRAY, names, columns, "float64", source, tabular=True),))
+
+    def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Self:
+        """The same inputs, each of another shape."""
+        return replace(self, inputs=tuple(replace(each, shape=shapes[each.name]) for each in self.inputs))
 
     @property
     def groups(self) -> dict[str, Any] | None:

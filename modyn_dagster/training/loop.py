@@ -30,6 +30,7 @@ from modyn_dagster.training.steps import Steps
 from modyn_dagster.training.stopping import EarlyStopping, calibration_loss
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey, survey
+from modyn_dagster.training.transforms.labels import Relabeling
 
 
 def train(  # noqa: PLR0913
@@ -75,8 +76,10 @@ def train(  # noqa: PLR0913
         marks = partial(fingerprint, spec, sets, previous or initial, task, seed=seed, surroundings=around)
         saver = Saver(checkpoint, spec.checkpoint, marks)
         state = saver.load()
+        relabeling = Relabeling(spec.label_transform, task.kind, source)
+        given, task = task, relabeling.task(task)
         parts = Parts.of(spec, data, task, seed=seed, source=source)
-        found = survey(spec, parts.data, task, parsing)
+        found = survey(spec, parts.data, task, parsing, relabeling)
         n_outputs = n_outputs_of(task, found, previous)
         network = initial_network(spec, found, n_outputs, previous, initial, source)
         batches = Batches(found, network, n_outputs, device=fabric.device, watch=watch)
@@ -84,7 +87,7 @@ def train(  # noqa: PLR0913
         steps = Steps(spec, network, fabric, found.reading, n_outputs)
         if previous is not None and spec.carry_optimizer:
             steps.carry(previous.optimizers)
-        irreducible = Irreducible(train, spec, replace(task, n_classes=n_outputs), threads, source)
+        irreducible = Irreducible(train, spec, replace(given, n_classes=n_outputs), threads, source, saver)
         sampler = sampling_of(parts, spec, batches, steps.model, others[0], irreducible, seed=seed, resumed=state is not None)
         stopping = None
         if spec.early_stopping is not None and others[1] is not None:
@@ -122,6 +125,10 @@ def _batches_of(data: TrainingData | None, found: Survey, network: Any, n_output
 
 
 def _architecture(spec: TrainingSpec, task: Task, found: Survey, n_outputs: int) -> dict[str, Any]:
-    included = {"model", "parser", "standardize", "precision", "deterministic"}
+    included = {"model", "parser", "standardize", "precision", "deterministic", "transforms", "label_transform"}
     content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
+    if spec.transforms:
+        content["seen"] = found.seen.to_json()
+    if spec.label_transform is not None:
+        content["label"] = found.reading.relabeling.given
     return content | {"features": found.reading.features.layout.to_json(), "n_outputs": n_outputs, "task": task.kind}

@@ -65,9 +65,12 @@ def call_body(body: nn.Module, inputs: Tensors, layout: Layout) -> Any:
     return body(**inputs) if layout.named else body(inputs[layout.inputs[0].name])
 
 
-def build_network(spec: TrainingSpec, layout: Layout, n_outputs: int, *, source: str) -> Network:
-    """A network with fresh weights from torch's global generator. ``ConfigError`` when user code refuses to build one."""
-    body = _build_body(spec.model, layout, n_outputs, source)
+def build_network(spec: TrainingSpec, layout: Layout, n_outputs: int, *, source: str, seen: Layout | None = None) -> Network:
+    """A network with fresh weights from torch's global generator. ``ConfigError`` when user code refuses to build one.
+
+    ``seen`` are the inputs as its body gets them, where transforms make others of those of ``layout``.
+    """
+    body = _build_body(spec.model, seen or layout, n_outputs, source)
     return Network(body, layout, standardize=spec.standardize, double=spec.precision == "64-true")
 
 

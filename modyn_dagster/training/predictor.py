@@ -18,9 +18,11 @@ from modyn_dagster.training.features import Features
 from modyn_dagster.training.losses import check_outputs
 from modyn_dagster.training.memory import aligned
 from modyn_dagster.training.module import network_of, recorded_spec
-from modyn_dagster.training.network import Network
+from modyn_dagster.training.network import Network, call_body
 from modyn_dagster.training.parsing.parsing import Parsing, Where
 from modyn_dagster.training.taps import COLUMNS, OUTPUTS, flattened, listening, on_cpu
+from modyn_dagster.training.transforms.chain import Transforms
+from modyn_dagster.training.transforms.labels import Relabeling
 from modyn_dagster.training.user_code import user_code
 
 
@@ -34,15 +36,22 @@ class Run:
 
 
 class Predictor:
-    """Outputs of a model in evaluation mode, without autocast.
+    """Outputs of a model in evaluation mode, without autocast, of samples that went through the transforms of evaluation.
 
     The bits of a row depend on the block of samples it is given in (their number and order), on the threads and on the
     hardware; callers that compare bits use fixed blocks. ``close`` ends what its parser runs in.
     """
 
-    def __init__(self, network: Network, features: Features, n_outputs: int, *, run: Run) -> None:
-        self.n_outputs = n_outputs
+    def __init__(
+        self, network: Network, features: Features, n_outputs: int, *, run: Run, transforms: Transforms, relabeling: Relabeling
+    ) -> None:
+        self.n_outputs, self.kind = n_outputs, relabeling.kind
         self._network, self._features, self._run = network.to(run.device).eval(), features, run
+        self._transformed, self._relabeling = transforms.evaluation(), relabeling
+
+    def judged(self, samples: Samples) -> Samples:
+        """The same samples with labels as this model learnt them: what its outputs are compared with."""
+        return self._relabeling.judged(samples)
 
     def __call__(self, samples: Samples) -> npt.NDArray[np.float32]:
         """``float32[n, n_outputs]``: logits, or the regression value. ``WrongShape`` if the model returns another shape."""
@@ -60,7 +69,7 @@ class Predictor:
         source = self._features.parsing.source
         with self._at_work(), listening(self._network.body, taps, source=source) as heard:
             inputs = self._inputs(samples)
-            found = {COLUMNS: flattened(self._network.prepare(inputs).values())} if COLUMNS in taps else {}
+            found = {COLUMNS: flattened(inputs.values())} if COLUMNS in taps else {}
             if set(taps) - {COLUMNS}:
                 found[OUTPUTS] = on_cpu(self._outputs(inputs, len(samples)))
         return {tap: found[tap] if tap in found else heard(tap, len(samples)) for tap in taps}
@@ -71,13 +80,20 @@ class Predictor:
             yield
 
     def _inputs(self, samples: Samples) -> dict[str, Tensor]:
-        arrays = self._features(samples)
-        return {name: torch.from_numpy(aligned(array)).to(self._run.device) for name, array in arrays.items()}
+        """As the model's body takes them."""
+        arrays, device = self._features(samples), self._run.device
+        inputs = {name: torch.from_numpy(aligned(array)).to(device) for name, array in arrays.items()}
+        prepared = self._network.prepare(inputs)
+        if not self._transformed:
+            return prepared
+        host = {name: tensor.cpu() for name, tensor in prepared.items()}
+        return {name: tensor.to(device) for name, tensor in self._transformed(host, samples.keys).items()}
 
     def _outputs(self, inputs: dict[str, Tensor], n_samples: int) -> Tensor:
         what = f"{self._features.parsing.source}: training.model: the model"
         with user_code(what):
-            return check_outputs(self._network(inputs), (n_samples, self.n_outputs), what=what)
+            returned = call_body(self._network.body, inputs, self._features.layout)
+            return check_outputs(returned, (n_samples, self.n_outputs), what=what)
 
     def close(self) -> None:
         """End the parser's threads and processes."""
@@ -106,4 +122,7 @@ def build_predictor(
         raise ConfigError(source, "training.model", architecture["model"], f"the stored weights do not fit: {error}") from error
     features = Features(layout, Parsing(spec.parser, source, where))
     run = Run(resolve_device(device, source=source), threads, spec.deterministic)
-    return Predictor(network, features, int(architecture["n_outputs"]), run=run)
+    transforms = Transforms(spec, source, where)
+    relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source)
+    n_outputs = int(architecture["n_outputs"])
+    return Predictor(network, features, n_outputs, run=run, transforms=transforms, relabeling=relabeling)

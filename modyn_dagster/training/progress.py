@@ -3,11 +3,14 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from time import monotonic
+from typing import Final, NamedTuple
+
+#: Seconds between two looks of a bar: drawing it at every step would cost more than a short step.
+BAR_SECONDS: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingProgress:
+class TrainingProgress(NamedTuple):
     """Sent after every step; steps and epochs count from 1."""
 
     epoch: int
@@ -18,6 +21,25 @@ class TrainingProgress:
 
 
 ProgressCallback = Callable[[TrainingProgress], None]
+
+
+def now_and_then(
+    tell: ProgressCallback, seconds: float, *, ending: bool = True, clock: Callable[[], float] = monotonic
+) -> ProgressCallback:
+    """Tell of a step when so many seconds have passed since the last time; with ``ending`` of the last step in any case.
+
+    Between two times a step costs one look at the clock.
+    """
+    told = clock()
+
+    def now(progress: TrainingProgress) -> None:
+        nonlocal told
+        moment = clock()
+        if moment - told >= seconds or (ending and progress.step >= progress.n_steps):
+            told = moment
+            tell(progress)
+
+    return now
 
 
 @contextlib.contextmanager
@@ -42,4 +64,4 @@ def training_bar(description: str) -> Iterator[ProgressCallback | None]:
         def show(progress: TrainingProgress) -> None:
             bar.update(task, completed=progress.step, total=progress.n_steps, epoch=progress.epoch, loss=progress.loss)
 
-        yield show
+        yield now_and_then(show, BAR_SECONDS)

@@ -12,6 +12,7 @@ from fastpath import Batch as Gathered
 from fastpath import BatchStream, Blobs, FixedRows, Order
 from fastpath.dealing import Batching
 from modyn_dagster.ingestion.reader import SampleReader
+from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TaskKind
@@ -19,6 +20,8 @@ from modyn_dagster.training.data import Reader, TrainingData
 from modyn_dagster.training.features import Arrays, Features
 from modyn_dagster.training.parsing.parsing import Where
 from modyn_dagster.training.targets import Truth, checked_truth, truth_of
+from modyn_dagster.training.transforms.chain import Transforms
+from modyn_dagster.training.transforms.labels import Relabeling
 
 T = TypeVar("T")
 
@@ -56,8 +59,14 @@ class Reading:
 
     data: TrainingData
     features: Features
-    kind: TaskKind
+    relabeling: Relabeling
+    transforms: Transforms
     source: str
+
+    @property
+    def kind(self) -> TaskKind:
+        """What is learnt."""
+        return self.relabeling.kind
 
     def __call__(self, walk: Walk, then: Callable[[Loaded], T]) -> Iterator[T]:
         """``then`` of every batch, in order; it runs in the threads that prefetch."""
@@ -76,7 +85,7 @@ class Reading:
         for number in range(walk.start, len(batching)):
             keys, weights = self.data.chosen.take(order.positions(*batching.bounds(number)))
             samples = self.data.reader.read(keys)
-            yield Loaded(keys, weights, self.features(samples), truth_of(samples, self.kind, source=self.source))
+            yield Loaded(keys, weights, self.features(samples), self._truth_of(samples))
 
     def _stream(self, reader: SampleReader, walk: Walk, then: Callable[[Loaded], T]) -> BatchStream:
         dtype, parsing = reader.store.dtype, self.features.parsing
@@ -90,8 +99,7 @@ class Reading:
             if not parsing.of_columns:
                 return then(self._labelled(batch, self.features.of_blobs(batch.keys, raw)))
             samples = reader.decode(batch.keys, raw)
-            truth = truth_of(samples, self.kind, source=self.source)
-            return then(Loaded(batch.keys, batch.weights, self.features(samples), truth))
+            return then(Loaded(batch.keys, batch.weights, self.features(samples), self._truth_of(samples)))
 
         stream = BatchStream(
             reader.store,
@@ -112,8 +120,12 @@ class Reading:
         return stream
 
     def _labelled(self, batch: Gathered, inputs: Arrays) -> Loaded:
-        truth = checked_truth(batch.labels, batch.keys, self.kind, source=self.source)
-        return Loaded(batch.keys, batch.weights, inputs, truth)
+        truth = checked_truth(batch.labels, batch.keys, self.relabeling.given, source=self.source)
+        return Loaded(batch.keys, batch.weights, inputs, self.relabeling.learnt(truth, batch.keys))
+
+    def _truth_of(self, samples: Samples) -> Truth:
+        truth = truth_of(samples, self.relabeling.given, source=self.source)
+        return self.relabeling.learnt(truth, samples.keys)
 
 
 def places_of(reader: Reader) -> Where | None:

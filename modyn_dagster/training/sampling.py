@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.batches import Batch, Batches, batch_sizes
+from modyn_dagster.training.checkpoint import CheckpointFile
 from modyn_dagster.training.data import Task, TrainedModel, TrainingData
 from modyn_dagster.training.downsampling.holdout import irreducible_losses, split
 from modyn_dagster.training.downsampling.plan import Plan
@@ -17,6 +18,7 @@ from modyn_dagster.training.downsampling.sampler import Sampler
 from modyn_dagster.training.downsampling.scoring import Forward, Scorer
 from modyn_dagster.training.downsampling.validation import Validation
 from modyn_dagster.training.losses import SampleLoss
+from modyn_dagster.training.saver import Saver
 from modyn_dagster.training.stopwatch import Stopwatch
 
 
@@ -119,6 +121,7 @@ class Irreducible:
         task: with as many classes as its model has outputs.
         threads: that compute.
         source: for errors.
+        saver: of the training they serve: what they gave, and how far they are, outlives a kill.
     """
 
     train: Callable[..., TrainedModel]
@@ -126,6 +129,7 @@ class Irreducible:
     task: Task
     threads: int
     source: str
+    saver: Saver
 
     def losses(self, plan: Plan, parts: "Parts", loss: SampleLoss, seed: int) -> Tensor:
         """Of every sample that is trained on, ``float32[n]``."""
@@ -134,8 +138,12 @@ class Irreducible:
         changes = none | {"carry_optimizer": False, "epochs": plan.spec.holdout.epochs or self.spec.epochs}
         spec, own = self.spec.model_copy(update=changes), seed_for(seed, "downsampling", "irreducible")
         given = {"task": self.task, "threads": self.threads, "source": self.source}
-        train_on = partial(self.train, spec, seed=own, **given)
-        return irreducible_losses(train_on, loss, parts.data, parts.aside, seed=seed, threads=self.threads, source=self.source)
+
+        def train_on(data: TrainingData, checkpoint: CheckpointFile | None) -> TrainedModel:
+            return self.train(spec, data, seed=own, checkpoint=checkpoint, **given)
+
+        where: dict[str, Any] = {"seed": seed, "threads": self.threads, "source": self.source, "keep": self.saver.kept}
+        return irreducible_losses(train_on, loss, parts.data, parts.aside, **where)
 
 
 def sampling_of(
@@ -164,5 +172,7 @@ def sampling_of(
     validation = None
     if "validation_gradient" in plan.needs and aside is not None:
         ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})
-        validation = Validation(partial(aside.epoch, ordered, seed=seed, epoch=0), model.loss, last_layer=last_layer)
+        validation = Validation(
+            partial(aside.epoch, ordered, seed=seed, epoch=0, evaluate=True), model.loss, last_layer=last_layer
+        )
     return Sampler(plan, spec, parts.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)

@@ -6,6 +6,7 @@ from typing import Any
 
 from modyn_dagster.spec.stepping import CheckpointSpec
 from modyn_dagster.training.checkpoint import CheckpointFile
+from modyn_dagster.training.checkpoint_parts import LOSSES, TRAINING, Part
 
 
 class Saver:
@@ -25,6 +26,18 @@ class Saver:
     def load(self) -> Any | None:
         """The state of the last checkpoint; None at the beginning of a training."""
         return None if self._file is None else self._file.load(self._fingerprint)
+
+    def kept(self, part: Part, find: Callable[[CheckpointFile | None], Any]) -> Any:
+        """What ``find`` finds out, at once where it is known from before a kill; it goes on from the file that it is given."""
+        if self._file is None:
+            return find(None)
+        done, under_way = self._file.beside(LOSSES[part]), self._file.beside(TRAINING[part])
+        found = done.load(self._fingerprint)
+        if found is None:
+            found = find(under_way)
+            done.save(self._fingerprint, found)
+            under_way.remove()
+        return found
 
     def after(self, n_steps: int, state: Callable[[], Any]) -> None:
         """So many optimizer steps are over."""

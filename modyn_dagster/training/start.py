@@ -32,7 +32,7 @@ def initial_network(
     source: str,
 ) -> Network:
     """A network with the weights it starts from, and standardisation as surveyed."""
-    network = build_network(spec, found.reading.features.layout, n_outputs, source=source)
+    network = build_network(spec, found.reading.features.layout, n_outputs, source=source, seen=found.seen)
     if previous is not None:
         _load_previous(network, previous, found, n_outputs, source)
     elif initial is not None:

@@ -76,7 +76,7 @@ def calibration_loss(batches: Batches, spec: TrainingSpec, model: Model, source:
 
     def measure() -> float:
         total, n = 0.0, 0
-        for batch in batches.epoch(ordered, seed=0, epoch=0):
+        for batch in batches.epoch(ordered, seed=0, epoch=0, evaluate=True):
             losses = scorer(batch).losses
             total, n = total + float(losses.double().sum()), n + len(losses)
         return total / n

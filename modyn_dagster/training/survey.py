@@ -3,13 +3,20 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+import torch
+
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import Task, TrainingData
 from modyn_dagster.training.features import Arrays, Features
+from modyn_dagster.training.layout import Layout
+from modyn_dagster.training.memory import empty_aligned
 from modyn_dagster.training.parsing.parsing import Parsing
-from modyn_dagster.training.reading import Loaded, Reading, Walk
-from modyn_dagster.training.standardize import Moments
+from modyn_dagster.training.prepare import Preparation
+from modyn_dagster.training.reading import Loaded, Reading, Walk, places_of
+from modyn_dagster.training.standardize import Moments, Scaling
+from modyn_dagster.training.transforms.chain import Transforms
+from modyn_dagster.training.transforms.labels import Relabeling
 
 #: Samples per read, and about how many bytes of them at most. Part of the result: the moments of a training set are merged
 #: chunk by chunk. So it is neither a setting nor a matter of the machine.
@@ -25,29 +32,33 @@ class Survey:
 
     Attributes:
         reading: how samples become the model's inputs.
+        seen: these inputs as its body gets them.
         moments: of the standardised inputs, by name.
         n_seen: one more than the largest class; 0 where nobody asked.
         cached: the whole set in its order, chunk by chunk; None when it is larger than the fast path's ``cache_bytes``.
     """
 
     reading: Reading
+    seen: Layout
     moments: dict[str, Moments]
     n_seen: int
     cached: list[Loaded] | None
 
 
-def survey(spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing) -> Survey:
+def survey(spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing, relabeling: Relabeling | None = None) -> Survey:
     """Read the training set once; only its first samples where nothing has to be known about all of it."""
     example = data.reader.read(data.chosen.slice(0, min(EXAMPLE, len(data))).keys)
     features = Features.of(spec, example, parsing, exclude=task.exclude)
     inputs = features(example)
     size = sum(array.nbytes for array in inputs.values()) / len(example) * len(data)
-    reading = Reading(data, features, task.kind, parsing.source)
+    relabeling = relabeling or Relabeling(None, task.kind, parsing.source)
+    transforms = Transforms(spec, parsing.source, places_of(data.reader))
+    reading = Reading(data, features, relabeling, transforms, parsing.source)
     moments = {each.name: Moments(each.n_features) for each in features.layout.inputs if each.tabular and spec.standardize}
     cached: list[Loaded] | None = [] if size <= data.fast_path.cache_bytes else None
     count_classes = task.kind == "class" and task.n_classes is None
     if not moments and cached is None and not count_classes:
-        return Survey(reading, {}, 0, None)
+        return Survey(reading, _seen(reading, spec, {}, example, inputs), {}, 0, None)
     n_seen = 0
     for chunk in reading(Walk(chunk_of(example, inputs)), lambda loaded: loaded):
         _update(moments, chunk.inputs)
@@ -55,7 +66,7 @@ def survey(spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing)
             n_seen = max(n_seen, int(chunk.truth.max()) + 1)
         if cached is not None:
             cached.append(_kept(chunk))
-    return Survey(reading, moments, n_seen, cached)
+    return Survey(reading, _seen(reading, spec, moments, example, inputs), moments, n_seen, cached)
 
 
 def chunk_of(example: Samples, inputs: Arrays) -> int:
@@ -64,6 +75,19 @@ def chunk_of(example: Samples, inputs: Arrays) -> int:
     columns = sum(column.nbytes for column in example.columns.values()) // len(example)
     raw = max(map(len, example.blobs)) if example.blobs is not None else 0
     return max(1, min(CHUNK, CHUNK_BYTES // max(1, made, columns, raw)))
+
+
+def _seen(reading: Reading, spec: TrainingSpec, moments: dict[str, Moments], example: Samples, inputs: Arrays) -> Layout:
+    """The layout after the transforms of evaluation, tried on the example, whose arrays it takes over."""
+    layout, transforms = reading.features.layout, reading.transforms
+    if not transforms:
+        return layout
+    scalings = {name: Scaling(*each.scaling()) for name, each in moments.items()}
+    prepare = Preparation(layout, scalings, double=spec.precision == "64-true", allocate=empty_aligned)
+    prepared = {name: torch.from_numpy(array) for name, array in prepare(inputs).items()}
+    transforms.require_quiet(prepared, example.keys)
+    shown = transforms.evaluation()(prepared, example.keys)
+    return layout.shaped({name: tuple(tensor.shape[1:]) for name, tensor in shown.items()})
 
 
 def _kept(chunk: Loaded) -> Loaded:

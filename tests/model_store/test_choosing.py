@@ -21,11 +21,11 @@ WEIGHTS = (RNG.standard_normal(60_000) * 0.03).astype(np.float32)
 FRESH = (RNG.standard_normal(60_000) * 0.03).astype(np.float32)
 
 
-def part(content, codec=Codec.SUBTRACT):
+def part(content: np.ndarray, codec: Codec = Codec.SUBTRACT) -> Part:
     return Part("w", Leaf(torch.float32, (content.nbytes // 4,), ""), codec=codec)
 
 
-def view(array):
+def view(array: np.ndarray) -> np.ndarray:
     return array.view(np.uint8)
 
 
@@ -110,5 +110,5 @@ def test_what_saving_says_is_there_is_what_is_read(tmp_path, strategy, monkeypat
     monkeypatch.setattr(Saving, "write", listening)
     recipe = Provenance(train="benchmarks.none:train")
     store.save(moved(layers()) | {"small000": torch.zeros(1000)}, base=base, strategy=strategy, provenance=recipe)
-    assert said == [read_stored(said[0].path, said[0].id)]
+    assert said == [read_stored(said[0].path.open("rb"), said[0].path, said[0].id)]
     assert said[0].about.strategy == getattr(strategy, "kind", strategy)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -168,7 +169,7 @@ def test_savers_keep_removers_out_and_removers_everybody(tmp_path, monkeypatch):
     store = ModelStore(tmp_path)
     seen = []
 
-    def looking(real):
+    def looking(real: Callable[..., object]) -> Callable[..., object]:
         def run(*args, **kwargs):
             seen.append((is_free(tmp_path, fcntl.LOCK_SH), is_free(tmp_path, fcntl.LOCK_EX)))
             return real(*args, **kwargs)

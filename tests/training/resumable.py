@@ -39,6 +39,13 @@ RESUMABLE: Final[dict[str, dict[str, Any]]] = {
     "el2n": {"downsampling": _SET | {"policy": "el2n", "period": 2}},
     "rho": {"downsampling": _CHOSEN | {"policy": "rho", "holdout": {"epochs": 1}}},
     "glister": {"downsampling": _CHOSEN | {"policy": "glister", "holdout": {"kind": "simple", "share": 0.2}}},
+    "augmented": {
+        "transforms": [
+            {"function": "transforming_user_code:jitter", "when": "train"},
+            {"factory": "transforming_user_code:noise", "when": "train"},
+        ],
+        "downsampling": _SET | {"policy": "loss"},
+    },
     "restless": {"model": {"factory": "training_user_code:restless"}},
     "counting_loss": {"loss": {"factory": "training_user_code:fading_loss"}},
 }

@@ -94,6 +94,16 @@ def test_it_learns_what_can_be_learnt_and_comes_back_as_it_was_stored(name: str)
     assert len(embedding) == len(LABELS)
 
 
+@pytest.mark.parametrize("name", ["resnet50", "resnet152"])
+def test_deep_residual_networks_learn_a_few_images_by_heart(name: str) -> None:
+    pixels = np.random.default_rng(5).integers(0, 255, (8, 3 * 32 * 32), dtype=np.uint8)
+    table = Table({"pixels": pixels, "label": LABELS[:8]}, labels=LABELS[:8])
+    model = {"name": name, "shape": [3, 32, 32]}
+    optimizer = {"name": "adam", "lr": 0.0001}
+    losses = trained(table, TrainingSpec.model_validate({"model": model, "optimizer": optimizer, "epochs": 4})).losses
+    assert min(losses[1:]) < 0.9 * losses[0]
+
+
 @pytest.mark.parametrize("name", ["cnn", "dlrm", "hashed_text", "distilbert"])
 def test_equal_seeds_give_equal_bits(name: str) -> None:
     table, spec = CASES[name][0](), TrainingSpec.model_validate(ADAM | CASES[name][1] | {"epochs": 1})

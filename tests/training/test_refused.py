@@ -76,10 +76,14 @@ def test_a_model_that_raises_is_an_error_naming_pipeline_and_field(separable: Ta
         trained(separable, spec_of(model={"factory": f"{user_code}:failing"}))
 
 
-def test_a_loss_that_is_not_finite_stops_with_step_and_keys_before_the_optimizer_step(separable: Table, user_code: str) -> None:
-    spec = spec_of(loss={"factory": f"{user_code}:poisoned_loss"}, batch_size=10, shuffle=False)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_loss_that_is_not_finite_stops_with_step_and_keys_before_the_optimizer_step(
+    value: str, separable: Table, user_code: str
+) -> None:
+    loss = {"factory": f"{user_code}:poisoned_loss", "config": {"value": value}}
+    spec = spec_of(loss=loss, batch_size=10, shuffle=False)
     steps: list[TrainingProgress] = []
-    with pytest.raises(NonFiniteLoss, match="the loss is nan at step 3") as caught:
+    with pytest.raises(NonFiniteLoss, match=f"the loss is {value} at step 3") as caught:
         trained(separable, spec, progress=steps.append)
     assert (caught.value.step, caught.value.keys) == (3, separable.keys[20:30].tolist())
     assert set(caught.value.norms) == {"weights", "the last gradient"}

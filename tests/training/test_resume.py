@@ -92,6 +92,42 @@ def test_a_streamed_training_goes_on_too(name: str, tmp_path: Path) -> None:
     assert bits(trained(resumable(name), tmp_path / "c", fast_path=streamed)) == whole
 
 
+def broken_after(n_saves: int | None, path: Path, monkeypatch: pytest.MonkeyPatch, **fields: object) -> int:
+    """Trains with irreducible losses until so many files were written; how many were."""
+    written = 0
+    save = CheckpointFile.save
+
+    def spy(self: CheckpointFile, fingerprint: str, state: Any) -> None:
+        nonlocal written
+        save(self, fingerprint, state)
+        written += 1
+        if written == n_saves:
+            raise Broken
+
+    with monkeypatch.context() as patch, contextlib.suppress(Broken):
+        patch.setattr(CheckpointFile, "save", spy)
+        trained(resumable("rho", **fields), path)
+    return written
+
+
+@pytest.mark.parametrize("holdout", [{"epochs": 1}, {"kind": "simple", "share": 0.4, "epochs": 1}], ids=["twin", "simple"])
+def test_models_of_irreducible_losses_are_gone_on_with_too(
+    holdout: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every step and every model's losses are written down once, wherever a kill comes between."""
+    fields = {"downsampling": {"policy": "rho", "mode": "batch_then_sample", "ratio": 0.5, "holdout": holdout}, "epochs": 1}
+    whole = bits(trained(resumable("rho", **fields), None))
+    n_saves = broken_after(None, tmp_path / "whole", monkeypatch, **fields)
+    assert n_saves == (9 if holdout["epochs"] and "kind" not in holdout else 5)
+    for at in range(1, n_saves):
+        path = tmp_path / f"c{at}"
+        assert broken_after(at, path, monkeypatch, **fields) == at
+        assert broken_after(None, path, monkeypatch, **fields) == n_saves - at
+        assert bits(trained(resumable("rho", **fields), path)) == whole
+        CheckpointFile(path).remove()
+        assert not list(tmp_path.glob(f"c{at}*"))
+
+
 def test_checkpoints_change_nothing(tmp_path: Path) -> None:
     spec = resumable("restless")
     assert bits(trained(spec, tmp_path / "c")) == bits(trained(spec.model_copy(update={"checkpoint": None}), tmp_path / "d"))
@@ -152,6 +188,20 @@ def test_a_checkpoint_of_other_data_seed_or_threads_is_not_gone_on_with(tmp_path
         path = tmp_path / "c"
         one(path)
         assert bits(one(path, **other)) == bits(one(None, **other))
+
+
+def test_a_checkpoint_of_other_code_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "changing_code.py"
+    text = "def scaled(inputs):\n    return inputs * {}\n"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fields: dict[str, Any] = {"transforms": [{"function": "changing_code:scaled"}]}
+    for factor in (2, 3):
+        code.write_text(text.format(factor))
+        sys.modules.pop("changing_code", None)
+        if factor == 2:
+            broken_off("plain", tmp_path / "c", 4, **fields)
+    spec = resumable("plain", **fields)
+    assert bits(trained(spec, tmp_path / "c")) == bits(trained(spec, None))
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty"])

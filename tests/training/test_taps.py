@@ -14,6 +14,8 @@ from modyn_dagster.training.network import Network
 from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.predictor import Predictor, Run
 from modyn_dagster.training.taps import COLUMNS, EMBEDDING, OUTPUTS
+from modyn_dagster.training.transforms.chain import Transforms
+from modyn_dagster.training.transforms.labels import Relabeling
 
 N = 6
 
@@ -49,7 +51,8 @@ def predictor(body: nn.Module) -> Predictor:
     features = Features.of(spec, samples(), parsing, exclude=())
     network = Network(body, features.layout, standardize=True, double=False)
     assert isinstance(features.layout, Layout)
-    return Predictor(network, features, 2, run=Run("cpu", 1, True))
+    transforms, relabeling = Transforms(spec, "pipeline p"), Relabeling(None, "class", "pipeline p")
+    return Predictor(network, features, 2, run=Run("cpu", 1, True), transforms=transforms, relabeling=relabeling)
 
 
 def test_one_pass_shows_columns_embeddings_modules_and_outputs():

@@ -97,15 +97,15 @@ def mean_loss() -> Loss:
     return nn.functional.cross_entropy
 
 
-def poisoned_loss() -> Loss:
-    """Becomes NaN at its third step."""
+def poisoned_loss(value: str = "nan") -> Loss:
+    """Becomes NaN, or infinite, at its third step."""
     steps = 0
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
         nonlocal steps
         steps += 1
         losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
-        return losses * float("nan") if steps == 3 else losses
+        return losses * float(value) if steps == 3 else losses
 
     return loss
 

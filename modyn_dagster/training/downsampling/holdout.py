@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,8 @@ from torch import Tensor
 from fastpath import TrainingSet
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.randomness import rng_for
+from modyn_dagster.training.checkpoint import CheckpointFile
+from modyn_dagster.training.checkpoint_parts import Part
 from modyn_dagster.training.data import TrainedModel, TrainingData
 from modyn_dagster.training.losses import SampleLoss
 from modyn_dagster.training.predictor import build_predictor
@@ -20,8 +23,10 @@ Int64 = npt.NDArray[np.int64]
 #: Samples per read while losses are computed.
 _CHUNK = 1024
 
-#: Trains a model on some of the data.
-TrainOn = Callable[[TrainingData], TrainedModel]
+#: Trains a model on some of the data; where a file is given, that training can be gone on with.
+TrainOn = Callable[[TrainingData, CheckpointFile | None], TrainedModel]
+#: Finds something out, or knows it from before a kill: of the first or the second model.
+Keep = Callable[[Part, Callable[[CheckpointFile | None], Tensor]], Tensor]
 
 
 def split(data: TrainingData, share: float, seed: int) -> tuple[TrainingData, TrainingData]:
@@ -35,19 +40,31 @@ def split(data: TrainingData, share: float, seed: int) -> tuple[TrainingData, Tr
 
 
 def irreducible_losses(
-    train_on: TrainOn, loss: SampleLoss, data: TrainingData, aside: TrainingData | None, *, seed: int, threads: int, source: str
+    train_on: TrainOn,
+    loss: SampleLoss,
+    data: TrainingData,
+    aside: TrainingData | None,
+    *,
+    seed: int,
+    threads: int,
+    source: str,
+    keep: Keep = lambda _, find: find(None),
 ) -> Tensor:
     """Of every sample of ``data`` by a model trained on ``aside``, or else on the half that it is not in: ``float32[n]``."""
+
+    def by_model_of(other: TrainingData, scored: TrainingData, checkpoint: CheckpointFile | None) -> Tensor:
+        return _losses(train_on(other, checkpoint), scored, loss, threads=threads, source=source)
+
     if aside is not None:
-        return _losses(train_on(aside), data, loss, threads=threads, source=source)
+        return keep("0", partial(by_model_of, aside, data))
     order = rng_for(seed, "downsampling", "twin").permutation(len(data))
     halves = [np.sort(order[: len(data) // 2]), np.sort(order[len(data) // 2 :])]
     if not len(halves[0]):
         raise TrainingError(f"{source}: a training set of one sample cannot be split for irreducible losses")
     found = torch.empty(len(data))
-    for scored, other in (halves, halves[::-1]):
-        model = train_on(_part(data, other))
-        found[torch.from_numpy(scored)] = _losses(model, _part(data, scored), loss, threads=threads, source=source)
+    parts: list[Part] = ["0", "1"]
+    for part, (scored, other) in zip(parts, (halves, halves[::-1]), strict=True):
+        found[torch.from_numpy(scored)] = keep(part, partial(by_model_of, _part(data, other), _part(data, scored)))
     return found
 
 
@@ -58,13 +75,13 @@ def _part(data: TrainingData, positions: Int64) -> TrainingData:
 
 def _losses(model: TrainedModel, data: TrainingData, loss: SampleLoss, *, threads: int, source: str) -> Tensor:
     predict = build_predictor(model.architecture, model.state_dict, threads=threads, source=source)
-    kind = model.architecture["task"]
     parts = []
     try:
         for start in range(0, len(data), _CHUNK):
             keys = data.chosen.slice(start, min(len(data), start + _CHUNK)).keys
-            samples = data.reader.read(keys)
-            targets = targets_of(truth_of(samples, kind, source=source), keys, kind, predict.n_outputs, source=source)
+            samples = predict.judged(data.reader.read(keys))
+            truth = truth_of(samples, predict.kind, source=source)
+            targets = targets_of(truth, keys, predict.kind, predict.n_outputs, source=source)
             parts.append(loss(torch.from_numpy(predict(samples)), torch.from_numpy(targets)).detach())
     finally:
         predict.close()

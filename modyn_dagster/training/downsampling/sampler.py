@@ -152,7 +152,7 @@ class Sampler:
 
     def _scored(self) -> Scored:
         ordered = self._spec.model_copy(update={"shuffle": False, "drop_last": False})
-        return self._scorer.all(self._batches.epoch(ordered, seed=self._seed, epoch=0))
+        return self._scorer.all(self._batches.epoch(ordered, seed=self._seed, epoch=0, evaluate=True))
 
     def _pool(self, scored: Scored | None, targets: Tensor, positions: Tensor | None, epoch: int) -> Pool:
         n = len(targets) if positions is None else len(positions)

@@ -1,6 +1,7 @@
 """Columns of samples: as they were read, or what the spec's parser makes of their bytes."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,12 +11,14 @@ from modyn_dagster.errors import BadSample, ConfigError, TrainingError, WrongSha
 from modyn_dagster.imports import import_callable
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.parsing import ImageParserSpec, Parser, ParserSpec, TextParserSpec
+from modyn_dagster.spec.parsing import ImageParserSpec, Parser, ParserSpec, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.training.parsing.function import Blobs, Columns, Function, NotArrays, ParseFailed, require_joinable
 from modyn_dagster.training.parsing.images import Images
+from modyn_dagster.training.parsing.of_texts import OfTexts
 from modyn_dagster.training.parsing.pieces import Pieces
 from modyn_dagster.training.parsing.processes import Processes
 from modyn_dagster.training.parsing.text import Texts
+from modyn_dagster.training.parsing.tokens import Tokenized
 
 
 class Place(Protocol):
@@ -52,14 +55,14 @@ class Parsing:
         self.name = _name_of(parser)
         self._parse = _parse_of(parser, source)
         #: Whether it is made of the samples' columns, not of their bytes.
-        self.of_columns = self._parse is None or (isinstance(parser, TextParserSpec) and parser.text.columns is not None)
+        self.of_columns = self._parse is None or (isinstance(self._parse, OfTexts) and self._parse.columns is not None)
 
     def __call__(self, samples: Samples) -> Columns:
         """Arrays of length n by name. ``ConfigError`` where the dataset has no bytes to parse."""
         if self._parse is None:
             return samples.columns
-        if self.of_columns and isinstance(self._parse, Texts):
-            return self._of_texts(self._parse, samples.columns)
+        if self.of_columns and isinstance(self._parse, OfTexts):
+            return self._parsed(samples.keys, partial(self._of_texts, self._parse, samples.columns))
         if samples.blobs is None:
             raise ConfigError(self.source, "training.parser", self.name, "these samples come as columns, not as bytes")
         return self.of_blobs(samples.keys, samples.blobs)
@@ -76,20 +79,23 @@ class Parsing:
             raise ConfigError(
                 self.source, "training.parser", None, "these samples come as bytes; a parser must make arrays of them"
             )
+        return self._parsed(keys, partial(self._parse, blobs))
+
+    def _parsed(self, keys: KeyArray, parse: Callable[[], Columns]) -> Columns:
         try:
-            parsed = self._parse(blobs)
+            parsed = parse()
         except NotArrays as error:
             raise ConfigError(self.source, "training.parser", self.name, str(error)) from error
         except ParseFailed as error:
             raise self._failure(keys, error) from error
         return {name: self._checked(name, array, len(keys)) for name, array in parsed.items()}
 
-    def _of_texts(self, texts: Texts, columns: Columns) -> Columns:
+    def _of_texts(self, texts: OfTexts, columns: Columns) -> Columns:
         try:
             return texts.of_columns(columns)
         except KeyError as error:
             rule = f"is not a column; known: {', '.join(columns) or 'none'}"
-            raise ConfigError(self.source, "training.parser.text.columns", error.args[0], rule) from error
+            raise ConfigError(self.source, f"training.parser.{self.name}.columns", error.args[0], rule) from error
 
     def close(self) -> None:
         """End threads and processes."""
@@ -162,6 +168,8 @@ def _parse_of(parser: Parser | None, source: str) -> _Parse | None:
         return Images(parser.images)
     if isinstance(parser, TextParserSpec):
         return Texts(parser.text)
+    if isinstance(parser, TokenizerParserSpec):
+        return Tokenized(parser.tokenizer, source)
     spec = ParserSpec(function=parser) if isinstance(parser, str) else parser
     return _Functions(spec, import_callable(spec.function, source=source, field=field_of(parser)))
 
@@ -174,6 +182,6 @@ def field_of(parser: Parser) -> str:
 def _name_of(parser: Parser | None) -> str | None:
     if isinstance(parser, ImageParserSpec):
         return "images"
-    if isinstance(parser, TextParserSpec):
-        return "text"
+    if isinstance(parser, TextParserSpec | TokenizerParserSpec):
+        return "text" if isinstance(parser, TextParserSpec) else "tokenizer"
     return parser.function if isinstance(parser, ParserSpec) else parser

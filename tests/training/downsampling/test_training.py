@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training import FastPath, PreviousModel, Task, TrainedModel, TrainingProgress, train
+from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, Task, TrainedModel, TrainingProgress, train
 from modyn_dagster.training.check import import_paths
 from modyn_dagster.training.downsampling import POLICIES
 from modyn_dagster.training.downsampling.holdout import irreducible_losses
@@ -185,7 +185,7 @@ def test_irreducible_losses_are_of_models_that_never_saw_the_sample(separable: T
     noisy = Table(separable.columns, labels=np.where(wrong, 1 - separable.labels, separable.labels))
     spec = spec_of(epochs=30, batch_size=20, optimizer={"lr": 0.05})
 
-    def train_on(data: Any) -> TrainedModel:
+    def train_on(data: Any, _: CheckpointFile | None) -> TrainedModel:
         return train(spec, data, task=CLASSES, seed=1, threads=1, source="p")
 
     data = noisy.data()

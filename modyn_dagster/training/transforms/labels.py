@@ -1,0 +1,153 @@
+"""Labels as they are learnt: grouped, made binary, or by code of the project, before anything compares outputs with them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.errors import ConfigError, TrainingError
+from modyn_dagster.imports import import_callable
+from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.spec.training import TaskKind, TrainingSpec
+from modyn_dagster.spec.transforms import GroupedLabels, LabelTransform, OwnLabels, PositiveLabels, ThresholdLabels, kind_after
+from modyn_dagster.training.data import Task
+from modyn_dagster.training.parsing.function import reason_of
+from modyn_dagster.training.targets import Truth
+
+_FIELD = "training.label_transform"
+
+
+class Relabeling:
+    """What a dataset's label becomes; without a transform it stays.
+
+    Args:
+        spec: of the transform, classes by number (``numbered``).
+        given: what the dataset's label is.
+        source: the pipeline, for errors.
+
+    Attributes:
+        given, kind: what the label is before and after.
+        n_classes: after; None where there are none, or without a transform.
+    """
+
+    def __init__(self, spec: LabelTransform | None, given: TaskKind, source: str) -> None:
+        self.spec, self.given, self._source = spec, given, source
+        self.kind: TaskKind = kind_after(spec, given)
+        self.n_classes = _n_classes(spec)
+        own = spec if isinstance(spec, OwnLabels) else None
+        self._own = own and partial(import_callable(own.function, source=source, field=f"{_FIELD}.function"), **own.config)
+
+    def task(self, task: Task) -> Task:
+        """What is learnt of a dataset's task."""
+        return task if self.spec is None else Task(self.kind, self.n_classes, task.exclude)
+
+    def learnt(self, truth: Truth, keys: KeyArray) -> Truth:
+        """Of samples that all have a label. ``TrainingError`` names the first key whose label is in no group."""
+        if self.spec is None:
+            return truth
+        found = self._of(truth, keys)
+        if self.kind == "class" and (found == self.n_classes).any():
+            first = int(np.argmax(found == self.n_classes))
+            raise TrainingError(
+                f"{self._source}: {_FIELD}: the sample with key {keys[first]} has class {truth[first]}, in no group"
+            )
+        return found
+
+    def judged(self, samples: Samples) -> Samples:
+        """Of samples to be judged by: who has no label stays so, and a label in no group is a class that no model knows."""
+        truth = samples.labels if self.given == "class" else samples.targets
+        if self.spec is None or truth is None:
+            return samples
+        present = truth >= 0 if self.given == "class" else np.isfinite(truth)
+        found = self._of(truth[present], samples.keys[present])
+        if self.kind == "class":
+            labels = np.full(len(truth), -1, dtype=np.int64)
+            labels[present] = found
+            return replace(samples, labels=labels, targets=None)
+        targets = np.full(len(truth), np.nan)
+        targets[present] = found
+        return replace(samples, labels=None, targets=targets)
+
+    def _of(self, truth: Truth, keys: KeyArray) -> Truth:
+        """A class in no group becomes one more than there are."""
+        match self.spec:
+            case GroupedLabels(groups=groups):
+                found = np.full(len(truth), len(groups), dtype=np.int64)
+                for number, group in enumerate(groups):
+                    found[_among(truth, group) > 0] = number
+                return found
+            case PositiveLabels(positive=positive):
+                return _among(truth, positive)
+            case ThresholdLabels(above=above):
+                return (truth > above).astype(np.int64)
+        return self._by_own_code(truth, keys)
+
+    def _by_own_code(self, truth: Truth, keys: KeyArray) -> Truth:
+        what = f"{self._source}: {_FIELD}: {self.spec.function if isinstance(self.spec, OwnLabels) else None}"
+        try:
+            found = np.asarray(self._own(truth.copy())) if self._own else truth
+        except Exception as error:
+            raise TrainingError(f"{what} failed on {self._culprit(truth, keys)}: {reason_of(error)}") from error
+        if found.shape != truth.shape or found.dtype.kind not in ("biu" if self.kind == "class" else "biuf"):
+            wanted = "whole numbers" if self.kind == "class" else "numbers"
+            raise TrainingError(f"{what} returned {found.dtype}{list(found.shape)}, expected {wanted} for {len(truth)} labels")
+        wrong = (found < 0) | (found >= self.n_classes) if self.n_classes is not None else ~np.isfinite(found)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            allowed = "a finite number" if self.n_classes is None else f"one of the classes 0 to {self.n_classes - 1}"
+            made = f"made {found[first]} of {truth[first]}, the label of the sample with key {keys[first]}"
+            raise TrainingError(f"{what} {made}; it must be {allowed}")
+        return found.astype(np.int64) if self.kind == "class" else found.astype(np.float64)
+
+    def _culprit(self, truth: Truth, keys: KeyArray) -> str:
+        for i, key in enumerate(keys.tolist()):
+            try:
+                if self._own:
+                    self._own(truth[i : i + 1].copy())
+            except Exception:  # noqa: BLE001 - user code may raise anything; the caller tells what it raised first
+                return f"{truth[i]}, the label of the sample with key {key}"
+        return f"{len(keys)} labels together, from key {keys[0]} on, and on none alone"
+
+
+def numbered(spec: TrainingSpec, classes: Sequence[str], *, pinned: bool, source: str) -> TrainingSpec:
+    """The spec with classes by number, as far as their names are known: of others no sample has come yet.
+
+    ``ConfigError`` for a name that the dataset can never have: it pins its classes, or they have no names.
+    """
+    known = {name: number for number, name in enumerate(classes)}
+
+    def of(name: str | int) -> str | int:
+        number = known.get(str(name), name if isinstance(name, int) and not pinned else None)
+        if number is None and pinned:
+            raise ConfigError(source, _FIELD, name, f"is no class of the dataset; known: {', '.join(classes) or 'numbers'}")
+        return name if number is None else number
+
+    change: Mapping[str, Any]
+    match spec.label_transform:
+        case GroupedLabels(groups=groups):
+            change = {"groups": [[of(name) for name in group] for group in groups]}
+        case PositiveLabels(positive=positive):
+            change = {"positive": [of(name) for name in positive]}
+        case _:
+            return spec
+    return spec.model_copy(update={"label_transform": spec.label_transform.model_copy(update=change)})
+
+
+def _among(truth: Truth, classes: Sequence[str | int]) -> npt.NDArray[np.int64]:
+    """1 where a class is one of these, else 0."""
+    return np.isin(truth, [number for number in classes if isinstance(number, int)]).astype(np.int64)
+
+
+def _n_classes(spec: LabelTransform | None) -> int | None:
+    match spec:
+        case GroupedLabels(groups=groups):
+            return len(groups)
+        case PositiveLabels() | ThresholdLabels():
+            return 2
+        case OwnLabels(n_classes=n):
+            return n
+    return None

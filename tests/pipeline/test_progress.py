@@ -1,0 +1,71 @@
+"""A replay on a terminal shows its batches and its trainings; while a model trains nothing is asked of the network."""
+
+import io
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from modyn_dagster.pipeline.progress import replay_bar
+from modyn_dagster.pipeline.replay import replay
+from modyn_dagster.pipeline.replay_request import ReplayRequest
+from modyn_dagster.training import TrainingProgress
+from tests.projects.tiny import amount
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_batches_and_the_training_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "150")
+    with replay_bar("by_amount") as bars:
+        assert bars is not None
+        bars.batch("day_03", 3, 7)
+        bars.training(TrainingProgress(epoch=2, n_epochs=3, step=9, n_steps=9, loss=0.25))
+    text = terminal.getvalue()
+    assert "by_amount day_03" in text
+    assert "3/7" in text
+    assert "training, epoch 2 of 3 · loss 0.2500" in text
+    assert "9/9" in text
+
+
+def test_without_a_terminal_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    with replay_bar("by_amount") as bars:
+        assert bars is None
+    assert capsys.readouterr() == ("", "")
+
+
+def counted(calls: list[str], name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def count(*given: Any, **named: Any) -> Any:
+        calls.append(name)
+        return method(*given, **named)
+
+    return count
+
+
+def test_no_step_of_a_training_asks_a_database_or_a_server(world_of, monkeypatch):
+    """From the first step of a model to its last there is no statement to Postgres, and nothing goes through a socket."""
+    world = world_of(amount())
+    world.deliver(range(5))
+    calls: list[str] = []
+    sa.event.listen(world.platform.engine, "before_cursor_execute", lambda *_: calls.append("sql"))
+    for name in ("connect", "send", "sendall", "sendto"):
+        monkeypatch.setattr(socket.socket, name, counted(calls, name, getattr(socket.socket, name)))
+    steps: list[tuple[int, int, int]] = []
+    request = ReplayRequest("by_amount", world.keys(), "dagster-run")
+    list(replay(world.platform, request, None, lambda told: steps.append((told.step, told.n_steps, len(calls)))))
+    assert "sql" in calls, "they are counted"
+    begins = [i for i, (step, _, _) in enumerate(steps) if step == 1]
+    assert len(begins) == 2, "two models"
+    for begin, end in zip(begins, [*begins[1:], len(steps)], strict=True):
+        of_model = steps[begin:end]
+        assert [step for step, _, _ in of_model] == list(range(1, of_model[0][1] + 1)), "it is told of every step"
+        assert len({n_calls for *_, n_calls in of_model}) == 1
