@@ -1,5 +1,6 @@
 """A Postgres server per test session (per worker under xdist), and a fresh, migrated database per test."""
 
+import gc
 import os
 import secrets
 import shutil
@@ -26,6 +27,22 @@ hypothesis.settings.register_profile("few", deadline=None, max_examples=15)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "untimed"))
 
 _TEMPLATE = "migrated_template"
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected lives to the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """For ``--dist loadgroup``: who is given which tests, and in which order."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from tests.lanes import Lanes
+
+    return Lanes(config, log)
 
 
 @dataclass(frozen=True)
