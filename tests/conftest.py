@@ -19,12 +19,15 @@ from modyn_dagster.catalog.engine import open_engine
 from modyn_dagster.catalog.migrate import upgrade
 from modyn_dagster.catalog.urls import DATABASES, database_url
 from modyn_dagster.settings import Settings
+from tests.disk import do_not_wait_for_the_disk
 
 # How long an example takes says nothing on a busy machine.
 hypothesis.settings.register_profile("untimed", deadline=None)
 # For runs in which every example takes several times as long, such as those under sanitizers.
 hypothesis.settings.register_profile("few", deadline=None, max_examples=15)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "untimed"))
+
+do_not_wait_for_the_disk()
 
 _TEMPLATE = "migrated_template"
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.disk import do_not_wait_for_the_disk
 from tests.integration.harness.kill_points import Point, Watch
 from tests.projects.tiny import DATASET, ROOT
 
@@ -121,6 +122,7 @@ def _run(job: Job) -> None:
         victim = job.victim
         watch.act = lambda: os.kill(victim, signal.SIGKILL)
     watch.install()
+    do_not_wait_for_the_disk()
     _draw_nothing()
     error = None
     try:
