@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+# Several processes of pytest share the cores, and threads of torch that wait for each other take most of their time there.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import hypothesis
 import pytest
 import sqlalchemy as sa
