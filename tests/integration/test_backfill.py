@@ -64,6 +64,7 @@ def page(installation: Servers) -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         context = browser.new_context(base_url=installation.graphql.url, viewport={"width": 1400, "height": 900})
         context.set_default_timeout(_CLICK)
+        expect.set_options(timeout=_CLICK)
         yield context.new_page()
         browser.close()
 
