@@ -3,6 +3,8 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 PYTEST_ARGS ?=
+# Of pytest; for two cores, as tests that wait for daemons leave theirs to others.
+TEST_PROCESSES ?= 3
 
 BIN := $(abspath $(VENV))/bin
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
@@ -21,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
-	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= (for make test)"
+	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= and TEST_PROCESSES= (for make test)"
 
 set-up: $(STAMP) ## virtual environment, pinned dependencies, native build; done once
 	@:
@@ -55,7 +57,7 @@ lint: set-up ## ruff, mypy, and whether the code location loads
 	MODYN_PROJECT='$(EXAMPLE)' sh .ci/validate-definitions.sh $(BIN)/dagster
 
 test: set-up system-packages lint ## lint and all tests
-	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 sanitize: set-up system-packages ## tests of fastpath under the address and undefined-behaviour sanitizers
 	@sh .ci/sanitize.sh '$(BIN)/python'

@@ -1,5 +1,6 @@
 """A Postgres server per test session (per worker under xdist), and a fresh, migrated database per test."""
 
+import gc
 import os
 import secrets
 import shutil
@@ -8,6 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+# Several processes of pytest share the cores, and threads of torch that wait for each other take most of their time there.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
@@ -18,6 +22,7 @@ from modyn_dagster.catalog.engine import open_engine
 from modyn_dagster.catalog.migrate import upgrade
 from modyn_dagster.catalog.urls import DATABASES, database_url
 from modyn_dagster.settings import Settings
+from tests.disk import do_not_wait_for_the_disk
 
 # How long an example takes says nothing on a busy machine.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -25,7 +30,25 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.register_profile("few", deadline=None, max_examples=15)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "untimed"))
 
+do_not_wait_for_the_disk()
+
 _TEMPLATE = "migrated_template"
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected lives to the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """For ``--dist loadgroup``: who is given which tests, and in which order."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from tests.lanes import Lanes
+
+    return Lanes(config, log)
 
 
 @dataclass(frozen=True)

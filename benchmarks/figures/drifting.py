@@ -47,7 +47,7 @@ class Setting:
     machine: Machine = field(default_factory=Machine)
 
 
-QUICK: Final = Setting(sizes=(1_000,), widths=(32,), columns=64, large=5_000, decisions=100_000)
+QUICK: Final = Setting(sizes=(1_000,), widths=(32,), columns=16, large=2_000, decisions=20_000)
 
 
 def mmd(setting: Setting) -> Iterator[Figure]:

@@ -1,11 +1,14 @@
 """What a deletion looks like from Dagster: models are judged again, batches tell how much of them is left."""
 
 import numpy as np
+import pytest
 
 from modyn_dagster.ingestion.deletion import delete_samples
 from tests.dagster.face import Face, error_of
 from tests.dagster.test_production import TRIGGERING, produce, take_in
 from tests.projects.tiny import DATASET
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def delete(face: Face, *keys: int) -> None:

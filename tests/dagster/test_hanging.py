@@ -36,6 +36,8 @@ from tests.dagster.face import Face
 from tests.dagster.test_production import TRIGGERING, take_in, triggers
 from tests.projects.tiny import ROOT, amount, write_pipeline
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 LOG: Final = logging.getLogger("monitoring")
 #: Ends when it is asked to, as a run that Dagster interrupts does; says when it is ready to be asked.
 LISTENS: Final = "print(flush=True); import time; time.sleep(600)"

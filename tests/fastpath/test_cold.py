@@ -56,7 +56,7 @@ class ColdFiles:
 
 def forgotten(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
-    os.fsync(descriptor)
+    os.fdatasync(descriptor)
     for _ in range(500):  # pages that are being read stay until they are there
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         if not cached(descriptor):

@@ -1,7 +1,9 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.training.table import MakeTable, Table
 
@@ -32,3 +34,12 @@ def user_code(monkeypatch: pytest.MonkeyPatch) -> str:
 def parsers(user_code: str) -> str:
     """Name of an importable module of parsers, which is imported without torch."""
     return "parsing_user_code"
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Of torch, for the time of a test."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)

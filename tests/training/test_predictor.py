@@ -50,8 +50,7 @@ def test_no_samples_give_no_outputs(separable: Table, model: TrainedModel) -> No
     assert predictor_of(model)(separable.read(separable.keys[:0])).shape == (0, 2)
 
 
-def test_building_and_predicting_leave_the_process_as_it_was(separable: Table, model: TrainedModel) -> None:
-    torch.set_num_threads(2)
+def test_building_and_predicting_leave_the_process_as_it_was(separable: Table, model: TrainedModel, two_threads: None) -> None:
     state = torch.get_rng_state()
     predictor_of(model)(separable.samples)
     assert torch.equal(state, torch.get_rng_state())

@@ -18,8 +18,7 @@ def trained(table: Table, spec: TrainingSpec, *, threads: int = 1, progress: Pro
     return train(spec, table.data(None, FASTEST), task=task, seed=3, threads=threads, source="pipeline p", progress=progress)
 
 
-def test_the_process_is_left_as_it_was(separable: Table) -> None:
-    torch.set_num_threads(2)
+def test_the_process_is_left_as_it_was(separable: Table, two_threads: None) -> None:
     random.seed(5)
     np.random.seed(5)
     torch.manual_seed(5)

@@ -79,10 +79,10 @@ class World:
         """How the replay of a pipeline ended."""
         return ending_of(self.deployment.platform, self.deployment.run(pipeline, "replay"))
 
-    def materialized(self, asset: Sequence[str]) -> set[str]:
-        """Partitions of an asset that Dagster's event log has as materialized."""
+    def materialized(self, *assets: Sequence[str]) -> list[set[str]]:
+        """Partitions of each asset that Dagster's event log has as materialized."""
         with DagsterInstance.from_config(str(self.instance_folder)) as instance:
-            return instance.get_materialized_partitions(AssetKey(list(asset)))
+            return [instance.get_materialized_partitions(AssetKey(list(asset))) for asset in assets]
 
     def _job(self, point: Point | None) -> Job:
         environment = self.deployment.environment | {"DAGSTER_HOME": str(self.instance_folder), "MODYN_MLFLOW_URI": ""}

@@ -1,4 +1,4 @@
-"""A replay launched by a person with a browser: the real page, its dialog, and green partitions at the end."""
+"""A replay launched through GraphQL, and by a person with a browser: the real page, its dialog, green partitions at the end."""
 
 import json
 import os
@@ -11,8 +11,12 @@ import pytest
 from playwright.sync_api import Page, Request, expect, sync_playwright
 
 from modyn_dagster.catalog.models import find_model
+from tests.conftest import RunningServer
+from tests.integration.harness.deployment import deployed
 from tests.integration.harness.graphql import backfill_variables
-from tests.integration.harness.servers import Servers
+from tests.integration.harness.outcome import outcome_of
+from tests.integration.harness.servers import Servers, served
+from tests.projects.tiny import DATASET, amount, batch_text, drop, timed
 
 CHROMIUM: Final = shutil.which("chromium")
 ARGUMENTS: Final = (
@@ -27,11 +31,31 @@ ASSET: Final = ("by_time", "replay")
 #: Milliseconds.
 _CLICK: Final = 60_000
 _BACKFILL: Final = 300_000
+PIPELINE: Final = "by_amount"
+CHECKS: Final = {
+    "training_set": ("not_empty", "only_train_samples", "keys_once", "weights_sum", "chances_sum"),
+    "model": ("loss_finite", "stored_exactly"),
+    "evaluation": ("enough_samples", "champion"),
+}
 
-pytestmark = [
-    pytest.mark.xdist_group("dagster"),
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: as root, apt-get install chromium"),
-]
+browsing = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: as root, apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def installation(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Ten imported batches, two pipelines, webserver and daemon."""
+    with deployed(postgres_server, tmp_path_factory.mktemp("backfills"), [amount(), timed()]) as deployment:
+        for day in range(10):
+            drop(deployment.project, f"day_{day:02d}", batch_text(day))
+        deployment.command("dataset", "import", DATASET)
+        with served(deployment) as servers:
+            yield servers
+
+
+@pytest.fixture(scope="module")
+def launched_backfill(installation: Servers) -> str:
+    """Id of a backfill of ``by_amount/replay``, launched by GraphQL before the page's: a daemon takes a minute for either."""
+    return installation.graphql.launch_backfill(["by_amount", "replay"], list(installation.deployment.states()))
 
 
 @pytest.fixture
@@ -40,6 +64,7 @@ def page(installation: Servers) -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         context = browser.new_context(base_url=installation.graphql.url, viewport={"width": 1400, "height": 900})
         context.set_default_timeout(_CLICK)
+        expect.set_options(timeout=_CLICK)
         yield context.new_page()
         browser.close()
 
@@ -60,6 +85,39 @@ def launched_with(request: Request) -> dict[str, Any] | None:
     return variables
 
 
+def test_a_backfill_of_the_replay_asset_ends_green_with_every_partition_and_check(
+    installation: Servers, launched_backfill: str
+) -> None:
+    graphql, deployment = installation.graphql, installation.deployment
+    status = installation.backfill_status(launched_backfill)
+    backfill = graphql.backfill(launched_backfill)
+    assert status == "COMPLETED_SUCCESS", installation.why()
+    batches = list(deployment.states())
+    assert backfill["numPartitions"] == len(batches)
+    [run] = backfill["runs"]
+    assert run["status"] == "SUCCESS"
+
+    keys, statuses = graphql.partitions([PIPELINE, "replay"])
+    assert keys == batches
+    assert sorted(statuses["materializedPartitions"]) == sorted(batches)
+    found = deployment.run(PIPELINE, "replay")
+    assert found is not None
+    outcome = outcome_of(deployment.platform, found)
+    assert outcome.state == "finished"
+    triggers = [row.partition_key for row in deployment.triggers(PIPELINE, "replay")]
+    assert len(triggers) == len(outcome.models) == 4
+    for asset, checks in CHECKS.items():
+        _, statuses = graphql.partitions([PIPELINE, asset])
+        assert sorted(statuses["materializedPartitions"]) == triggers
+        assert not statuses["failedPartitions"]
+        for check in checks:
+            executions = graphql.checks([PIPELINE, asset], check)
+            assert {row["evaluation"]["partition"] for row in executions} == set(triggers), (asset, check, executions)
+            # A model may be worse than the champion before it.
+            assert check == "champion" or all(row["evaluation"]["success"] for row in executions)
+
+
+@browsing
 def test_the_page_of_the_replay_asset_launches_a_backfill_and_turns_green(
     installation: Servers, launched_backfill: str, page: Page, screenshots: Path
 ) -> None:
@@ -89,6 +147,7 @@ def test_the_page_of_the_replay_asset_launches_a_backfill_and_turns_green(
     page.screenshot(path=screenshots / "replay-partitions.png")
 
 
+@browsing
 def test_the_pages_of_a_model_show_its_hash_its_curve_its_mlflow_run_and_its_check(
     installation: Servers, launched_backfill: str, page: Page, screenshots: Path
 ) -> None:
