@@ -6,10 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from modyn_dagster.training.downsampling.distances import distances, prepared
 from modyn_dagster.training.downsampling.greedy import Strategy, greedy
 from modyn_dagster.training.downsampling.objectives import Coverage
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
-from modyn_dagster.training.downsampling.similarity import Similarity, distances, prepared
+from modyn_dagster.training.downsampling.similarity import Similarity
 from modyn_dagster.training.downsampling.submodular import BLOCK_BYTES
 
 

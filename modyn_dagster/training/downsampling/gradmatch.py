@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from modyn_dagster.training.downsampling.distances import EXACT, rescaled
 from modyn_dagster.training.downsampling.omp import matching_pursuit
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
-from modyn_dagster.training.downsampling.similarity import EXACT, rescaled
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ class Objective(Protocol):
     def bounds(self) -> Float64:
         """An upper bound of every gain from now on, ``float64[n]``, in one pass over all."""
 
+    def worn(self) -> bool:
+        """Whether so many gains were looked at that ``bounds`` would pay again."""
+
     def gain(self, j: int, likely: Likely | None = None) -> float:
         """What ``j`` would add; ``likely`` says which samples may be asked for next."""
 
@@ -52,6 +55,8 @@ def greedy(
         return _lazy(objective, k, open_)
     picks = np.empty(k, dtype=np.int64)
     for i in range(k):
+        if objective.worn():
+            objective.bounds()
         candidates = np.flatnonzero(open_)
         if strategy == "stochastic":
             size = min(len(candidates), math.ceil(objective.n / k * math.log(1 / epsilon)))
@@ -73,7 +78,7 @@ def _lazy(objective: Objective, k: int, open_: npt.NDArray[np.bool_]) -> Int64:
 
     picks = np.empty(k, dtype=np.int64)
     for i in range(k):
-        if i == 1:
+        if i == 1 or objective.worn():
             # The first member changes nearly every gain: one pass is faster than as many looks.
             bounds = np.where(bounds > -np.inf, objective.bounds(), -np.inf)
         while known_at[j := int(np.argmax(bounds))] != i:

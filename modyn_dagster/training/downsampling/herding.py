@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import torch
 
+from modyn_dagster.training.downsampling.distances import prepared
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
-from modyn_dagster.training.downsampling.similarity import prepared
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.training.downsampling.given import Given
 from modyn_dagster.training.downsampling.greedy import Float64
-from modyn_dagster.training.downsampling.similarity import Given, Likely, Similarity
+from modyn_dagster.training.downsampling.similarity import Likely, Similarity
 
 _TINY: Final = float(np.finfo(np.float64).tiny)
 
@@ -32,16 +33,19 @@ class Coverage:
         """``sum of max(0, s_ij - best_i)``."""
         if self._untouched:
             return self._coarse(self._similarity.sums[j])
-        above = self._similarity.row(j, likely) - self._best
-        return self._coarse(np.maximum(above, 0, out=above).sum())
+        return self._coarse(self._similarity.sum_above(j, self._best, likely))
 
     def _coarse(self, gain: float) -> float:
         return float(np.rint(gain / self._unit) * self._unit)
 
     def add(self, j: int) -> None:
         """Raise what is covered."""
-        np.maximum(self._similarity.row(j), self._best, out=self._best)
+        self._similarity.lift(self._best, j)
         self._untouched = False
+
+    def worn(self) -> bool:
+        """Once as many rows were made one by one as half a pass makes, a pass pays: it may keep what still counts of all."""
+        return 2 * self._similarity.n_made >= self.n
 
 
 class Cut:
@@ -60,6 +64,10 @@ class Cut:
     def gain(self, j: int, likely: Likely | None = None) -> float:
         """Known without looking at similarities."""
         return float(self._gains[j])
+
+    def worn(self) -> bool:
+        """Gains are kept."""
+        return False
 
     def add(self, j: int) -> None:
         """Every other one loses twice its similarity to ``j``."""
@@ -82,6 +90,10 @@ class Volume:
     def gain(self, j: int, likely: Likely | None = None) -> float:
         """The logarithm of what is left of ``j`` besides the span of the set."""
         return float(np.log(max(float(self._left[j]), _TINY)))
+
+    def worn(self) -> bool:
+        """Gains are kept."""
+        return False
 
     def add(self, j: int) -> None:
         """Project ``j`` out of everyone."""

@@ -2,24 +2,22 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Metric = Literal["euclidean", "cosine", "rbf", "dot"]
+from modyn_dagster.training.downsampling.above import Above
+from modyn_dagster.training.downsampling.distances import Metric, distances, prepared
+
 Rows = npt.NDArray[Any]
 #: Says which samples may be asked for next, ``int64[m]``.
 Likely = Callable[[], npt.NDArray[np.int64]]
 
-#: Samples up to which distances are computed in float64: cheap there, and small pools are where rounding decides.
-EXACT: Final = 2048
 #: Rows computed together where rows are asked for one by one.
 PANEL: Final = 32
-#: Rows of one step of a pass over all.
-_PASS: Final = 256
 
 
 class Similarity:
@@ -32,6 +30,9 @@ class Similarity:
         features: ``float[n, d]``.
         metric: one of the above.
         block_bytes: rows that are kept, and rows made at once, take at most so much each; the whole matrix is kept if it fits.
+
+    Attributes:
+        n_made: rows that were computed one by one since the last pass over all.
     """
 
     def __init__(self, features: Tensor, metric: Metric, *, block_bytes: int) -> None:
@@ -40,6 +41,8 @@ class Similarity:
         self.n, self.metric = len(features), metric
         self._features, self._squares = prepared(features, metric)
         size = self.n * self._features.element_size()
+        self._block_bytes, self.n_made = block_bytes, 0
+        self._above: Above | None = None
         self._block = max(1, min(self.n, block_bytes // size))
         self.dtype = np.dtype(np.float64 if self._features.dtype == torch.float64 else np.float32)
         self._kept: OrderedDict[int, Rows] = OrderedDict()
@@ -72,9 +75,8 @@ class Similarity:
             wanted = [j]
             if likely is not None:
                 wanted += [int(i) for i in likely() if i != j and int(i) not in self._kept][: min(PANEL, self._block) - 1]
-            # Always as many, so that a row has the same bits whatever is computed along with it.
-            padded = wanted + [j] * (min(PANEL, self._block) - len(wanted))
-            for i, row in zip(wanted, self._finished(self._raw(padded), padded)):
+            self.n_made += len(wanted)
+            for i, row in zip(wanted, self._panel(wanted)):
                 self._kept[i] = row.copy()
             while len(self._kept) > self._block:
                 self._kept.popitem(last=False)
@@ -82,13 +84,36 @@ class Similarity:
         return self._kept[j]
 
     def sums_above(self, level: Rows) -> npt.NDArray[np.float64]:
-        """``sum over i of max(0, s_ij - level_i)`` of every ``j``, ``float64[n]``, in one pass."""
-        sums = np.empty(self.n)
-        for start in range(0, self.n, _PASS):
-            members = list(range(start, min(self.n, start + _PASS)))
-            rows = self._finished(self._raw(members), members) if self._matrix is None else self._matrix[members]
-            sums[start : start + _PASS] = np.maximum(rows - level, 0).sum(axis=1)
+        """``sum over i of max(0, s_ij - level_i)`` of every ``j``, ``float64[n]``, in one pass.
+
+        From now on no level may be lower: what is above this one is kept if it fits, and no row is computed again.
+        """
+        sums, size = np.empty(self.n), min(PANEL, self._block)
+        above = None if self._matrix is not None else Above(self.n, self.dtype, self._block_bytes)
+        for start in range(0, self.n, size):
+            members = list(range(start, min(self.n, start + size)))
+            rows = self._panel(members) if self._matrix is None else self._matrix[members]
+            sums[start : start + size] = np.maximum(rows - level, 0).sum(axis=1)
+            above = above if above is not None and above.take(rows, level) else None
+        self._above, self.n_made = above, 0
+        if above is not None:
+            self._kept.clear()
         return sums
+
+    def sum_above(self, j: int, level: Rows, likely: Likely | None = None) -> float:
+        """The same of one ``j``, added up in float64."""
+        if self._above is None:
+            return sum_over(self.row(j, likely), level)
+        places, entries = self._above.row(j)
+        return sum_over(entries, level[places])
+
+    def lift(self, level: Rows, j: int) -> None:
+        """Raise a level to row ``j`` where that is higher, in place."""
+        if self._above is None:
+            np.maximum(self.row(j), level, out=level)
+        else:
+            places, entries = self._above.row(j)
+            level[places] = np.maximum(entries, level[places])
 
     def _survey(self) -> None:
         whole = self._block == self.n
@@ -107,6 +132,11 @@ class Similarity:
             self.lowest = 0.0
         if whole:
             self._matrix = np.subtract(self._largest, blocks[0], out=blocks[0]) if self.metric == "euclidean" else blocks[0]
+
+    def _panel(self, members: list[int]) -> Rows:
+        """Some rows, ``float[m, n]``; always as many are made, so that a row has the same bits whatever is made along with it."""
+        padded = members + members[:1] * (min(PANEL, self._block) - len(members))
+        return self._finished(self._raw(padded), padded)[: len(members)]
 
     def _raw(self, members: list[int]) -> Rows:
         """Distances for ``euclidean``, else inner products: ``float[m, n]``."""
@@ -128,57 +158,7 @@ class Similarity:
         return raw
 
 
-class Given:
-    """Similarities that somebody else computed, ``float[n, n]``."""
-
-    def __init__(self, matrix: Tensor) -> None:
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"similarities must be float[n, n], found shape {tuple(matrix.shape)}")
-        if not torch.isfinite(matrix).all():
-            raise ValueError("similarities hold NaN or infinity")
-        self._matrix = matrix.detach().cpu().double().numpy()
-        self.n = len(matrix)
-        self.sums, self.lowest = self._matrix.sum(axis=1), float(self._matrix.min())
-        self.diagonal, self.dtype = self._matrix.diagonal().copy(), self._matrix.dtype
-
-    def sums_above(self, level: Rows) -> npt.NDArray[np.float64]:
-        """As of ``Similarity``."""
-        return np.asarray(np.maximum(self._matrix - level, 0).sum(axis=1))
-
-    def row(self, j: int, likely: Likely | None = None) -> Rows:
-        """``float64[n]``."""
-        found: Rows = self._matrix[j]
-        return found
-
-
-def prepared(features: Tensor, metric: Metric = "euclidean") -> tuple[Tensor, Tensor]:
-    """Features as they are compared, ``float[n, d]``, and their squared norms.
-
-    Distances do not change when all are moved, nor their order when all are scaled: the mean goes, against cancellation, and
-    the largest magnitude becomes about 1 by a power of two, which loses nothing.
-    """
-    found = features.detach().double() if len(features) <= EXACT else features.detach()
-    if not torch.isfinite(found).all():
-        raise ValueError("embeddings or gradients hold NaN or infinity")
-    if metric == "cosine":
-        norms = found.norm(dim=1, keepdim=True)
-        found = found / torch.where(norms > 0, norms, 1)
-    if metric in ("euclidean", "rbf"):
-        found = found - found.mean(0)
-    if metric == "euclidean":
-        found = rescaled(found)
-    return found, found.square().sum(1)
-
-
-def rescaled(found: Tensor) -> Tensor:
-    """Times a power of two, so that the largest magnitude is between 1/2 and 1; zeros stay."""
-    largest = float(found.abs().max()) if found.numel() else 0.0
-    return found if largest == 0 else torch.ldexp(found, torch.tensor(-int(np.frexp(largest)[1]), device=found.device))
-
-
-def distances(features: Tensor, squares: Tensor, members: Tensor) -> Tensor:
-    """Euclidean ones from ``members`` to all: ``float[m, n]``; exactly 0 to itself."""
-    found = torch.addmm(squares, features[members], features.T, alpha=-2)
-    found = found.add_(squares[members][:, None]).clamp_(min=0).sqrt_()
-    found[torch.arange(len(members)), members] = 0
-    return found
+def sum_over(row: Rows, level: Rows) -> float:
+    """``sum of max(0, row - level)``; in float64, so that neither the order nor entries below the level matter."""
+    over = row - level
+    return float(np.maximum(over, 0, out=over).sum(dtype=np.float64))

@@ -6,10 +6,12 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor
 
+from modyn_dagster.training.downsampling.distances import Metric
+from modyn_dagster.training.downsampling.given import Given
 from modyn_dagster.training.downsampling.greedy import Objective, Strategy, greedy
 from modyn_dagster.training.downsampling.objectives import Coverage, Cut, Volume
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
-from modyn_dagster.training.downsampling.similarity import Given, Metric, Similarity
+from modyn_dagster.training.downsampling.similarity import Similarity
 
 #: Bytes of one block of similarities where nothing else is said.
 BLOCK_BYTES: Final = 64 << 20

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.training.downsampling import select
+from modyn_dagster.training.downsampling.similarity import Similarity
 
 METRICS = {
     "facility_location": ["euclidean", "cosine", "rbf", "dot"],
@@ -58,6 +59,46 @@ def test_lazy_greedy_is_naive_greedy_when_rows_are_made_in_blocks(block_bytes: i
     assert blocks.tolist() == whole.tolist()
     weights = [select("craig", gradients=points, k=20, seed=0, block_bytes=size)[1] for size in (block_bytes, 1 << 30)]
     assert weights[0].tolist() == weights[1].tolist()
+
+
+@pytest.mark.parametrize(("metric", "n"), [*((metric, 300) for metric in METRICS["facility_location"]), ("euclidean", 2100)])
+def test_lazy_greedy_is_naive_greedy_when_what_counts_of_every_row_is_kept_after_a_while(metric: str, n: int) -> None:
+    """Also in float32, in which larger pools are compared."""
+    points = torch.randn(n, 5, generator=torch.Generator().manual_seed(2))
+    one, other = (
+        select("facility_location", embeddings=points, k=12, seed=0, metric=metric, block_bytes=n * n, greedy=how)[0]
+        for how in ("naive", "lazy")
+    )
+    assert one.tolist() == other.tolist()
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 60), share=st.floats(0, 1))
+@settings(max_examples=25, deadline=None)
+def test_what_is_above_a_rising_level_says_the_same_as_whole_rows(seed: int, n: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    features = torch.from_numpy(rng.normal(size=(n, 3)))
+    # Too little memory for the whole matrix, and now and then for what is above.
+    found, whole = (Similarity(features, "cosine", block_bytes=size) for size in (8 * n * (n - 1), 8 * n * n))
+    rows, level = np.array([whole.row(j) for j in range(n)]), rng.random(n) * share
+    np.testing.assert_allclose(found.sums_above(level), np.maximum(rows - level, 0).sum(axis=1), rtol=1e-12, atol=1e-12)
+    for j in rng.integers(n, size=10).tolist():
+        assert found.sum_above(j, level) == pytest.approx(float(np.maximum(rows[j] - level, 0).sum()), rel=1e-12, abs=1e-12)
+        expected = np.maximum(level, rows[j])
+        found.lift(level, j)
+        np.testing.assert_allclose(level, expected, rtol=1e-12)
+
+
+def test_rows_that_fit_are_computed_no_more() -> None:
+    points = torch.randn(400, 8, generator=torch.Generator().manual_seed(0))
+    found, whole = (Similarity(points, "euclidean", block_bytes=size) for size in (400 * 400, 8 * 400 * 400))
+    level = np.quantile([whole.row(j) for j in range(400)], 0.95, axis=0)
+    found.sums_above(level - 1)
+    found.sum_above(0, level)
+    assert found.n_made > 0, "these do not fit"
+    found.sums_above(level)
+    for j in range(400):
+        found.sum_above(j, level)
+    assert found.n_made == 0
 
 
 @pytest.mark.parametrize("name", METRICS)
