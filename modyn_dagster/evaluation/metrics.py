@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from typing import Final
 
 import numpy as np
@@ -96,10 +97,12 @@ def find_metric(name: str) -> MetricEntry:
 
 
 def metric_code(name: str) -> str:
-    """A digest of the code of a metric of one's own; empty for those of ``METRICS``.
+    """A digest of the code of a metric of one's own, the version of torchmetrics for one of its; empty for those of ``METRICS``.
 
-    Raises ``ImportPathError`` for a path that cannot be imported or called.
+    Raises ``ImportPathError`` for a path that cannot be imported or called; torchmetrics is not imported.
     """
+    if is_torchmetric(name):
+        return version("torchmetrics")
     return code_digest(import_callable(name, source="evaluation", field="metrics")) if ":" in name else ""
 
 

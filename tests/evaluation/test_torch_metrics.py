@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+import torchmetrics
 from torchmetrics.functional import classification, regression
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import bootstrap, check_metrics, score
+from modyn_dagster.evaluation.metrics import metric_code
 
 BINARY = ("binary_matthews_corrcoef", "binary_specificity", "binary_cohen_kappa", "binary_auroc")
 MULTICLASS = ("multiclass_accuracy", "multiclass_matthews_corrcoef", "multiclass_auroc", "multiclass_jaccard_index")
@@ -69,3 +71,7 @@ def test_it_is_for_one_kind_of_label_and_has_the_bootstraps_interval() -> None:
     found = bootstrap(path("binary_specificity"), outputs, truth, resamples=40)
     assert found is not None
     assert found.low < float(score(path("binary_specificity"), outputs, truth).value or 0) < found.high
+
+
+def test_its_version_is_part_of_a_cells_address() -> None:
+    assert metric_code(path("binary_auroc")) == torchmetrics.__version__

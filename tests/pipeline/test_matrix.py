@@ -14,7 +14,7 @@ from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.moments import as_datetime64
 from modyn_dagster.catalog.tables import evaluation
 from modyn_dagster.evaluation import currently_active, currently_trained, generate_intervals, read_predictions, score
-from modyn_dagster.pipeline.context import context_of
+from modyn_dagster.pipeline.context import context_of, trigger_context
 from modyn_dagster.pipeline.due import evaluation_due
 from modyn_dagster.pipeline.stages import evaluation_stage
 from tests.pipeline.world import World
@@ -164,3 +164,27 @@ def test_cells_of_a_metric_whose_code_has_changed_are_computed_anew_and_no_other
     module.__dict__["judged"] = lambda outputs, truth: 1.0  # as it was
     world.replay("by_amount")
     assert cells_of(world) == before
+
+
+def test_a_live_pipeline_finds_out_that_a_metric_has_other_code(world_of, monkeypatch):
+    module = types.ModuleType("renewed_metrics")
+    monkeypatch.setitem(sys.modules, "renewed_metrics", module)
+    module.__dict__["judged"] = lambda outputs, truth: 1.0
+    world = world_of(evaluated(metrics=["renewed_metrics:judged"]))
+    world.deliver(range(5))
+    world.live_until_idle("by_amount")
+    run = world.run("by_amount", "live")
+    for trigger in evaluation_due(world.platform, run):
+        evaluation_stage(trigger_context(world.platform, run, trigger, world.platform.view(DATASET)), finished=False)
+    assert evaluation_due(world.platform, run) == []
+    module.__dict__["judged"] = lambda outputs, truth: 2.0
+    due = evaluation_due(world.platform, run)
+    with world.platform.transaction() as conn:
+        assert [trigger.id for trigger in due] == [model.trigger_id for model in list_models(conn, run.id)]
+    for trigger in due:
+        cells = evaluation_stage(trigger_context(world.platform, run, trigger, world.platform.view(DATASET)), finished=False).row
+        assert {cell.value for cell in cells} == {2.0}
+    assert evaluation_due(world.platform, run) == []
+    # What cannot be imported any more cannot be judged anew either.
+    del module.__dict__["judged"]
+    assert evaluation_due(world.platform, run) == []

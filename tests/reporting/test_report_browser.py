@@ -100,7 +100,8 @@ def test_a_report_opens_without_error_or_request_and_every_plot_is_labelled(brow
         layout = opened.layout(plot)
         assert all(layout[part] for part in ("title", "x", "y")), (plot, layout)
         assert min(layout["size"]) >= 12, plot
-        assert layout["legend"] or plot == "triggers", plot
+        assert layout["legend"], plot
+        assert opened.page.locator(f"#{plot} .legend, #{plot} .colorbar").count(), plot
     wide = opened.page.evaluate("document.documentElement.scrollWidth")
     assert wide <= 1280
     if folder := os.environ.get("MODYN_SCREENSHOTS"):
@@ -208,6 +209,25 @@ def test_scores_behind_triggers_stand_above_them_on_one_time_line(browser: Brows
     for name, values in traces:
         assert values == pytest.approx(expected[name], rel=1e-4)
     assert opened.page.evaluate("document.getElementById('triggers')._fullLayout.yaxis2.title.text") == "score / threshold"
+    opened.quiet()
+
+
+def test_several_seeds_have_a_line_of_means_and_deviations(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([3, 5], 10, seeds=2)
+    opened = Opened(browser, report, tmp_path)
+    cells = opened.cells(3)
+    assert cells[:2] == ["pipeline_00: mean of 2 seeds", ""]
+    everywhere = both_active(report, [0, 1])
+    found = {
+        2: [len(record.train_ends) for record in report.pipelines],
+        3: [record.n_samples.sum() for record in report.pipelines],
+        4: [record.total_seconds for record in report.pipelines],
+        5: [(record.n_bytes or 0) / 1e6 for record in report.pipelines],
+        6: [mean_of_active(report, place, "accuracy", everywhere) for place in (0, 1)],
+    }
+    for column, values in found.items():
+        numbers = [float(number.replace(",", "")) for number in cells[column].split(" ± ")]
+        assert numbers == pytest.approx([np.mean(values), np.std(values, ddof=1)], abs=0.51 if column == 3 else 0.051), column
     opened.quiet()
 
 

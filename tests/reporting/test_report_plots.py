@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.container import ErrorbarContainer
 
 from modyn_dagster.evaluation import currently_active, pareto_front
 from modyn_dagster.reporting.figures import MAX_MARKDOWN, as_markdown
@@ -74,3 +75,20 @@ def test_every_picture_has_labels_and_fits_into_metadata(report: ReportData) -> 
 
 def test_without_a_metric_there_is_nothing_to_draw() -> None:
     assert report_figures(a_report([], 0, metrics=())) == {}
+
+
+def test_several_seeds_have_a_cross_at_their_means_as_wide_as_their_deviation() -> None:
+    report = a_report([3, 5, 4, 4], 10, seeds=2)
+    figure = pareto_figure(report, "accuracy", "samples")
+    crosses = figure.axes[0].containers
+    assert [cross.get_label() for cross in crosses] == [f"pipeline_0{i}: mean of 2 seeds ± deviation" for i in (0, 1)]
+    scores = [scores.mean() for scores in shared_scores(report, "accuracy")]
+    costs = [float(record.n_samples.sum()) for record in report.pipelines]
+    for i, cross in enumerate(crosses):
+        assert isinstance(cross, ErrorbarContainer)
+        for values, axis in ((costs, 0), (scores, 1)):
+            own = values[2 * i : 2 * i + 2]
+            [segment] = cross.lines[2][axis].get_segments()
+            reach = np.std(own, ddof=1)
+            assert segment[:, axis] == pytest.approx([np.mean(own) - reach, np.mean(own) + reach])
+    assert pareto_figure(a_report([3, 5], 10), "accuracy").axes[0].containers == []

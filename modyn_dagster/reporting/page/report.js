@@ -215,14 +215,14 @@ function drawBoxes(rows) {
 
 function drawTriggers(pipelines) {
   const traces = pipelines.map((p) => ({ x: p.trainEnds, y: p.trainEnds.map(() => p.label), mode: "markers", name: p.label,
-    marker: { symbol: "line-ns-open", size: 13, color: colourOf(p), line: { width: 2 } }, customdata: p.samples, showlegend: false,
+    marker: { symbol: "line-ns-open", size: 13, color: colourOf(p), line: { width: 2 } }, customdata: p.samples, legendgroup: p.label,
     hovertemplate: "%{x}: trained on %{customdata:,} samples<extra>%{y}</extra>" }));
   // Scores of different policies share no unit; divided by their thresholds they do.
   const scored = pipelines.filter((p) => p.decisions?.thresholds.some((t) => t));
   scored.forEach((p) => {
     const d = p.decisions;
     traces.push({ x: d.times, y: d.scores.map((s, i) => (s === null || !d.thresholds[i] ? null : s / d.thresholds[i])), yaxis: "y2",
-      mode: "lines", name: p.label, line: { color: colourOf(p), width: 1.2 },
+      mode: "lines", name: p.label, legendgroup: p.label, showlegend: false, line: { color: colourOf(p), width: 1.2 },
       hovertemplate: `%{x}: %{y:.3f} of its threshold<extra>${p.label}</extra>` });
   });
   if (scored.length) {
@@ -235,7 +235,7 @@ function drawTriggers(pipelines) {
     xaxis: { ...timeAxis(), anchor: "y" },
     yaxis: { type: "category", title: { text: "pipeline", standoff: 12 }, autorange: "reversed", dtick: 1, domain: [0, 1 - (top && top + 0.04)] },
     ...(scored.length ? { yaxis2: { title: { text: "score / threshold" }, domain: [1 - top, 1], rangemode: "tozero", gridcolor: "#e6e6e6",
-      zeroline: false, automargin: true } } : {}), showlegend: scored.length > 0, height: Math.max(320, rowsHeight + (scored.length ? 220 : 0)) },
+      zeroline: false, automargin: true } } : {}), height: Math.max(320, rowsHeight + (scored.length ? 220 : 0)) },
     pipelines.some((p) => p.trainEnds.length) ? "" : "no model has been trained yet");
 }
 
