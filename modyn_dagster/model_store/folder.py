@@ -71,7 +71,7 @@ class LocalFolder:
 
     def files(self, below: str = "") -> list[PurePath]:
         """All files, or those below a folder."""
-        return [path for path in (self.root / below).glob("**/*") if path.is_file()]
+        return [Path(folder, name) for folder, _, names in os.walk(self.root / below) for name in names]
 
     def size(self, path: PurePath) -> int | None:
         """Bytes of a file; None when it is not there."""

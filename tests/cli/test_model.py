@@ -91,6 +91,14 @@ def test_verify_names_the_damage_and_fails(store: ModelStore, models: list[str])
     assert damaged.stdout == "1 models read, 1 damaged\n"
 
 
+def test_verify_shows_a_bar_on_a_terminal(models: list[str]) -> None:
+    result = CliRunner().invoke(main, ["model", "verify"], env={"FORCE_COLOR": "1"})
+    assert result.exit_code == 0, result.stderr
+    assert f"{len(models)}/{len(models)}" in result.stderr
+    assert "verify" in result.stderr
+    assert "verify" not in model("verify").stderr
+
+
 def test_gc_says_what_it_removed(store: ModelStore, models: list[str]) -> None:
     left = store.root / models[0][:2] / ".killed.tmp"
     left.write_bytes(b"half")
@@ -124,6 +132,15 @@ def test_another_store_may_be_named_and_a_model_must_be_named_well(models: list[
         assert result.exit_code == 1
         assert "no model" in result.stderr
     assert other.list() == [only]
+
+
+def test_a_store_may_be_a_url(models: list[str], store: ModelStore) -> None:
+    remote = ModelStore("memory://models/of_the_command_line")
+    only = remote.save(store.load(models[0]))
+    assert json.loads(model("list", "--store", str(remote.root), "--json").stdout)[0]["id"] == only
+    assert model("verify", "--store", str(remote.root)).stdout == "1 models read, 0 damaged\n"
+    assert model("delete", only[:8], "--store", str(remote.root), "--yes").exit_code == 0
+    assert remote.list() == []
 
 
 def test_an_empty_store_is_no_error(store: ModelStore) -> None:

@@ -47,3 +47,17 @@ def test_gc_removes_what_killed_writers_left_and_no_model(replayed_face: Face) -
     assert store.verify() == []
     schedule = replayed_face.defs.resolve_schedule_def("model_store_gc_nightly")
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+
+
+def test_assets_of_ones_own_may_use_a_store_behind_a_url(replayed_face: Face) -> None:
+    resource = ModelStoreResource(settings=replayed_face.settings, root="memory://models/of_an_asset")
+    source = ModelStoreResource(settings=replayed_face.settings).store()
+    model = source.list()[0]
+
+    @dg.asset
+    def copied(modyn_model_store: ModelStoreResource) -> str:
+        return modyn_model_store.store().save(source.load(model))
+
+    result = dg.materialize([copied], resources={"modyn_model_store": resource})
+    assert result.output_for_node("copied") == model
+    assert [store.list() for store in resource.every_store()] == [[model]]

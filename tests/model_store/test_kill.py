@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,10 +168,10 @@ def is_free(root: Path, operation: int) -> bool:
 
 def test_savers_keep_removers_out_and_removers_everybody(tmp_path, monkeypatch):
     store = ModelStore(tmp_path)
-    seen = []
+    seen: list[tuple[bool, bool]] = []
 
-    def looking(real: Callable[..., object]) -> Callable[..., object]:
-        def run(*args, **kwargs):
+    def looking(real: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
             seen.append((is_free(tmp_path, fcntl.LOCK_SH), is_free(tmp_path, fcntl.LOCK_EX)))
             return real(*args, **kwargs)
 
