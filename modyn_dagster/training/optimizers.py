@@ -1,6 +1,6 @@
 """Optimizers by name or from user code, and which of them gets which parameter."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -79,3 +79,17 @@ def _grouped(spec: OneSpec, share: Named, field: str, source: str) -> list[Any]:
         groups.append({"params": list(found.values())} | own | group.config)
         rest = {name: parameter for name, parameter in rest.items() if name not in found}
     return [*groups, *([{"params": list(rest.values())}] if rest else [])]
+
+
+def carry_states(optimizers: Sequence[torch.optim.Optimizer], states: Sequence[Mapping[str, Any]] | None, *, source: str) -> None:
+    """Give optimizers the states of another training's; settings stay. ``ConfigError`` where one is not for the other."""
+    field = "training.carry_optimizer"
+    if states is None or len(states) != len(optimizers):
+        rule = f"the previous model has the states of {len(states or ())} optimizers, there are {len(optimizers)}"
+        raise ConfigError(source, field, True, rule)
+    for optimizer, state in zip(optimizers, states, strict=True):
+        own = optimizer.state_dict()
+        shapes = [sorted(group["params"]) for group in own["param_groups"]]
+        if shapes != [sorted(group["params"]) for group in state["param_groups"]]:
+            raise ConfigError(source, field, True, "the previous model's optimizers have other parameters or groups")
+        optimizer.load_state_dict({"state": state["state"], "param_groups": own["param_groups"]})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from modyn_dagster.errors import ConfigError, NonFiniteLoss
+from modyn_dagster.errors import NonFiniteLoss
 from modyn_dagster.spec.optimizers import optimizer_fields
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.averaging import MovingAverage
@@ -15,11 +15,12 @@ from modyn_dagster.training.batches import Batch
 from modyn_dagster.training.downsampling.scoring import gradients_at
 from modyn_dagster.training.losses import SampleLoss, build_loss, check_outputs, weighted_mean
 from modyn_dagster.training.network import Network, call_body
-from modyn_dagster.training.optimizers import build_optimizers
+from modyn_dagster.training.optimizers import build_optimizers, carry_states
 from modyn_dagster.training.plan import Length
 from modyn_dagster.training.reading import Reading
 from modyn_dagster.training.sampling import Model
 from modyn_dagster.training.schedulers import Scheduler
+from modyn_dagster.training.step_state import StepState
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.user_code import user_code
 
@@ -55,6 +56,8 @@ class Steps:
         self._average = None if spec.ema is None else MovingAverage(network.body, spec.ema.decay)
         self._schedulers: list[Scheduler] = []
         self._outputs = torch.empty(0)
+        precision = fabric.strategy.precision
+        self._state = StepState(network, self._optimizers, self._schedulers, precision, self._average, self._loss)
         self.n_steps, self.n_pending = 0, 0
 
     @property
@@ -108,52 +111,20 @@ class Steps:
 
     def optimizer_states(self) -> list[dict[str, Any]]:
         """One per optimizer."""
-        return [optimizer.state_dict() for optimizer in self._optimizers]
+        return self._state.optimizer_states()
 
     def carry(self, states: Sequence[Mapping[str, Any]] | None) -> None:
         """Take over the states of another training's optimizers; learning rates and other settings stay."""
-        if states is None or len(states) != len(self._optimizers):
-            rule = f"the previous model has the states of {len(states or ())} optimizers, there are {len(self._optimizers)}"
-            raise ConfigError(self._source, "training.carry_optimizer", True, rule)
-        for optimizer, state in zip(self._optimizers, states):
-            own = optimizer.state_dict()
-            shapes = [sorted(group["params"]) for group in own["param_groups"]]
-            if shapes != [sorted(group["params"]) for group in state["param_groups"]]:
-                rule = "the previous model's optimizers have other parameters or groups"
-                raise ConfigError(self._source, "training.carry_optimizer", True, rule)
-            optimizer.load_state_dict({"state": state["state"], "param_groups": own["param_groups"]})
+        carry_states(self._optimizers, states, source=self._source)
 
     def state_dict(self) -> dict[str, Any]:
         """All that later steps depend on, between two optimizer steps."""
-        return {
-            "n_steps": self.n_steps,
-            "network": dict(self._network.state_dict()),
-            "buffers": self._passing_buffers(),
-            "optimizers": self.optimizer_states(),
-            "scaler": self._fabric.strategy.precision.state_dict(),
-        } | {name: part.state_dict() for name, part in self._stateful().items()}
+        return {"n_steps": self.n_steps} | self._state.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where another training was."""
         self.n_steps = state["n_steps"]
-        self._network.load_state_dict(state["network"])
-        for name, buffer in self._passing_buffers().items():
-            buffer.copy_(state["buffers"][name])
-        for optimizer, was in zip(self._optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(was)
-        self._fabric.strategy.precision.load_state_dict(state["scaler"])
-        for name, part in self._stateful().items():
-            part.load_state_dict(state[name])
-
-    def _stateful(self) -> dict[str, Any]:
-        parts: dict[str, Any] = {f"scheduler {i}": scheduler for i, scheduler in enumerate(self._schedulers)}
-        if self._average is not None:
-            parts["average"] = self._average
-        return parts | ({"loss": self._loss} if hasattr(self._loss, "state_dict") else {})
-
-    def _passing_buffers(self) -> dict[str, Tensor]:
-        kept = self._network.state_dict()
-        return {name: buffer for name, buffer in self._network.named_buffers() if name not in kept}
+        self._state.load_state_dict(state)
 
     def _forward(self, batch: Batch) -> Tensor:
         loss = f"{self._source}: training.loss: the loss"

@@ -1,26 +1,16 @@
-"""Accumulation, clipping, averages, budgets, early stopping: what a step and an epoch do beside the optimizer's."""
+"""Accumulation, clipping, averages, compilation: what a step does beside the optimizer's."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from modyn_dagster.errors import ConfigError
-from modyn_dagster.training import PreviousModel, TrainedModel
-from modyn_dagster.training.batches import batch_sizes
-from modyn_dagster.training.plan import length_of
-from tests.training.table import MakeTable, Table, spec_of
-from tests.training.trained import CLASSES, assert_same_bits, trained
+from tests.training.table import Table, spec_of
+from tests.training.trained import CLASSES, assert_same_bits, trained, weights_of
 
 MLP = {"name": "mlp", "hidden": [4]}
 SGD = {"name": "sgd", "lr": 0.5}
-
-
-def weights_of(found: TrainedModel) -> torch.Tensor:
-    return torch.cat([tensor.flatten() for name, tensor in found.state_dict.items() if name.startswith("body.")])
 
 
 @pytest.mark.parametrize(("small", "together"), [(25, 4), (50, 2), (100, 7)])
@@ -77,134 +67,6 @@ def test_the_moving_average_is_that_of_the_weights_after_every_step(separable: T
     found = trained(separable, spec_of(ema={"decay": decay}, **common))
     torch.testing.assert_close(weights_of(found), average, rtol=1e-5, atol=1e-6)
     assert found.losses == trained(separable, spec_of(**common)).losses
-
-
-@given(
-    n=st.integers(1, 200),
-    batch_size=st.integers(1, 60),
-    epochs=st.integers(1, 4),
-    accumulate=st.integers(1, 5),
-    max_steps=st.none() | st.integers(1, 30),
-    max_samples=st.none() | st.integers(60, 400),
-)
-@settings(max_examples=200, deadline=None)
-def test_budgets_by_brute_force(
-    n: int, batch_size: int, epochs: int, accumulate: int, max_steps: int | None, max_samples: int | None
-) -> None:
-    budgets = {"max_steps": max_steps, "max_samples": max_samples}
-    spec = spec_of(batch_size=batch_size, epochs=epochs, accumulate=accumulate, **budgets)
-    sizes = batch_sizes(n, spec)
-    batches, steps, samples, begun, over = 0, 0, 0, 0, False
-    for _ in range(epochs):
-        before = batches
-        for first in range(0, len(sizes), accumulate):
-            taken = 0
-            for size in sizes[first : first + accumulate]:
-                over = over or steps == max_steps or (max_samples is not None and samples + size > max_samples)
-                if not over:
-                    samples, taken = samples + size, taken + 1
-            batches, steps = batches + taken, steps + bool(taken)
-        begun += batches > before
-    found = length_of(sizes, spec)
-    assert (found.n_batches, found.n_steps, found.n_epochs) == (batches, steps, begun)
-
-
-@pytest.mark.parametrize(
-    ("fields", "n_steps", "samples"),
-    [
-        ({"max_steps": 4}, 4, [200]),
-        ({"max_steps": 6}, 6, [300]),
-        ({"max_steps": 8}, 8, [300, 100]),
-        ({"max_samples": 449}, 8, [300, 100]),
-        ({"max_steps": 3, "accumulate": 4}, 3, [300, 200]),
-        ({"max_samples": 600}, 12, [300, 300]),
-    ],
-)
-def test_a_budget_ends_the_training_when_it_is_spent(
-    separable: Table, fields: dict[str, Any], n_steps: int, samples: list[int]
-) -> None:
-    found = trained(separable, spec_of(batch_size=50, epochs=2, **fields))
-    assert found.n_steps == n_steps
-    assert [epoch["n_samples"] for epoch in found.epochs] == samples
-    assert len(found.losses) == len(samples)
-
-
-def test_what_a_budget_cuts_off_is_the_beginning_of_the_longer_training(separable: Table) -> None:
-    """With no schedule that would know of the end."""
-    one = trained(separable, spec_of(batch_size=50, epochs=1))
-    other = trained(separable, spec_of(batch_size=50, epochs=7, max_steps=6))
-    assert_same_bits(one.state_dict, other.state_dict)
-
-
-def calibration(table: MakeTable, n: int = 100) -> Table:
-    rng = np.random.default_rng(11)
-    left, right = rng.normal(5, 3, n), rng.normal(-100, 40, n)
-    return table({"left": left, "right": right}, labels=(left - 5 > (right + 100) / 40).astype(np.int64))
-
-
-def test_early_stopping_keeps_the_weights_of_its_best_epoch(separable: Table, table: MakeTable) -> None:
-    """A learning rate that overshoots makes later epochs worse."""
-    common: dict[str, Any] = {"batch_size": 20, "optimizer": {"name": "sgd", "lr": 40.0}}
-    apart = calibration(table).data()
-    found = trained(separable, spec_of(epochs=30, early_stopping={"patience": 3}, **common), calibrate=apart)
-    best = int(np.argmin(found.calibration_losses))
-    assert len(found.calibration_losses) == best + 4 < 30
-    upto = trained(separable, spec_of(epochs=best + 1, **common))
-    assert_same_bits(found.state_dict, upto.state_dict)
-    last = {"early_stopping": {"patience": 3, "restore_best": False}}
-    all_of_it = trained(separable, spec_of(epochs=best + 4, **common))
-    assert_same_bits(trained(separable, spec_of(epochs=30, **common, **last), calibrate=apart).state_dict, all_of_it.state_dict)
-
-
-def test_early_stopping_watches_the_average_that_becomes_the_model(separable: Table, table: MakeTable) -> None:
-    common: dict[str, Any] = {"batch_size": 50, "epochs": 4, "ema": {"decay": 0.9}}
-    apart = calibration(table)
-    found = trained(separable, spec_of(early_stopping={"patience": 9}, **common), calibrate=apart.data())
-    assert_same_bits(found.state_dict, trained(separable, spec_of(**common)).state_dict)
-    assert found.calibration_losses == sorted(found.calibration_losses, reverse=True)
-
-
-def test_early_stopping_needs_samples_to_watch(separable: Table) -> None:
-    with pytest.raises(
-        ConfigError, match=r"pipeline p: training.early_stopping: .*give the dataset's `split` a share `calibrate`"
-    ):
-        trained(separable, spec_of(early_stopping={}))
-
-
-def test_carried_optimizers_go_on_as_if_there_had_been_no_end(separable: Table) -> None:
-    """Two epochs in one training, or one after the other: in the order of the set, so that the batches are the same."""
-    common: dict[str, Any] = {"optimizer": {"name": "adam", "lr": 0.1}, "shuffle": False, "batch_size": 50}
-    carrying: dict[str, Any] = {"use_previous_model": True, "carry_optimizer": True} | common
-    first = trained(separable, spec_of(epochs=1, **carrying))
-    assert first.optimizers is not None
-    given = PreviousModel(first.state_dict, first.architecture, first.optimizers)
-    both = trained(separable, spec_of(epochs=2, **common))
-    assert_same_bits(trained(separable, spec_of(epochs=1, **carrying), previous=given).state_dict, both.state_dict)
-    fresh = trained(separable, spec_of(epochs=1, **common), previous=PreviousModel(first.state_dict, first.architecture))
-    assert not torch.equal(weights_of(fresh), weights_of(both))
-
-
-def test_optimizer_states_that_do_not_fit_are_refused(separable: Table) -> None:
-    carrying = {"use_previous_model": True, "carry_optimizer": True}
-    first = trained(separable, spec_of(**carrying))
-    assert first.optimizers is not None
-    for states, complaint in (
-        (first.optimizers * 2, "2 optimizers, there are 1"),
-        (first.optimizers, "other parameters or groups"),
-    ):
-        spec = spec_of(optimizer={"groups": [{"parameters": ["weight"]}]}, **carrying)
-        with pytest.raises(ConfigError, match=f"pipeline p: training.carry_optimizer: .*{complaint}"):
-            trained(separable, spec, previous=PreviousModel(first.state_dict, first.architecture, states))
-
-
-def test_training_starts_from_given_weights(separable: Table) -> None:
-    before = trained(separable, spec_of(epochs=3))
-    still = spec_of(optimizer={"name": "sgd", "lr": 1e-30}, initial_weights="file.safetensors")
-    bare = {name.removeprefix("body."): tensor for name, tensor in before.state_dict.items() if name.startswith("body.")}
-    for weights in (before.state_dict, bare):
-        assert_same_bits(trained(separable, still, initial=weights).state_dict, before.state_dict)
-    with pytest.raises(ConfigError, match=r"pipeline p: training.initial_weights: does not fit the model"):
-        trained(separable, still.model_copy(update={"model": spec_of(model=MLP).model}), initial=bare)
 
 
 def test_a_compiled_model_of_the_eager_backend_is_the_model(separable: Table) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from modyn_dagster.spec.training import TrainingSpec
@@ -36,3 +37,8 @@ def assert_same_bits(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> 
     for name, tensor in one.items():
         assert tensor.dtype == other[name].dtype
         assert tensor.numpy().tobytes() == other[name].numpy().tobytes(), name
+
+
+def weights_of(found: TrainedModel) -> Tensor:
+    """Of the body, as one row."""
+    return torch.cat([tensor.flatten() for name, tensor in found.state_dict.items() if name.startswith("body.")])
