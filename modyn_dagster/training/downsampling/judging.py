@@ -10,7 +10,7 @@ from torch import nn
 def judging(body: nn.Module) -> Iterator[None]:
     """In evaluation mode within the block; afterwards every module is in the mode it was in."""
     modules = _modules_of(body)
-    if not all(_is_plain(type(module)) and "training" in vars(module) for module in modules):
+    if not all(_is_plain(type(module)) for module in modules):
         was = {module: module.training for module in body.modules()}
         body.eval()
         try:
