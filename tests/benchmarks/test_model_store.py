@@ -13,7 +13,7 @@ from benchmarks.figures.choosing import TRACE, costs_of, fresh, trained, turn_of
 from benchmarks.groups import measured
 from benchmarks.measure import Machine
 from benchmarks.model_baseline import baseline_load, baseline_save
-from benchmarks.model_flows import Recipe, SmallNet, first, flow, standard_flow
+from benchmarks.model_flows import CLASSES, Recipe, SmallNet, first, flow, standard_flow
 from benchmarks.model_setting import Setting, by_both_clocks, folder, in_line, nothing, one, saved
 from benchmarks.model_store import main
 from benchmarks.report import Figure
@@ -26,7 +26,7 @@ class Colours(nn.Sequential):
     """The mean colour of an image, and a layer."""
 
     def __init__(self) -> None:
-        super().__init__(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 10), nn.Linear(10, 10))
+        super().__init__(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 10), nn.Linear(10, CLASSES))
 
 
 TINY = Recipe(Colours, batch=2, steps=1, pretraining=1)
@@ -102,8 +102,9 @@ def test_only_the_last_layer_moves_where_only_that_is_trained():
 def test_the_conditions_of_a_flow_are_numbers():
     found = TINY.conditions()
     number, what = found["model"]
-    assert (number, what) == (150, "parameters of Colours")
+    assert (number, what) == (40 + 11 * CLASSES, "parameters of Colours")
     assert [found[name][0] for name in ("batch", "steps", "pretraining")] == [2, 1, 1]
+    assert found["data"][0] == CLASSES
     assert "36" in found["data"][1]
 
 
