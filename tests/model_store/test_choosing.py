@@ -111,5 +111,6 @@ def test_what_saving_says_is_there_is_what_is_read(tmp_path, strategy, monkeypat
     monkeypatch.setattr(Saving, "write", listening)
     recipe = Provenance(train="benchmarks.none:train")
     store.save(moved(layers()) | {"small000": torch.zeros(1000)}, base=base, strategy=strategy, provenance=recipe)
-    assert said == [read_stored(Path(said[0].path).open("rb"), said[0].path, said[0].id)]
+    with Path(said[0].path).open("rb") as file:
+        assert said == [read_stored(file, said[0].path, said[0].id)]
     assert said[0].about.strategy == getattr(strategy, "kind", strategy)

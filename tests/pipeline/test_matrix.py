@@ -183,6 +183,7 @@ def test_a_live_pipeline_finds_out_that_a_metric_has_other_code(world_of, monkey
         assert [trigger.id for trigger in due] == [model.trigger_id for model in list_models(conn, run.id)]
     for trigger in due:
         cells = evaluation_stage(trigger_context(world.platform, run, trigger, world.platform.view(DATASET)), finished=False).row
+        assert isinstance(cells, list)
         assert {cell.value for cell in cells} == {2.0}
     assert evaluation_due(world.platform, run) == []
     # What cannot be imported any more cannot be judged anew either.
