@@ -90,14 +90,19 @@ def _values(context: TriggerContext, model: ModelAtWork, needs: Needs) -> Known:
 def _of_classes(
     logits: npt.NDArray[np.float64], truth: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Gradients of the cross-entropy by the logits, ``[m, classes]``, and its values, ``[m]``."""
+    """Gradients of the cross-entropy by the logits, ``[m, classes]``, and its values, ``[m]``.
+
+    A class that came after the model has the least probability there is; a sample without a class has no loss.
+    """
     shifted = logits - logits.max(axis=1, keepdims=True)
     powers = np.exp(shifted)
     total = powers.sum(axis=1, keepdims=True)
-    rows = np.arange(len(truth))
-    errors = powers / total
-    errors[rows, truth] -= 1
-    return errors, np.log(total[:, 0]) - shifted[rows, truth]
+    errors, losses = powers / total, np.full(len(truth), -np.log(np.finfo(np.float64).tiny))
+    rows = np.flatnonzero((truth >= 0) & (truth < logits.shape[1]))
+    errors[rows, truth[rows]] -= 1
+    losses[rows] = np.log(total[rows, 0]) - shifted[rows, truth[rows]]
+    errors[truth < 0], losses[truth < 0] = 0, 0
+    return errors, losses
 
 
 def _of_targets(

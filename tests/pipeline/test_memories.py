@@ -128,3 +128,11 @@ def test_losses_and_gradients_are_those_of_torch():
     errors, found = _of_targets(logits[:, :1], targets)
     np.testing.assert_allclose(found, losses.detach().numpy())
     np.testing.assert_allclose(errors, gradient.numpy())
+
+
+def test_a_class_the_model_does_not_know_is_as_improbable_as_can_be_and_no_class_teaches_nothing():
+    logits = np.array([[1.0, 3.0], [1.0, 3.0], [1.0, 3.0]])
+    errors, losses = _of_classes(logits, np.array([2, -1, 1]))
+    share = np.exp([-2.0, 0.0]) / np.exp([-2.0, 0.0]).sum()
+    np.testing.assert_allclose(errors, [share, [0, 0], share - [0, 1]])
+    assert losses.tolist() == pytest.approx([-np.log(np.finfo(np.float64).tiny), 0, -np.log(share[1])])
