@@ -57,6 +57,7 @@ class Sampler:
         self._seed, self._irreducible, self._validation = seed, irreducible, validation
         self._source, self._seeds = f"downsampling by {plan.name}", dict[tuple[int, int], int]()
         self._subset: Subset | None = None
+        self._n_batches = len(batch_sizes(len(data), spec))
         by_key = plan.spec.mode == "batch_then_sample" and bool(plan.needs & {"history", "irreducible_losses"})
         self._positions = Positions(data.chosen.keys()) if by_key else None
         self._history = History(spec.epochs, len(data)) if "history" in plan.needs else None
@@ -132,7 +133,7 @@ class Sampler:
 
     def _seed_of(self, epoch: int, number: int) -> int:
         if (epoch, number) not in self._seeds:
-            numbers = range(number, number + _SEEDS)
+            numbers = range(number, min(number + _SEEDS, self._n_batches))
             self._seeds = {(epoch, each): seed_for(self._seed, "downsampling", epoch, each) for each in numbers}
         return self._seeds[epoch, number]
 
