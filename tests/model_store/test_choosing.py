@@ -1,8 +1,10 @@
 """What a tensor's codec is chosen by, and what adaptive expects of a model: small samples that speak for the whole."""
 
 import re
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given
@@ -21,11 +23,11 @@ WEIGHTS = (RNG.standard_normal(60_000) * 0.03).astype(np.float32)
 FRESH = (RNG.standard_normal(60_000) * 0.03).astype(np.float32)
 
 
-def part(content, codec=Codec.SUBTRACT):
+def part(content: npt.NDArray[Any], codec: Codec = Codec.SUBTRACT) -> Part:
     return Part("w", Leaf(torch.float32, (content.nbytes // 4,), ""), codec=codec)
 
 
-def view(array):
+def view(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return array.view(np.uint8)
 
 
