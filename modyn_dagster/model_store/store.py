@@ -39,7 +39,8 @@ class ModelStore:
 
     ``ConfigError`` for a URL that fsspec cannot open.
 
-    >>> import tempfile
+    >>> import tempfile, torch
+    >>> from pathlib import Path
     >>> store = ModelStore(Path(tempfile.mkdtemp()))
     >>> model = store.save({"weight": torch.tensor([1.5, -0.0])})
     >>> store.load(model)["weight"]

@@ -207,7 +207,6 @@ import dagster as dg
 from modyn_dagster.settings import Settings
 from tests.dagster.face import Face
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 with dg.DagsterInstance.ephemeral() as instance:
     face = Face(Settings.from_environment(), instance)
     face.tick({NEW_DATA!r})

@@ -1,5 +1,6 @@
 """Every key exactly once per epoch, in an order that threads, prefetching and consumers do not change."""
 
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -15,8 +16,10 @@ Stored = tuple[SampleStore, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    return row_store(tmp_path_factory.mktemp("rows"))
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    store, keys = row_store(tmp_path_factory.mktemp("rows"))
+    with store:
+        yield store, keys
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from tests.fastpath.stored import row_store
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[SampleStore, np.ndarray]:
-    return row_store(tmp_path_factory.mktemp("rows"))
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SampleStore, np.ndarray]]:
+    store, keys = row_store(tmp_path_factory.mktemp("rows"))
+    with store:
+        yield store, keys
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """A state goes on at the exact next batch, with any number of consumers, and with no other stream."""
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from tests.fastpath.stored import row_store
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[SampleStore, np.ndarray]:
-    return row_store(tmp_path_factory.mktemp("rows"), (200, 55))
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SampleStore, np.ndarray]]:
+    store, keys = row_store(tmp_path_factory.mktemp("rows"), (200, 55))
+    with store:
+        yield store, keys
 
 
 def stream_of(rows, *, batch_size=20, **options) -> BatchStream:

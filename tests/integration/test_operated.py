@@ -122,6 +122,7 @@ def test_production_is_operated_while_it_runs(servers: Servers, gate: Path) -> N
     gate.touch()
     operator.command("resume", NAME)
     training = operator.training_run()
+    operator.until("the training to be at the gate", gate.with_suffix(".waited").exists)
     assert f"Dagster run {training}, which trained 000001-000001, is cancelled" in operator.command("stop", NAME, "--now")
     operator.until_cancelled(training)
     gate.unlink()

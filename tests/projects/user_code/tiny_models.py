@@ -12,8 +12,9 @@ def linear(n_features: int, n_outputs: int) -> nn.Module:
 
 
 def gated(n_features: int, n_outputs: int, gate: str) -> nn.Module:
-    """Training lasts for as long as the file ``gate`` is there."""
+    """Training lasts for as long as the file ``gate`` is there, and ``gate`` with the suffix ``.waited`` says that it does."""
     while Path(gate).exists():
+        Path(gate).with_suffix(".waited").touch()
         time.sleep(0.05)
     return nn.Linear(n_features, n_outputs)
 
