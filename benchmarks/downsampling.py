@@ -1,11 +1,12 @@
 """Coresets against apricot and cords, and what choosing from batches costs beside the forward pass it needs.
 
-``python -m benchmarks.downsampling --json figures.json``. CRAIG, GradMatch and k-center choose ``k`` of ``n x width`` gradients
+``python benchmarks/downsampling.py --json figures.json``. CRAIG, GradMatch and k-center choose ``k`` of ``n x width`` gradients
 that lie in clusters. cords and apricot take part where they are installed; none of them offers k-center, so its figure
 only informs.
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.groups import measured, one_of
 from benchmarks.measure import ROUNDS, Contender, Machine, Run, interleave, timed

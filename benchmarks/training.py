@@ -1,15 +1,19 @@
 """What the training loop costs beside the same updates written by hand, and what determinism costs.
 
-``python -m benchmarks.training --json figures.json``. Both loops make the same updates in the same order on tensors in memory;
+``python benchmarks/training.py --json figures.json``. Both loops make the same updates in the same order on tensors in memory;
 what happens before the first step and after the last one does not count.
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.figures.determinism import determinism
 from benchmarks.figures.looping import batch_then_sample, overhead
