@@ -180,7 +180,10 @@ def _batch(keys: KeyArray, weights: npt.NDArray[np.float32], inputs: Tensors, ta
 def _transformed(passing: Pass, batch: Batch) -> Batch:
     if not passing:
         return batch
-    return replace(batch, inputs=passing(batch.inputs, batch.keys.numpy().view(np.uint64)))
+    # Batches from memory are parts of one block, whose changes autograd counts together: what works in place on the next one
+    # must not look like a change of the one that is trained on.
+    own = {name: tensor.data for name, tensor in batch.inputs.items()}
+    return replace(batch, inputs=passing(own, batch.keys.numpy().view(np.uint64)))
 
 
 def _standing_for(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:

@@ -16,6 +16,7 @@ from modyn_dagster.training.network import build_network
 from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.survey import Survey, survey
 from tests.training.table import FASTEST, MakeTable, Table, spec_of
+from tests.training.transforming import function
 
 TASK = Task("class", n_classes=2, exclude=frozenset({"label"}))
 STREAMED = FastPath(cache_bytes=0)
@@ -114,3 +115,14 @@ def test_nothing_is_surveyed_where_nothing_has_to_be_known(table: MakeTable, use
     blobs = table({}, labels=np.zeros(100, dtype=np.int64), blobs=[b"abcd"] * 100)
     surveyed(blobs, spec_of(parser=f"{parsers}:images", model={"factory": f"{user_code}:linear"}), STREAMED)
     assert blobs.reads == [survey_module.EXAMPLE]
+
+
+@pytest.mark.usefixtures("user_code")
+def test_a_transform_that_works_in_place_changes_no_batch_that_is_trained_on() -> None:
+    """Autograd keeps the inputs of one batch for its backward pass while the next ones of its block are transformed ahead."""
+    spec = spec_of(transforms=[function("in_place", per="batch", draws=False)], batch_size=20)
+    batches = batches_of(numbers(60), spec).epoch(spec, seed=0, epoch=0)
+    weight = torch.ones(1, requires_grad=True)
+    loss = (next(batches).inputs["features"] @ weight).sum()
+    assert len(list(batches)) == 2
+    loss.backward()  # type: ignore[no-untyped-call]
