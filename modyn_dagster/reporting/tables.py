@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 _ABSENT = "–"
+#: Characters of the first column that a narrow terminal leaves in one line.
+_NAME_WIDTH = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,13 @@ class Table:
         from rich.text import Text
 
         table = RichTable(caption=Text(self.caption) if self.caption else None, caption_justify="left")
+        # What a row is about stays in one line while there is place; the other columns have words to break at.
+        named = min(_NAME_WIDTH, max((len(row[0]) for row in self.rows), default=0))
         for index, name in enumerate(self.header):
-            table.add_column(name, justify="right" if index else "left", overflow="fold")
+            if index:
+                table.add_column(name, justify="right", overflow="fold")
+            else:
+                table.add_column(name, justify="left", overflow="fold", min_width=named)
         for row in self.rows:
             table.add_row(*map(Text, row))  # as it is: brackets are not markup here
         return table

@@ -99,3 +99,12 @@ def test_the_terminal_shows_the_cells_as_they_are(comparison: Comparison) -> Non
     assert "[note]" in out.getvalue()
     for row in comparison_table(comparison).rows:
         assert all(cell in out.getvalue() for cell in row)
+
+
+def test_a_narrow_terminal_breaks_no_name_while_headers_can_give_way():
+    out = StringIO()
+    table = Table(
+        ("pipeline", "samples trained on", "mean accuracy, currently active"), (("every_10_seasons", "56,131", "0.95"),)
+    )
+    Console(file=out, width=50).print(table.rich())
+    assert "every_10_seasons" in out.getvalue()
