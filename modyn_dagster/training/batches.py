@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fastpath import Order, TrainingSet
 from fastpath.dealing import Batching
+from modyn_dagster.ingestion.workers import done_ahead
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.device_copy import DeviceCopy, tensor_of
@@ -22,7 +23,6 @@ from modyn_dagster.training.reading import Loaded, Walk
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey
 from modyn_dagster.training.targets import targets_of
-from modyn_dagster.training.transforms.ahead import done_ahead
 from modyn_dagster.training.transforms.chain import Pass
 
 
