@@ -113,7 +113,7 @@ setup(
     zip_safe=False,
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
-    ext_modules=cythonize(extensions(), language_level=3),  # type: ignore[no-untyped-call]
+    ext_modules=cythonize(extensions(), language_level=3),  # type: ignore[no-untyped-call]  # Cython has no types
     entry_points={
         "console_scripts": ["modyn-dagster = modyn_dagster.cli:main"],
         "dagster_dg_cli.registry_modules": ["modyn_dagster = modyn_dagster.component"],

@@ -127,7 +127,7 @@ class FileTable:
 
     def hold(self, file: int, opened: Opened, *, lasting: bool = False) -> None:
         """Kernels read the file at this address from now on; a lasting one is never unmapped."""
-        path = os.fsencode(os.path.abspath(opened.path))  # noqa: PTH100
+        path = os.fsencode(os.path.abspath(opened.path))  # noqa: PTH100 - a path is a text here, and Path would keep its `..`
         told = is_told(opened.path)
         with self._lock:
             self.told &= told

@@ -43,7 +43,7 @@ class SampleReader:
         store: the samples' bytes by key; raises the errors of ``fastpath``.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(  # noqa: PLR0913 - all but the first two are given by name
         self,
         spec: DatasetSpec,
         columns: Sequence[Column] | None,

@@ -251,4 +251,4 @@ def test_what_is_exported_is_what_all_lists() -> None:
     for name in package.__all__:
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        package.nothing  # noqa: B018
+        package.nothing  # noqa: B018 - raises

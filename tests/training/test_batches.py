@@ -125,4 +125,4 @@ def test_a_transform_that_works_in_place_changes_no_batch_that_is_trained_on() -
     weight = torch.ones(1, requires_grad=True)
     loss = (next(batches).inputs["features"] @ weight).sum()
     assert len(list(batches)) == 2
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it

@@ -47,7 +47,7 @@ class Scored:
 
     def last_layer(self) -> Tensor:
         """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""
-        assert self.embeddings is not None and self.gradients is not None, "asked for both"  # noqa: S101
+        assert self.embeddings is not None and self.gradients is not None, "asked for both"  # noqa: S101 - for the type checker
         return torch.einsum("no,nh->noh", self.gradients, with_one(self.embeddings)).flatten(1)
 
 
