@@ -40,7 +40,7 @@ class Steps:
     """
 
     def __init__(self, spec: TrainingSpec, network: Network, fabric: "Fabric", reading: Reading, n_outputs: int) -> None:
-        self._spec, self._network, self._fabric = spec, network, fabric
+        self._spec, self._network = spec, network
         self._source, self._n_outputs = reading.source, n_outputs
         self._layout = reading.features.layout
         self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)
