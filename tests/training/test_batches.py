@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, Task
 from modyn_dagster.training import survey as survey_module
-from modyn_dagster.training.batches import Batch, Batches, batch_sizes
+from modyn_dagster.training.batch import Batch
+from modyn_dagster.training.batches import Batches, batch_sizes
 from modyn_dagster.training.network import build_network
 from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.survey import Survey, survey

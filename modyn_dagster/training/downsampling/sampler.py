@@ -11,7 +11,8 @@ from torch import Tensor
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.batches import Batch, Batches, Subset, batch_sizes
+from modyn_dagster.training.batch import Batch, Subset
+from modyn_dagster.training.batches import Batches, batch_sizes
 from modyn_dagster.training.data import TrainingData
 from modyn_dagster.training.downsampling.history import History, Positions
 from modyn_dagster.training.downsampling.importance import DLIS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.batch import Batch
 from modyn_dagster.training.downsampling.judging import judging
 from modyn_dagster.training.losses import SampleLoss
 from modyn_dagster.training.taps import EMBEDDING, listening

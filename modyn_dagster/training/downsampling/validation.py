@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.batch import Batch
 from modyn_dagster.training.downsampling.scoring import Scored, Scorer, gradients_at, with_one
 from modyn_dagster.training.losses import SampleLoss
 
