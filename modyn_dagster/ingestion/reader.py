@@ -11,8 +11,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from fastpath import Blobs, FixedRows, SampleStore
-from modyn_dagster.catalog.batches import mtimes_in_place, visible_batches
+from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow
+from modyn_dagster.catalog.source_files import mtimes_in_place
 from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.formats import row_format
 from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array
