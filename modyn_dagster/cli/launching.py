@@ -55,7 +55,7 @@ def replay_range(
 
     config = {name: value for name, value in asdict(options).items() if value is not None}
     result = materialize(
-        [asset for asset in defs.assets or [] if not isinstance(asset, str)],  # type: ignore[misc]  # Dagster's type of assets has no common base
+        [asset for asset in defs.assets or [] if not isinstance(asset, str)],  # type: ignore[misc]
         selection=[AssetKey([pipeline, "replay"])],
         instance=instance,
         resources=defs.resources,
