@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.model_store.codec import CHUNK, Codec, Planes, encode_chunk, table
-from modyn_dagster.model_store.hash_tree import leaf_digest
 from modyn_dagster.model_store.pack import Entry
 from modyn_dagster.model_store.planning import Base, Part
 from modyn_dagster.model_store.sources import Sources, check
@@ -47,7 +46,7 @@ def encode(part: Part, content: memoryview) -> Encoded:
     if codec == Codec.RAW:
         return Encoded(codec, [content])
     base = part.base if codec.needs_base else None
-    digest = None if base is None or base.source.has_checksums else leaf_digest(base.leaf.dtype, base.leaf.shape)
+    digest = None if base is None or base.source.has_checksums else base.leaf.digest()
     if digest is not None and first is not None:
         digest.update(first.data)
     chunks = [planes]

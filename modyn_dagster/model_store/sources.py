@@ -13,7 +13,7 @@ import numpy.typing as npt
 from modyn_dagster.errors import CorruptFile, UnknownModel
 from modyn_dagster.model_store.codec import CHUNK, BadChunk, Codec, checksum, decode_chunk, n_chunks, parse_table, table_bytes
 from modyn_dagster.model_store.dtypes import words_of
-from modyn_dagster.model_store.hash_tree import ModelId, leaf_digest
+from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.pack import Entry
 from modyn_dagster.model_store.record import Leaf
 from modyn_dagster.model_store.stored import Stored
@@ -170,7 +170,7 @@ class Sources(AbstractContextManager["Sources"]):
 
 def read_verified(source: Source, leaf: Leaf, out: memoryview) -> str:
     """Fill ``out`` with a tensor and return the hash of what came."""
-    digest = leaf_digest(leaf.dtype, leaf.shape)
+    digest = leaf.digest()
     for chunk, start in enumerate(range(0, leaf.n_bytes, CHUNK)):
         part = out[start : start + CHUNK]
         source.read(chunk, part)
