@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from json.encoder import encode_basestring_ascii as _json
 from typing import Final, Protocol
 
 import torch
@@ -77,8 +78,9 @@ class HashTree:
     @cached_property
     def hash(self) -> str:
         """Covers everything below, whatever the order of the names."""
-        below = [[part, child.hash] for part, child in sorted(self.children.items())]
-        return hashlib.sha256(f"node {json.dumps([self.leaf, below])}\n".encode()).hexdigest()
+        below = ", ".join(f"[{_json(part)}, {_json(child.hash)}]" for part, child in sorted(self.children.items()))
+        leaf = "null" if self.leaf is None else _json(self.leaf)
+        return hashlib.sha256(f"node [{leaf}, [{below}]]\n".encode()).hexdigest()
 
     def differences(self, other: "HashTree", prefix: str = "") -> Iterator[str]:
         """Names whose tensors are not the same in both trees; equal subtrees are not walked."""

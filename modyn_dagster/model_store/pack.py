@@ -25,6 +25,7 @@ from modyn_dagster.model_store.layout import MAX_HEADER
 from modyn_dagster.model_store.record import Leaf, Record, parse_hashing
 
 MAGIC: Final = b"MODYNPK1"
+_CODECS: Final[Mapping[str, Codec]] = {str(codec): codec for codec in Codec}
 _END: Final = struct.Struct("<32sQQ8s")
 
 
@@ -127,15 +128,20 @@ def _parse_row(name: str, row: object, hashing: Hashing, path: PurePath) -> tupl
 
 def _entry(leaf: Leaf, row: list[object]) -> Entry | None:
     match row:
-        case [str(codec), int(start), int(end), None, None] if codec == Codec.RAW and end - start == leaf.n_bytes:
-            return Entry(Codec.RAW, start, end)
-        case [str(codec), int(start), int(end), None, None] if codec == Codec.PLANES and _fits(leaf, end - start):
-            return Entry(Codec.PLANES, start, end)
-        case [("xor" | "subtract") as codec, int(start), int(end), str(home), str(base)] if _fits(leaf, end - start):
-            return Entry(Codec(codec), start, end, home, base)
-        case [str(codec), 0, 0, str(home), None] if codec == Codec.ELSEWHERE:
-            return Entry(Codec.ELSEWHERE, home=home)
-    return None
+        case [str(kind), int(start), int(end), (str() | None) as home, (str() | None) as base] if kind in _CODECS:
+            found, n_bytes = Entry(_CODECS[kind], start, end, home, base), end - start
+        case _:
+            return None
+    match found.codec, home, base:
+        case Codec.RAW, None, None:
+            fits = n_bytes == leaf.n_bytes
+        case (Codec.PLANES, None, None) | (Codec.XOR | Codec.SUBTRACT, str(), str()):
+            fits = _fits(leaf, n_bytes)
+        case Codec.ELSEWHERE, str(), None:
+            fits = start == end == 0
+        case _:
+            fits = False
+    return found if fits else None
 
 
 def _fits(leaf: Leaf, stored: int) -> bool:

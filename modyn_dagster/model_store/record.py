@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import PurePath
 from typing import Any, Final, Protocol, Self
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.model_store.batches import batches
 from modyn_dagster.model_store.dtypes import CODES, DTYPES, VIEWED, VIEWED_NAMES
 from modyn_dagster.model_store.hash_tree import Digest, Hashing, ModelId, leaf_digest, leaf_hash, model_id
 from modyn_dagster.model_store.layout import METADATA, Header, Place
@@ -27,11 +29,11 @@ class Leaf:
     shape: tuple[int, ...]
     hash: str
     hashing: Hashing = Hashing.BLAKE3
+    #: Size of its elements.
+    n_bytes: int = field(init=False)
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of its elements."""
-        return n_bytes_of(self.dtype, self.shape)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_bytes", n_bytes_of(self.dtype, self.shape))
 
     def digest(self) -> Digest:
         """What gives ``hash`` once it was told the bytes."""
@@ -41,7 +43,7 @@ class Leaf:
 class Mapper(Protocol):
     """``map``, or that of an executor."""
 
-    def __call__(self, function: Callable[[Tensor], Leaf], tensors: Iterable[Tensor], /) -> Iterable[Leaf]:
+    def __call__(self, function: Callable[[list[Tensor]], list[Leaf]], work: Iterable[list[Tensor]], /) -> Iterable[list[Leaf]]:
         """Results in order."""
 
 
@@ -75,7 +77,8 @@ class Record:
                 owned[name] = tensor
             else:
                 ties[name] = owner
-        leaves = dict(zip(owned, mapper(partial(_leaf, hashing), owned.values()), strict=True))
+        found = mapper(partial(_leaves, hashing), batches(owned.values(), lambda tensor: tensor.nbytes))
+        leaves = dict(zip(owned, chain.from_iterable(found), strict=True))
         return cls(tuple(state), leaves, ties, hashing)
 
     @cached_property
@@ -127,9 +130,9 @@ def parse_hashing(content: Mapping[str, Any], path: PurePath) -> Hashing:
     return Hashing(found)
 
 
-def _leaf(hashing: Hashing, tensor: Tensor) -> Leaf:
-    found = leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor), hashing)
-    return Leaf(tensor.dtype, tuple(tensor.shape), found, hashing)
+def _leaves(hashing: Hashing, tensors: list[Tensor]) -> list[Leaf]:
+    hashes = [leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor), hashing) for tensor in tensors]
+    return [Leaf(tensor.dtype, tuple(tensor.shape), found, hashing) for tensor, found in zip(tensors, hashes, strict=True)]
 
 
 def _require_name(name: object) -> None:
@@ -147,7 +150,7 @@ def _memory(tensor: Tensor) -> tuple[object, ...]:
     return (str(tensor.device), tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), flags)
 
 
-def _content(header: Header, path: PurePath) -> Mapping[str, Any]:
+def _content(header: Header, path: PurePath) -> dict[str, Any]:
     try:
         content: Any = json.loads(header.metadata.get(_KEY, ""))
     except (ValueError, RecursionError) as error:
@@ -156,7 +159,7 @@ def _content(header: Header, path: PurePath) -> Mapping[str, Any]:
         case {"order": list(order), "ties": dict(ties), "viewed": dict(viewed), "hashes": dict(hashes)}:
             texts = [*order, *ties.values(), *viewed.values(), *hashes.values()]
             if all(isinstance(text, str) for text in texts):
-                return content
+                return dict(content)
     raise CorruptFile(path, "the record of a model", str(content)[:200])
 
 
