@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent
 # Upper bounds that are not obvious are explained in docs/dependencies.md.
 REQUIREMENTS = [
     "alembic>=1.13,<2",
+    "blake3>=1,<2",
     "click>=8.1,<9",
     "dagster>=1.13.27,<1.14",
     "dagster-postgres>=0.29.27,<0.30",
