@@ -8,8 +8,7 @@ from itertools import chain
 from typing import BinaryIO, Final
 
 from modyn_dagster.model_store.batches import batches
-from modyn_dagster.model_store.buffers import lent
-from modyn_dagster.model_store.codec import CHUNK, Codec, Planes, encode_chunk, table
+from modyn_dagster.model_store.codec import CHUNK, CHUNKS, Codec, Planes, encode_chunk, table
 from modyn_dagster.model_store.pack import Entry
 from modyn_dagster.model_store.planning import TINY, Base, Part
 from modyn_dagster.model_store.sources import Sources, check
@@ -40,7 +39,7 @@ class Encoded:
 
 def encode(part: Part, content: memoryview) -> Encoded:
     """One tensor by the codec that its beginning says is best."""
-    with lent(CHUNK) as buffer:
+    with CHUNKS.lent() as buffer:
         codec, planes = begin(part, content[:CHUNK], _base_chunk(part.base, 0, buffer[: content.nbytes]))
         if codec == Codec.RAW:
             return Encoded(codec, [content])

@@ -11,8 +11,17 @@ from typing import Final, Protocol
 import numpy as np
 
 from modyn_dagster.errors import CorruptFile, UnknownModel
-from modyn_dagster.model_store.buffers import lent
-from modyn_dagster.model_store.codec import CHUNK, BadChunk, Codec, checksum, decode_chunk, n_chunks, parse_table, table_bytes
+from modyn_dagster.model_store.codec import (
+    CHUNK,
+    CHUNKS,
+    BadChunk,
+    Codec,
+    checksum,
+    decode_chunk,
+    n_chunks,
+    parse_table,
+    table_bytes,
+)
 from modyn_dagster.model_store.dtypes import words_of
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.pack import Entry
@@ -77,7 +86,8 @@ class Encoded:
         first, end = self._starts[chunk], self._starts[chunk + 1]
         if (n_bytes := end - first) > out.nbytes:
             raise CorruptFile(self._path, f"chunk {chunk} of tensor {self._name!r} in {out.nbytes} bytes", f"{n_bytes} bytes")
-        with lent(n_bytes) as stored, lent(out.nbytes) as base:
+        with CHUNKS.lent() as memory, CHUNKS.lent() as other:
+            stored, base = memory[:n_bytes], other[: out.nbytes]
             n_read = os.preadv(self._file, [stored], first)
             if (found := checksum([stored[:n_read]])) != (expected := self._checksums[chunk]):
                 name = f"chunk {chunk} of tensor {self._name!r} with XXH3 {expected:016x}"
