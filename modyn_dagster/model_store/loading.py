@@ -24,7 +24,7 @@ def load(
     if stored.has_weights:
         return extras.split(read(shelf, stored, verify))[0]
     if not retrain:
-        raise WeightsNotStored(model, "only how to train it again: load(id, retrain=True) does that")
+        raise WeightsNotStored(model, "only how to train it again: load(id, retrain=True) does that (model export --retrain)")
     start, todo = lineage_to_train(stored, shelf.open)
     state = None if start is None else extras.split(read(shelf, start, verify))[0]
     for each in todo:

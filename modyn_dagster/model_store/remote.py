@@ -7,6 +7,7 @@ other, where a listing shows what was put before it (as S3, GCS and Azure promis
 """
 
 import os
+import re
 import secrets
 import tempfile
 import time
@@ -27,6 +28,8 @@ from modyn_dagster.model_store.ranges import open_ranges
 _WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
 _PIECE: Final = 32 << 20
 _MARKS: Final = "going"
+# What a killed writer or remover leaves behind; others may have files below the same URL.
+_LEFT: Final = re.compile(rf"((documents/)?[0-9a-f]{{2}}|tensors|{_MARKS})/\.[^/]*\.tmp|{_MARKS}/[0-9a-f]{{64}}")
 # What file systems call the time of the last change.
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
@@ -118,9 +121,9 @@ class RemoteFolder:
         return (models & marked) | (models - {path.stem for path in there if path.suffix})
 
     def leftovers(self, older_than: float) -> list[PurePath]:
-        """Files with temporary names and marks, older than that; where the file system tells no times, none."""
+        """Files of the store with temporary names and marks, older than that; where the file system tells no times, none."""
         found = self._found("").items()
-        named = [(path, info) for path, info in found if path.name.endswith(".tmp") or path.parent.name == _MARKS]
+        named = [(path, info) for path, info in found if _LEFT.fullmatch("/".join(path.relative_to(self.root).parts))]
         return [path for path, info in named if _is_older(info, older_than)]
 
     def removable(self, path: PurePath, older_than: float) -> bool:

@@ -154,12 +154,15 @@ class ModelStore:
         """Remove a model for good. Those that need its tensors are stored again without it, or it is ``ModelInUse``."""
         removing.delete(self._shelf, model, rebase=rebase)
 
-    def gc(self, *, older_than: float = removing.ABANDONED) -> Sequence[PurePath]:
+    def gc(
+        self, *, older_than: float = removing.ABANDONED, progress: Callable[[int, int], None] | None = None
+    ) -> Sequence[PurePath]:
         """Remove what killed writers left, and documents that no model refers to; returns what was removed.
 
         ``older_than``: seconds after which a file counts as left, where a store has no locks to know it by (not a local folder).
+        ``progress`` is told how many of how many models were looked at.
         """
-        return removing.collect(self._shelf, older_than) if self._shelf.folder.files() else []
+        return removing.collect(self._shelf, older_than, progress) if self._shelf.folder.files() else []
 
     def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Any, ...] | None = None, retrain: bool = False) -> None:
         """Write a model for other systems: ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``).
