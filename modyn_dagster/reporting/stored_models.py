@@ -28,6 +28,13 @@ def lineage(store: ModelStore, model: ModelId, *, most: int = 10) -> list[ModelI
     return found[::-1]
 
 
+def lineage_lines(store: ModelStore, model: ModelId) -> list[str]:
+    """The same as lines, which say where there are older ones."""
+    found = lineage(store, model)
+    older = found and found[0].base is not None
+    return [*(["… older ones: `modyn-dagster model tree`"] if older else []), *map(model_line, found)]
+
+
 def models_table(infos: Sequence[ModelInfo]) -> Table:
     """Id, strategy, what it derives from, bytes, and those of the full state."""
     rows = [_row(each) for each in infos]
