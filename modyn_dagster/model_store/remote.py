@@ -133,7 +133,9 @@ class RemoteFolder:
 
     def _found(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
         place = f"{self._base}/{below}" if below else self._base
-        with self._reading(self.root / below):
+        found: Mapping[str, Mapping[str, Any]] = {}
+        # Nothing was put there yet, or as some file systems say it: there is no such folder.
+        with suppress(FileNotFoundError), self._reading(self.root / below):
             self._fs.invalidate_cache()
             found = self._fs.find(place, detail=True)
         inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}

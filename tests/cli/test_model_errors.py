@@ -171,6 +171,15 @@ def test_a_pipelines_model_without_weights_is_exported_by_the_platform_of_the_en
     found = load_file(path)
     order = [tensor.name for tensor in ModelStore(world.platform.home / "models").info(row.hash).tensors]
     assert Record.of({name: found[name] for name in order}).id == row.hash
+    inputs = {"features": torch.linspace(-2, 2, 16, dtype=torch.float64).reshape(8, 2)}
+    save_file(inputs, tmp_path / "inputs.safetensors")
+    programs = [str(tmp_path / f"m{suffix}") for suffix in (".pt", ".pt2")]
+    for program in programs:
+        done = model("export", row.hash, program, "--retrain", "--inputs", str(tmp_path / "inputs.safetensors"))
+        assert done.exit_code == 0, done.stderr
+    with pytest.warns(DeprecationWarning, match="torch.jit.load"):
+        traced = torch.jit.load(programs[0])  # type: ignore[no-untyped-call]
+    assert torch.equal(traced(inputs), torch.export.load(programs[1]).module()(inputs))
 
 
 @pytest.mark.parametrize(
