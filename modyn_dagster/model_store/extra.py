@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import StorageError
+from modyn_dagster.model_store.tensor_bytes import require_storable
 
 #: No module can be named like this.
 PREFIX: Final = "\0extra"
@@ -59,7 +60,8 @@ def _encode(value: object, place: str, tensors: dict[str, Tensor]) -> Any:
             return ["bytes", value.hex()]
         case Tensor() | np.ndarray() | np.generic():
             name = f"{PREFIX}.{len(tensors)}"
-            tensors[name] = value if isinstance(value, Tensor) else _as_tensor(np.array(value), place)
+            found = value if isinstance(value, Tensor) else _as_tensor(np.array(value), place)
+            tensors[name] = require_storable(place, found)
             return ["tensor" if isinstance(value, Tensor) else "array" if isinstance(value, np.ndarray) else "scalar", name]
         case list() | tuple():
             parts = [_encode(part, f"{place}[{n}]", tensors) for n, part in enumerate(value)]

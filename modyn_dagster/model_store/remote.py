@@ -137,7 +137,9 @@ class RemoteFolder:
         # Nothing was put there yet, or as some file systems say it: there is no such folder.
         with suppress(FileNotFoundError), self._reading(self.root / below):
             self._fs.invalidate_cache()
-            found = self._fs.find(place, detail=True)
+            if not (found := self._fs.find(place, detail=True)):
+                # Where nothing answers, or nothing may be seen, most file systems find nothing; listing says why.
+                self._fs.ls(place)
         inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}
         return {self.root / name: info for name, info in inside.items() if ".." not in name.split("/")}
 

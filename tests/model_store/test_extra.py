@@ -159,6 +159,7 @@ def test_what_cannot_be_stored_is_named() -> None:
         ({"a": [1, np.array([object()])]}, r"extra\['a'\]\[1\] is an array of object"),
         ({"a": np.array(["2024-01-01"], "datetime64[D]")}, r"extra\['a'\] is an array of datetime64"),
         ({"a": {1, 2}}, r"extra\['a'\] is a set"),
+        ({"a": torch.ones(2).to_sparse()}, r"extra\['a'\].* is a torch.sparse_coo tensor"),
         (itself, "holds itself"),
     ):
         with pytest.raises(StorageError, match=says):

@@ -212,6 +212,14 @@ def test_a_folder_that_is_not_there_yet_is_empty_also_where_that_is_an_error(rem
     assert_exact(remote.load(model), state)
 
 
+def test_a_store_that_cannot_be_reached_is_no_empty_one():
+    """Nobody listens at this port."""
+    store = ModelStore("http://127.0.0.1:9/models")
+    for look in (store.list, store.verify, store.gc, store.tree):
+        with pytest.raises(StorageError, match=r"http://127\.0\.0\.1:9/models: \w+"):
+            look()
+
+
 def test_gc_leaves_what_is_not_the_stores(remote):
     fs = fsspec.filesystem("memory")
     base, theirs = remote.save(network()), ("a/b.tmp", "documents/mine", "tensors/weights.npy", "going/home", "ab/z")
