@@ -12,7 +12,7 @@ from modyn_dagster.model_store.record import Record
 from modyn_dagster.pipeline.recovering import on_platform
 from modyn_dagster.pipeline.storing import stored_exactly
 from tests.pipeline.world import World
-from tests.projects.tiny import Content, amount, write_pipeline
+from tests.projects.tiny import USER_CODE, Content, amount
 
 MakeWorld = Callable[..., World]
 
@@ -82,26 +82,27 @@ def test_training_again_is_chosen_where_it_is_cheapest_and_every_model_comes_bac
 
 
 def test_a_limit_on_recovery_rules_it_out_and_the_reason_says_so(world_of: MakeWorld) -> None:
-    world = world_of(pipeline("by_amount", BYTES | {"max_recovery_seconds": 0.002}))
+    world = world_of(pipeline("by_amount", BYTES | {"max_recovery_seconds": 0.01}))
     world.deliver(DAYS)
     store, _, infos = replayed(world, "by_amount")
     assert "provenance" not in {info.strategy for info in infos}
     for info in infos:
-        _, _, above = info.reason.partition("; above 0.002 s: ")
-        assert above.startswith("provenance 0.00819 MB, 0.005 s to save, "), info.reason
+        _, _, above = info.reason.partition("; above 0.01 s: ")
+        assert "provenance 0.00819 MB, 0.005 s to save, " in above, info.reason
         assert info.provenance is not None, "how it was trained is recorded by every strategy"
         assert Record.of(store.load(info.id)).id == info.id
 
 
-def test_trainings_that_follow_each_other_stay_below_the_limit_together(world_of: MakeWorld) -> None:
-    world = world_of(pipeline("by_amount", BYTES | {"root": "unlimited"}, **CHAINED))
+def test_trainings_that_follow_each_other_stay_below_the_limit_together(
+    world_of: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(USER_CODE))
+    # Of trainings that take 0.2 s and a little each, two fit in, times the margin, and three never do.
+    limit = 1.5 * 0.59
+    model = {"factory": "tiny_models:slow", "config": {"seconds": 0.2}}
+    world = world_of(pipeline("by_amount", BYTES | {"max_recovery_seconds": limit}, **CHAINED, model=model))
     world.deliver(DAYS)
-    _, _, unlimited = replayed(world, "by_amount")
-    # Of what the whole chain takes, about a half: some are trained again, and some cannot be.
-    limit = 1.5 * len(DAYS) / 2 * min(map(seconds_of, unlimited))
-    write_pipeline(world.folder, pipeline("limited", BYTES | {"root": "limited", "max_recovery_seconds": limit}, **CHAINED))
-    world.reload()
-    store, _, infos = replayed(world, "limited")
+    store, _, infos = replayed(world, "by_amount")
     before = 0.0
     for info in infos:
         together = before + seconds_of(info)
@@ -113,5 +114,5 @@ def test_trainings_that_follow_each_other_stay_below_the_limit_together(world_of
             assert 1.5 * together > 0.99 * limit
             assert "above" in info.reason
             before = 0.0
-    assert {info.strategy for info in infos} == {"provenance", "snapshot"}
+    assert {"provenance"} < {info.strategy for info in infos}
     come_back(world, store, infos)
