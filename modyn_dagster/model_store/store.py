@@ -148,7 +148,7 @@ class ModelStore:
         self, model: ModelId | None = None, *, progress: Callable[[int, int], None] | None = None
     ) -> Sequence[CorruptFile]:
         """Read one model, or every one, and return the damage found; ``progress`` is told how many of how many are done."""
-        return loading.verify_all(self._shelf, self.list() if model is None else [model], progress)
+        return loading.verify_all(self._shelf, self.list() if model is None else [model], progress, may_go=model is None)
 
     def delete(self, model: ModelId, *, rebase: bool = False) -> None:
         """Remove a model for good. Those that need its tensors are stored again without it, or it is ``ModelInUse``."""

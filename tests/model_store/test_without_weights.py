@@ -118,6 +118,19 @@ def test_a_start_that_was_lost_is_damage_of_the_model_and_the_others_are_read(
         store.verify(base)
 
 
+def test_what_is_deleted_while_all_is_verified_is_no_damage(store: ModelStore) -> None:
+    models = sorted(store.save({"a": torch.tensor(n)}) for n in range(3))
+
+    def progress(done: int, of: int) -> None:
+        if done == 1:
+            store.delete(models[1])
+
+    assert store.verify(progress=progress) == []
+    assert store.list() == [models[0], models[2]]
+    with pytest.raises(UnknownModel):
+        store.verify(models[1])
+
+
 def test_who_may_not_delete_a_start_is_told_what_to_do(store: ModelStore) -> None:
     base = store.save(trainings.network().state_dict())
     state = RECIPE.run(store.load(base), allow=[TRAININGS])
