@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from modyn_dagster.catalog.models import ModelRow, models_before
+from modyn_dagster.catalog.models import ModelRow, newest_model
+from modyn_dagster.catalog.runs import get_run
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.errors import CorruptFile, UnknownModel
 
 if TYPE_CHECKING:
-    from modyn_dagster.model_store import ModelInfo
+    from modyn_dagster.model_store import ModelId
     from modyn_dagster.pipeline.context import TriggerContext
 
 
@@ -21,14 +22,14 @@ def stored_metadata(context: TriggerContext, row: ModelRow, key: dg.AssetKey) ->
 
     Times stand beside it: ``seconds_save``, and what the check ``stored_exactly`` took to read it.
     """
-    from modyn_dagster.reporting.stored_models import lineage, model_line
+    from modyn_dagster.reporting.stored_models import lineage_lines
 
     store = context.platform.models_of(context.spec)
     try:
         info = store.info(row.hash)
     except (UnknownModel, CorruptFile) as error:
         return {"stored_as": f"not to be read: {error}"}
-    lines = [model_line(each) for each in lineage(store, row.hash)]
+    lines = lineage_lines(store, row.hash)
     return {
         "stored_as": info.strategy,
         "stored_because": info.reason,
@@ -37,16 +38,19 @@ def stored_metadata(context: TriggerContext, row: ModelRow, key: dg.AssetKey) ->
         "of_full_snapshot": info.n_bytes / info.full_bytes if info.full_bytes else 1.0,
         "parent_model": info.base or "none",
         "model_tree": dg.MetadataValue.md("\n".join(["```", *lines, "```"])),
-        **_parent_link(context, row, info, key),
+        **_parent_link(context, row, info.base, key),
     }
 
 
-def _parent_link(context: TriggerContext, row: ModelRow, info: ModelInfo, key: dg.AssetKey) -> dict[str, Any]:
-    with context.platform.transaction() as conn:
-        before = models_before(conn, row.run_id, row.ordinal, newest=1)
-    if not before or before[0].hash != info.base:
+def _parent_link(context: TriggerContext, row: ModelRow, parent: ModelId | None, key: dg.AssetKey) -> dict[str, Any]:
+    """To its partition: of the model's own run where that has trained it, else of the run before."""
+    if parent is None:
         return {}
+    with context.platform.transaction() as conn:
+        found = newest_model(conn, row.run_id, parent)
+        if found is None or get_run(conn, found.run_id).pipeline != context.run.pipeline:
+            return {}
     base = os.environ.get("MODYN_DAGSTER_UI_URL", "").rstrip("/")
-    partition = partition_key(before[0].run_id, before[0].ordinal)
+    partition = partition_key(found.run_id, found.ordinal)
     # Without an address it is one of the same server.
     return {"parent": dg.MetadataValue.url(f"{base}/assets/{'/'.join(key.path)}?partition={partition}")}

@@ -12,6 +12,19 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN: Final = 10.0
 
 
+def log_counts(say: Callable[[str], object], what: str, *, clock: Callable[[], float] = monotonic) -> Callable[[int, int], None]:
+    """A callback for what counts, that says something every ten seconds, and nothing of what ends sooner."""
+    told = clock()
+
+    def report(done: int, total: int) -> None:
+        nonlocal told
+        if (now := clock()) - told >= _SECONDS_BETWEEN:
+            say(f"{what}: {done} of {total}")
+            told = now
+
+    return report
+
+
 def log_training(say: Callable[[str], object], *, clock: Callable[[], float] = monotonic) -> "ProgressCallback":
     """A progress callback for ``train`` that says something every ten seconds, and nothing of a short training."""
     from modyn_dagster.training.progress import now_and_then

@@ -1,8 +1,7 @@
 """``modyn-dagster model``: what the model store holds, what differs, whether it is sound, and a way out of it."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,9 @@ import click
 from modyn_dagster.cli.model_delete import delete
 from modyn_dagster.cli.model_export import export
 from modyn_dagster.cli.model_probe import probe
+from modyn_dagster.cli.model_progress import progress_bar
 from modyn_dagster.cli.model_store import chosen_model, open_store, store_option
+from modyn_dagster.cli.moments import Moment, utc
 from modyn_dagster.cli.pipeline_status import show_table
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def verify(model: str | None, root: str | None) -> None:
     """
     store = open_store(root)
     chosen = None if model is None else chosen_model(store, model)
-    with _progress("verify") as progress:
+    with progress_bar("verify") as progress:
         damage = store.verify(chosen, progress=progress)
     for error in damage:
         click.echo(f"damaged: {error}", err=True)
@@ -115,7 +116,7 @@ def verify(model: str | None, root: str | None) -> None:
 
 @model.command()
 @click.argument("pipeline")
-@click.option("--at", "moment", type=click.DateTime(), help="Moment in UTC; default: now.")
+@click.option("--at", "moment", type=Moment(), help="ISO 8601, in UTC where it names no time zone; default: now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
     """The model that PIPELINE had live at a moment: the newest one its live runs had trained by then."""
@@ -124,17 +125,18 @@ def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
     from modyn_dagster.cli.pipeline_status import open_platform
     from modyn_dagster.errors import RunError
 
-    at = datetime.now(UTC) if moment is None else moment.replace(tzinfo=UTC)
+    at = datetime.now(UTC) if moment is None else moment
     platform = open_platform()
     with platform.transaction() as conn:
         found = live_model(conn, platform.pipeline(pipeline).name, at)
     platform.close()
     if found is None:
-        raise RunError(f"{pipeline} had no live model at {at:%Y-%m-%d %H:%M:%S} UTC")
+        rule = "`pipeline status` shows its runs; only live ones count, and a model is live from when it was trained"
+        raise RunError(f"{pipeline} had no live model at {utc(at)} UTC; {rule}")
     shown = {
         "model": found.hash,
         "trigger": partition_key(found.run_id, found.ordinal),
-        "live_from": found.created_at.isoformat(),
+        "live_from": found.created_at.astimezone(UTC).isoformat(),
     }
     click.echo(json.dumps(shown) if as_json else "\n".join(f"{name}: {value}" for name, value in shown.items()))
 
@@ -143,7 +145,9 @@ def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
 @store_option
 def gc(root: str | None) -> None:
     """Remove what killed writers left, and documents that no model refers to; models stay."""
-    gone = open_store(root).gc()
+    store = open_store(root)
+    with progress_bar("gc") as progress:
+        gone = store.gc(progress=progress)
     for path in gone:
         click.echo(path)
     click.echo(f"{len(gone)} files removed")
@@ -161,16 +165,3 @@ def _infos(store: "ModelStore") -> "Sequence[ModelInfo]":
                 click.echo(f"damaged: {error}", err=True)
 
     return list(readable(store.list()))
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error; nothing where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modyn_dagster.cli.model_progress import progress_bar
 from modyn_dagster.cli.model_store import chosen_model, open_store, store_option
 from modyn_dagster.errors import CorruptFile
 
@@ -28,7 +29,8 @@ def delete(model: str, root: str | None, rebase: bool, yes: bool) -> None:
     if not yes:
         click.confirm("Delete it?", abort=True)
     before = _bytes(store)
-    store.delete(chosen, rebase=rebase)
+    with progress_bar("delete", counted=False):
+        store.delete(chosen, rebase=rebase)
     stored_again = f", {len(needing)} models stored again" if needing else ""
     click.echo(f"deleted{stored_again}; the store is {before - _bytes(store):,} bytes smaller")
 

@@ -1,10 +1,15 @@
 """``modyn-dagster model export``: a model as a file for other systems."""
 
+import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import click
 
+from modyn_dagster.cli.model_progress import progress_bar
 from modyn_dagster.cli.model_store import chosen_model, open_store, store_option
+from modyn_dagster.errors import ConfigError
 
 
 @click.command()
@@ -21,8 +26,16 @@ from modyn_dagster.cli.model_store import chosen_model, open_store, store_option
 )
 @click.option("--allow", multiple=True, metavar="MODULE", help="Module whose functions may run to build the model.")
 @click.option("--retrain", is_flag=True, help="Train a model again that is stored as its provenance.")
+@click.option("--overwrite", is_flag=True, help="Replace PATH when it is there.")
 def export(
-    model: str, path: Path, root: str | None, inputs: Path | None, positional: bool, allow: tuple[str, ...], retrain: bool
+    model: str,
+    path: Path,
+    root: str | None,
+    inputs: Path | None,
+    positional: bool,
+    allow: tuple[str, ...],
+    retrain: bool,
+    overwrite: bool,
 ) -> None:
     """Write MODEL to PATH: .safetensors, .pt (TorchScript) or .pt2 (torch.export).
 
@@ -30,11 +43,27 @@ def export(
     of tensors by name.
     """
     store = open_store(root, *allow)
-    given = None
-    if inputs is not None:
-        from safetensors.torch import load_file
-
-        tensors = load_file(inputs)
-        given = tuple(tensors[name] for name in sorted(tensors)) if positional else (tensors,)
-    store.export(chosen_model(store, model), path, inputs=given, retrain=retrain)
+    chosen = chosen_model(store, model)
+    if path.exists() and not overwrite:
+        raise ConfigError("export", "path", str(path), "is there already; --overwrite replaces it")
+    given = None if inputs is None else _inputs(inputs, positional)
+    if allow:
+        # As Python does for its own programs: what the user names may lie in the current folder.
+        sys.path.insert(0, str(Path.cwd()))
+    with warnings.catch_warnings(record=True) as told, progress_bar("export", counted=False):
+        warnings.simplefilter("default", UserWarning)
+        store.export(chosen, path, inputs=given, retrain=retrain)
+    for warning in told:
+        click.echo(f"warning: {warning.message}", err=True)
     click.echo(f"{path}: {path.stat().st_size} bytes")
+
+
+def _inputs(path: Path, positional: bool) -> tuple[Any, ...]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ConfigError("export", "inputs", str(path), f"must be a safetensors file of example inputs: {error}") from error
+    return tuple(tensors[name] for name in sorted(tensors)) if positional else (tensors,)

@@ -1,9 +1,17 @@
 """``modyn-dagster model probe``: whether a training step computes the same bits twice, here or on another machine."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from modyn_dagster.cli.model_progress import progress_bar
+from modyn_dagster.errors import ConfigError, ModynError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 @click.command()
@@ -36,25 +44,55 @@ def probe(
     import torch
 
     from modyn_dagster.cli.pipeline_status import show_table
-    from modyn_dagster.imports import import_callable
     from modyn_dagster.model_store.probe import Summary, compare, summarise
     from modyn_dagster.reporting.probe_table import probe_table, verdict
     from modyn_dagster.reproducible import reproducible
 
     sys.path.insert(0, str(Path.cwd()))
     with reproducible(seed, threads=threads or torch.get_num_threads()):
-        build, inputs, loss = import_callable(factory, source="probe", field="factory")()
+        build, inputs, loss = _parts(factory)
+    n_runs = 2 if save is None and against is None else 1
 
-    def run() -> Summary:
-        return summarise(build, inputs, loss, seed=seed, threads=threads, fixed=not any_algorithm)
+    def run(number: int) -> Summary:
+        try:
+            summary = summarise(build, inputs, loss, seed=seed, threads=threads, fixed=not any_algorithm)
+        except ModynError:
+            raise
+        except Exception as error:
+            raise _failed(factory, "a training step of it fails", error) from error
+        progress(number, n_runs)
+        return summary
 
-    if save is not None:
-        run().save(save)
-        click.echo(f"{save}: take it to the other machine, and run this with --against")
-        return
-    report = compare(run() if against is None else Summary.load(against), run())
+    with progress_bar("probe") as progress:
+        if save is not None:
+            run(1).save(save)
+            click.echo(f"{save}: take it to the other machine, and run this with --against")
+            return
+        report = compare(run(1) if against is None else Summary.load(against), run(n_runs))
     if show_all or not report.is_safe:
         show_table(probe_table(report, only_different=not show_all).rich())
     click.echo(verdict(report))
     if not report.is_safe:
         raise click.exceptions.Exit(1)
+
+
+def _parts(factory: str) -> "tuple[Callable[[], nn.Module], tuple[Any, ...], Callable[[Any], Tensor]]":
+    """What the factory returns. ``ConfigError`` for anything but the three things."""
+    from modyn_dagster.imports import import_callable
+
+    function = import_callable(factory, source="probe", field="factory")
+    try:
+        found = function()
+    except Exception as error:
+        raise _failed(factory, "it is called without arguments and fails", error) from error
+    match found:
+        case (build, tuple(inputs), loss) if callable(build) and callable(loss):
+            return build, inputs, loss
+    rule = f"must return a function that builds the module, a tuple of its inputs, and a loss; not a {type(found).__name__}"
+    raise ConfigError("probe", "factory", factory, rule)
+
+
+def _failed(factory: str, what: str, error: Exception) -> ConfigError:
+    first = (str(error).splitlines() or [""])[0]
+    hint = "; --any-algorithm allows it" if "deterministic" in first else ""
+    return ConfigError("probe", "factory", factory, f"{what}: {type(error).__name__}: {first}{hint}")

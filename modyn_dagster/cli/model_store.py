@@ -1,5 +1,6 @@
 """Which store a command of ``modyn-dagster model`` works on, and which of its models."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,18 +16,23 @@ store_option = click.option("--store", "root", metavar="ROOT", help="Folder or U
 
 
 def open_store(root: str | None, *allow: str) -> "ModelStore":
-    """The store at ``root``, else the project's; functions below ``allow`` may run, beside what builds models of the box."""
-    from modyn_dagster.model_store import ModelStore
-    from modyn_dagster.pipeline.platform import MODULES_OF_THE_BOX, models_folder
+    """The store at ``root``, else the project's.
 
-    return ModelStore(root or models_folder(Settings.from_environment()), allow=[MODULES_OF_THE_BOX, *allow])
+    Functions below ``allow`` may run, beside what builds models of the box and what trains those of pipelines again.
+    """
+    from modyn_dagster.model_store import ModelStore
+    from modyn_dagster.pipeline.platform import MODULES_OF_THE_BOX, TRAININGS, models_folder
+
+    if root is not None and "://" not in root and not Path(root).is_dir():
+        raise ConfigError("model", "store", root, "must be a folder that is there, or a URL")
+    return ModelStore(root or models_folder(Settings.from_environment()), allow=[MODULES_OF_THE_BOX, TRAININGS, *allow])
 
 
 def chosen_model(store: "ModelStore", text: str) -> "ModelId":
     """The one model whose id begins like this. ``UnknownModel`` when there is none, ``ConfigError`` when there are more."""
     found = [model for model in store.list() if model.startswith(text)] if text else []
     if not found:
-        raise UnknownModel(text, store.root)
+        raise UnknownModel(text, store.root, f" of {len(store.list())} models; `modyn-dagster model list` shows them")
     if len(found) > 1:
-        raise ConfigError("model", "id", text, f"must be that of one model; {len(found)} begin like this")
+        raise ConfigError("model", "id", text, f"must be that of one model; {len(found)} begin like this: give more digits")
     return found[0]

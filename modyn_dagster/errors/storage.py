@@ -66,8 +66,8 @@ class WriteFailed(StorageError):
 class UnknownModel(StorageError, LookupError):
     """The model store holds no model with this id."""
 
-    def __init__(self, model: str, root: PurePath | str) -> None:
-        super().__init__(f"{root}: no model {model!r} in this store")
+    def __init__(self, model: str, root: PurePath | str, remedy: str = "") -> None:
+        super().__init__(f"{root}: no model {model!r} in this store{remedy}")
         self.model, self.root = model, str(root)
 
 
@@ -91,15 +91,16 @@ class WeightsNotStored(StorageError):
 class NotReproducible(StorageError):
     """A model that is stored as its provenance cannot be trained again as it was; ``field`` says what differs."""
 
-    def __init__(self, field: str, expected: object, found: object) -> None:
-        super().__init__(f"cannot be trained again: {field}: expected {expected}, found {found}")
+    def __init__(self, field: str, expected: object, found: object, *, doing: str = "trained again") -> None:
+        super().__init__(f"cannot be {doing}: {field}: expected {expected}, found {found}")
         self.field, self.expected, self.found = field, expected, found
 
 
 class NotAllowed(NotReproducible):
-    """A provenance names a function outside the modules whose code the store may run."""
+    """A provenance, or an architecture, names a function outside the modules whose code the store may run."""
 
-    def __init__(self, train: str, allow: Sequence[str]) -> None:
+    def __init__(self, function: str, allow: Sequence[str], *, field: str = "train", doing: str = "trained again") -> None:
         allowed = f"a module below {', '.join(allow)}" if allow else "nothing, for the store was opened without allow=[…]"
-        super().__init__("train", allowed, train)
-        self.train, self.allow = train, list(allow)
+        remedy = f"if you trust it, allow=[{function.partition(':')[0]!r}] (--allow {function.partition(':')[0]}) lets it run"
+        super().__init__(field, allowed, f"{function}; {remedy}", doing=doing)
+        self.found, self.train, self.allow = function, function, list(allow)

@@ -20,7 +20,7 @@ from modyn_dagster.model_store.record import Record
 from modyn_dagster.model_store.saving import Saving
 from modyn_dagster.model_store.shelf import Shelf
 from modyn_dagster.model_store.stored import Stored
-from modyn_dagster.model_store.strategies import Adaptive, Snapshot, Strategy
+from modyn_dagster.model_store.strategies import Adaptive, Retrain, Snapshot, Strategy
 
 
 def about_of(shelf: Shelf, base: ModelId | None, architecture: Architecture | None, provenance: Provenance | None) -> About:
@@ -45,20 +45,32 @@ def save(
     architecture: Architecture | None,
     provenance: Provenance | None,
 ) -> ModelId:
-    """Commit a state, unless it is there and sound."""
+    """Commit a state, unless it is there and sound; one that is there without weights gets them where they are asked for."""
     with shelf.pool() as pool:
         record = Record.of(state, pool.map)
         with shelf.folder.adding(), shelf.sources() as sources:
             found = None if base is None else sources.model(base)
             find = shelf.finder(sources.model)
-            if shelf.has(record.id):
-                if not verify_all(shelf, [record.id], None):
-                    return record.id
-                # Others may rely on what its file held, and it on them: put right, it needs nobody.
-                strategy, found, find = Snapshot(), None, _nowhere
             saving = Saving(shelf.folder, state, record, found, sources, find, pool, shelf.threads)
-            _commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance))
+            if shelf.has(record.id):
+                # Others may rely on what its file held, and it on them: stored again, it needs nobody.
+                alone = replace(saving, base=None, find=_nowhere)
+                if verify_all(shelf, [record.id], None):
+                    _commit(shelf, alone, Snapshot(), about_of(shelf, base, architecture, provenance))
+                elif not (there := sources.model(record.id)).has_weights:
+                    _add_weights(shelf, alone, strategy, there.about)
+            else:
+                _commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance))
     return record.id
+
+
+def _add_weights(shelf: Shelf, saving: Saving, strategy: Strategy, about: About) -> None:
+    """Whoever saved the model before could do without; what they recorded of it stays, how to train it again too."""
+    reason = "asked for"
+    if isinstance(strategy, Adaptive):
+        strategy, reason = choose(saving, strategy, about)
+    if not isinstance(strategy, Retrain):
+        _commit(shelf, saving, Snapshot(), about, f"{reason}; it was there without weights")
 
 
 def store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | None) -> None:
@@ -72,8 +84,7 @@ def store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | No
         _require_needed(shelf, saving, saving.write_without(child, gone, about))
 
 
-def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About) -> None:
-    reason = ""
+def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About, reason: str = "") -> None:
     if isinstance(strategy, Adaptive):
         strategy, reason = choose(saving, strategy, about)
     settled = saving.settled(strategy)

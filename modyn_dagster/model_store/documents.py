@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import PurePath
 from typing import Final
 
@@ -11,6 +12,7 @@ from modyn_dagster.model_store.folder import Folder
 
 _MAX_BYTES: Final = 16 << 20
 _FOLDER: Final = "documents"
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Documents:
@@ -50,8 +52,9 @@ class Documents:
             raise CorruptFile(self._path(digest), "an environment", str(error)) from error
 
     def keep(self, wanted: set[str], older_than: float) -> list[PurePath]:
-        """Remove all others that no writer of now can have written, and return their paths."""
-        unwanted = [path for path in self._folder.files(_FOLDER) if path.name not in wanted]
+        """Remove all other documents that no writer of now can have written, and return their paths."""
+        found = [path for path in self._folder.files(_FOLDER) if _HASH.fullmatch(path.name) and path == self._path(path.name)]
+        unwanted = [path for path in found if path.name not in wanted]
         removed = []
         for path in unwanted:
             if self._folder.removable(path, older_than):

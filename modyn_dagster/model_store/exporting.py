@@ -1,7 +1,7 @@
 """A model for others: safetensors for any tool, TorchScript or ``torch.export`` for a serving system."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from modyn_dagster.errors import ConfigError, NotAllowed
+from modyn_dagster.errors import ConfigError, ModynError, NotAllowed
 from modyn_dagster.imports import import_callable
 from modyn_dagster.model_store.dtypes import VIEWED_NAMES, name_of
 from modyn_dagster.model_store.names import load_into
@@ -31,10 +31,10 @@ def export(
             with atomic_file(path) as file:
                 file.write(_as_safetensors(state))
         case ".pt" | ".pt2":
-            module = _module(state, architecture, allow)
             if inputs is None:
-                raise ConfigError("export", "inputs", None, f"example inputs are needed to trace the model for {path.suffix}")
-            _write_program(module, inputs, path)
+                rule = f"example inputs are needed to trace the model for {path.suffix}: give inputs=(…) (--inputs FILE)"
+                raise ConfigError("export", "inputs", None, rule)
+            _write_program(_module(state, architecture, allow), inputs, path)
         case _:
             raise ConfigError("export", "path", str(path), f"must end in one of {', '.join(_SUFFIXES)}")
 
@@ -49,22 +49,69 @@ def _as_safetensors(state: Mapping[str, Tensor]) -> bytes:
 
 def _module(state: Mapping[str, Tensor], architecture: Mapping[str, Any] | None, allow: Sequence[str]) -> nn.Module:
     if architecture is None:
-        raise ConfigError("export", "model", None, "the model was saved without its architecture; save it with model=…")
+        rule = "the model was saved without its architecture; save it with model=…, or export .safetensors"
+        raise ConfigError("export", "model", None, rule)
     factory = architecture["factory"]
     package = factory.partition(":")[0]
     if not any(package == prefix or package.startswith(f"{prefix}.") for prefix in allow):
-        raise NotAllowed(factory, allow)
-    module = import_callable(factory, source="export", field="model")(**architecture["args"])
+        raise NotAllowed(factory, allow, field="model", doing="built")
+    build = import_callable(factory, source="export", field="model")
+    try:
+        module = build(**architecture["args"])
+    except ModynError:
+        raise
+    except Exception as error:
+        rule = f"builds no module any more: {_first_line(error)}"
+        raise ConfigError("export", "model", f"{factory}(**{architecture['args']})", rule) from error
     load_into(module, state)
     return module.eval()  # type: ignore[no-any-return]
 
 
 def _write_program(module: nn.Module, inputs: tuple[Any, ...], path: Path) -> None:
+    try:
+        with torch.no_grad():
+            module(*inputs)
+    except Exception as error:
+        rule = f"the model cannot be called with these: {_first_line(error)}"
+        if isinstance(inputs[0] if len(inputs) == 1 else None, Mapping):
+            rule += "; it was called with one mapping (--positional: with arguments)"
+        raise ConfigError("export", "inputs", _shapes(inputs), rule) from error
+    try:
+        program = _traced(module, inputs, path.suffix)
+    except Exception as error:
+        raise ConfigError("export", "model", path.suffix, f"torch cannot trace it: {_first_line(error)}") from error
     with atomic_file(path) as file:
-        if path.suffix == ".pt2":
-            torch.export.save(torch.export.export(module, inputs), file)
-            return
+        program(file)
+
+
+def _traced(module: nn.Module, inputs: tuple[Any, ...], suffix: str) -> Callable[[Any], None]:
+    """What writes the program to a file."""
+    if suffix == ".pt2":
+        exported = torch.export.export(module, inputs)
+        return lambda file: torch.export.save(exported, file)
+    with warnings.catch_warnings():
+        # Serving systems still load TorchScript, which torch no longer develops.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        traced = torch.jit.trace(module, inputs)  # type: ignore[no-untyped-call]
+
+    def save_traced(file: Any) -> None:
         with warnings.catch_warnings():
-            # Serving systems still load TorchScript, which torch no longer develops.
             warnings.simplefilter("ignore", DeprecationWarning)
-            torch.jit.save(torch.jit.trace(module, inputs), file)  # type: ignore[no-untyped-call]
+            torch.jit.save(traced, file)
+
+    return save_traced
+
+
+def _shapes(inputs: object) -> Any:
+    match inputs:
+        case Tensor():
+            return list(inputs.shape)
+        case Mapping():
+            return {name: _shapes(part) for name, part in inputs.items()}
+        case tuple() | list():
+            return [_shapes(part) for part in inputs]
+    return type(inputs).__name__
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

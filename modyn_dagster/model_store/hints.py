@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import secrets
 from pathlib import Path, PurePath
 from typing import Final, Protocol
@@ -13,6 +14,7 @@ from modyn_dagster.storage import atomic_file
 ENTRY: Final = 64
 _FILE: Final = "tensors.index"
 _FOLDER: Final = "tensors"
+_NAME: Final = re.compile(r"[0-9a-f]{16}")
 _MAX_BYTES: Final = 64 << 20
 
 
@@ -75,7 +77,7 @@ class RemoteHints:
 
     def new(self) -> tuple[bytes, bool]:
         """The files that were not there before."""
-        new = [path for path in self._folder.files(_FOLDER) if path not in self._seen]
+        new = [path for path in self._files() if path not in self._seen]
         content = b"".join(map(self._content, new))
         self._seen.update(new)
         return content, False
@@ -88,10 +90,13 @@ class RemoteHints:
 
     def replace(self, entries: bytes) -> None:
         """Write one, and remove those of before."""
-        before = self._folder.files(_FOLDER)
+        before = self._files()
         self.add(entries)
         for path in before:
             self._folder.remove(path)
+
+    def _files(self) -> list[PurePath]:
+        return [path for path in self._folder.files(_FOLDER) if _NAME.fullmatch(path.name)]
 
     def _content(self, path: PurePath) -> bytes:
         try:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from modyn_dagster.errors import CorruptFile, StorageError, WeightsNotStored
+from modyn_dagster.errors import CorruptFile, StorageError, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store import extra as extras
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.reading import read_state, verify_state
@@ -24,7 +24,7 @@ def load(
     if stored.has_weights:
         return extras.split(read(shelf, stored, verify))[0]
     if not retrain:
-        raise WeightsNotStored(model, "only how to train it again: load(id, retrain=True) does that")
+        raise WeightsNotStored(model, "only how to train it again: load(id, retrain=True) does that (model export --retrain)")
     start, todo = lineage_to_train(stored, shelf.open)
     state = None if start is None else extras.split(read(shelf, start, verify))[0]
     for each in todo:
@@ -45,14 +45,19 @@ def read(shelf: Shelf, stored: Stored, verify: bool) -> dict[str, Tensor]:
     return _as_it_is_now(shelf, stored, whole)
 
 
-def verify_all(shelf: Shelf, models: Sequence[ModelId], progress: Callable[[int, int], None] | None) -> list[CorruptFile]:
-    """Read these, and return the damage."""
+def verify_all(
+    shelf: Shelf, models: Sequence[ModelId], progress: Callable[[int, int], None] | None, *, may_go: bool = False
+) -> list[CorruptFile]:
+    """Read these, and return the damage; those that ``may_go`` meanwhile are none when they did, else ``UnknownModel``."""
     damage = []
     for n, each in enumerate(models, 1):
         try:
             _verify(shelf, each)
         except CorruptFile as error:
             damage.append(error)
+        except UnknownModel:
+            if not may_go or shelf.has(each):
+                raise
         if progress is not None:
             progress(n, len(models))
     return damage

@@ -7,6 +7,7 @@ other, where a listing shows what was put before it (as S3, GCS and Azure promis
 """
 
 import os
+import re
 import secrets
 import tempfile
 import time
@@ -27,6 +28,8 @@ from modyn_dagster.model_store.ranges import open_ranges
 _WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
 _PIECE: Final = 32 << 20
 _MARKS: Final = "going"
+# What a killed writer or remover leaves behind; others may have files below the same URL.
+_LEFT: Final = re.compile(rf"((documents/)?[0-9a-f]{{2}}|tensors|{_MARKS})/\.[^/]*\.tmp|{_MARKS}/[0-9a-f]{{64}}")
 # What file systems call the time of the last change.
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
@@ -118,9 +121,9 @@ class RemoteFolder:
         return (models & marked) | (models - {path.stem for path in there if path.suffix})
 
     def leftovers(self, older_than: float) -> list[PurePath]:
-        """Files with temporary names and marks, older than that; where the file system tells no times, none."""
+        """Files of the store with temporary names and marks, older than that; where the file system tells no times, none."""
         found = self._found("").items()
-        named = [(path, info) for path, info in found if path.name.endswith(".tmp") or path.parent.name == _MARKS]
+        named = [(path, info) for path, info in found if _LEFT.fullmatch("/".join(path.relative_to(self.root).parts))]
         return [path for path, info in named if _is_older(info, older_than)]
 
     def removable(self, path: PurePath, older_than: float) -> bool:
@@ -130,9 +133,13 @@ class RemoteFolder:
 
     def _found(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
         place = f"{self._base}/{below}" if below else self._base
-        with self._reading(self.root / below):
+        found: Mapping[str, Mapping[str, Any]] = {}
+        # Nothing was put there yet, or as some file systems say it: there is no such folder.
+        with suppress(FileNotFoundError), self._reading(self.root / below):
             self._fs.invalidate_cache()
-            found = self._fs.find(place, detail=True)
+            if not (found := self._fs.find(place, detail=True)):
+                # Where nothing answers, or nothing may be seen, most file systems find nothing; listing says why.
+                self._fs.ls(place)
         inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}
         return {self.root / name: info for name, info in inside.items() if ".." not in name.split("/")}
 

@@ -1,6 +1,6 @@
 """What may go, and how those that need it come to do without."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -37,13 +37,13 @@ def delete(shelf: Shelf, model: ModelId, *, rebase: bool) -> None:
         shelf.remove(model)
 
 
-def collect(shelf: Shelf, older_than: float) -> Sequence[PurePath]:
+def collect(shelf: Shelf, older_than: float, progress: Callable[[int, int], None] | None) -> Sequence[PurePath]:
     """Remove what killed writers left, and documents that no model refers to; makes the index again."""
     with shelf.folder.removing():
         gone = list(shelf.folder.leftovers(older_than))
         for path in gone:
             shelf.folder.remove(path)
-        models = shelf.readable()
+        models = shelf.readable(progress)
         # Unreadable models may still be put right by saving them again; the documents they name are not known.
         if len(models) == len(shelf.ids()):
             named = {text for each in models for text in (each.about.environment, each.about.code) if text}
@@ -62,4 +62,6 @@ def _require_spared(gone: ModelId, children: Sequence[Stored], rebase: bool) -> 
         ids = [child.id for child in children]
         raise ModelInUse(gone, ids, "delete them first, or pass rebase=True (--rebase) to store them without it")
     if without := [child.id for child in children if not child.has_weights]:
-        raise ModelInUse(gone, without, "these have no weights: train them again, delete them and save them with weights")
+        raise ModelInUse(
+            gone, without, "these have no weights: load them with retrain=True and save them by another strategy first"
+        )

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from torch import Tensor
 
-from modyn_dagster.errors import CorruptFile, NotReproducible, WeightsNotStored
+from modyn_dagster.errors import CorruptFile, NotReproducible, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store.code_version import code_version
 from modyn_dagster.model_store.documents import Documents
 from modyn_dagster.model_store.environment import Environment
@@ -29,7 +29,10 @@ def lineage_to_train(model: Stored, open_model: Callable[[ModelId], Stored]) -> 
     while (base := todo[-1].about.start) is not None:
         if base in seen or len(todo) > _MAX_LINEAGE:
             raise CorruptFile(todo[-1].path, "a base that was there before it", f"{base}: a cycle of bases")
-        stored = open_model(base)
+        try:
+            stored = open_model(base)
+        except UnknownModel as error:
+            raise CorruptFile(todo[-1].path, f"model {base}, which its training starts from", "no model of that id") from error
         if stored.has_weights:
             return stored, todo[::-1]
         seen.add(base)

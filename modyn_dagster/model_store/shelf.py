@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import PurePath
 from typing import Final
 
@@ -73,14 +73,14 @@ class Shelf:
             # Removed a moment ago.
             raise UnknownModel(model, self.folder.root) from None
 
-    def readable(self) -> list[Stored]:
-        """All models that can be opened."""
-        found = []
-        for model in self.ids():
-            try:
+    def readable(self, progress: Callable[[int, int], None] | None = None) -> list[Stored]:
+        """All models that can be opened; ``progress`` is told how many of how many were tried."""
+        found, models = [], self.ids()
+        for n, model in enumerate(models, 1):
+            with suppress(CorruptFile, UnknownModel):
                 found.append(self.open(model))
-            except (CorruptFile, UnknownModel):
-                continue
+            if progress is not None:
+                progress(n, len(models))
         return found
 
     def remove(self, model: ModelId) -> None:

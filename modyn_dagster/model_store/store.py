@@ -148,18 +148,21 @@ class ModelStore:
         self, model: ModelId | None = None, *, progress: Callable[[int, int], None] | None = None
     ) -> Sequence[CorruptFile]:
         """Read one model, or every one, and return the damage found; ``progress`` is told how many of how many are done."""
-        return loading.verify_all(self._shelf, self.list() if model is None else [model], progress)
+        return loading.verify_all(self._shelf, self.list() if model is None else [model], progress, may_go=model is None)
 
     def delete(self, model: ModelId, *, rebase: bool = False) -> None:
         """Remove a model for good. Those that need its tensors are stored again without it, or it is ``ModelInUse``."""
         removing.delete(self._shelf, model, rebase=rebase)
 
-    def gc(self, *, older_than: float = removing.ABANDONED) -> Sequence[PurePath]:
+    def gc(
+        self, *, older_than: float = removing.ABANDONED, progress: Callable[[int, int], None] | None = None
+    ) -> Sequence[PurePath]:
         """Remove what killed writers left, and documents that no model refers to; returns what was removed.
 
         ``older_than``: seconds after which a file counts as left, where a store has no locks to know it by (not a local folder).
+        ``progress`` is told how many of how many models were looked at.
         """
-        return removing.collect(self._shelf, older_than) if self._shelf.folder.files() else []
+        return removing.collect(self._shelf, older_than, progress) if self._shelf.folder.files() else []
 
     def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Any, ...] | None = None, retrain: bool = False) -> None:
         """Write a model for other systems: ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``).

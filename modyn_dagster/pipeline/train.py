@@ -46,7 +46,9 @@ def train_model(
     trained = _train(context, training_set, progress, fast_path)
     training = watch.read(training_set.n_samples)
     watch = Stopwatch("save")
-    model_hash = store_model(context, trained, training_set, previous_model(context), training.seconds)
+    # Of a training that went on from a checkpoint the watch saw the end alone; its own stages count the attempts before, too.
+    seconds = max(training.seconds, sum(trained.seconds.values()))
+    model_hash = store_model(context, trained, training_set, previous_model(context), seconds)
     if context.trigger.state == "trained":
         return _same_model(context, model_hash)
     save_optimizers(context, trained, model_hash)

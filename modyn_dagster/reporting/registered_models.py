@@ -6,17 +6,25 @@ Like everything in MLflow they come from the catalog: what is missing is made up
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from modyn_dagster.catalog.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.evaluation.champion import Verdict
-from modyn_dagster.reporting.tables import Table
+from modyn_dagster.reporting.registered_versions import (
+    TRIGGER,
+    LiveVersion,
+    in_order,
+    is_of_run,
+    live_version,
+    of_run,
+    page,
+    tags_of,
+)
 from modyn_dagster.reporting.tracked_points import utc_text
 from modyn_dagster.reporting.tracking_client import address_of, tracking_errors
 
@@ -26,23 +34,13 @@ if TYPE_CHECKING:
 
 #: Versions that the page of a registered model lists.
 _ON_PAGE: Final = 100
-_TRIGGER: Final = "modyn/trigger"
-_LIVE_FROM: Final = "modyn/live_from"
 _CHAMPION_BECAUSE: Final = "modyn/champion"
 _TOLD: Final = "modyn/told"
 #: Versions whose verdicts share a digest: so many are read again when one of them changes.
 BLOCK: Final = 50
-
-
-@dataclass(frozen=True, slots=True)
-class LiveVersion:
-    """The version that was current at a moment: its number, trigger, the id of its model in the store, and since when."""
-
-    name: str
-    version: int
-    trigger: str
-    model: str
-    since: datetime
+#: Versions that are asked for one by one rather than with all others of their run.
+_FEW: Final = 3
+_NEWEST_FIRST: Final = ["version_number DESC"]
 
 
 def registered_name(run: RunRow) -> str:
@@ -61,35 +59,46 @@ class RegisteredModels:
         """Register the models of a run that are missing, move the aliases, renew the page. Returns the registered name.
 
         Versions are registered in the order of their triggers, and digests of what was told of them stand with the registered
-        model: only the newest are read, and older ones where a verdict changed.
+        model: only the newest are read, and older ones where a verdict changed. One of these that was deleted by hand is
+        registered again. The aliases belong to the run whose model went live last.
         """
         name = registered_name(run)
-        keys = [partition_key(run.id, model.ordinal) for model in models]
+        by_key = {partition_key(run.id, model.ordinal): model for model in models}
+        keys = list(by_key)
         texts = [f"{'promoted' if verdict.promoted else 'not promoted'}: {verdict.reason}" for verdict in verdicts]
         told = _digests(run, texts)
         with self._errors():
             registered = self._ensure(name, run)
-            first = _first_changed(registered.tags.get(tag := f"{_TOLD}/{run.id}", ""), told, len(keys))
-            known = self._newest_of_run(name, run, len(keys) - first) if keys else {}
-            n_known = max((n for n, key in enumerate(keys, 1) if key in known), default=0)
-            for key, model in zip(keys[n_known:], models[n_known:], strict=True):
-                known[key] = self._register(name, run, model)
-            self._mark(name, known, dict(zip(keys[first:], texts[first:], strict=True)))
-            if models:
+            shown = list(self._client.search_model_versions(f"name = '{name}'", max_results=_ON_PAGE, order_by=_NEWEST_FIRST))
+            if keys:
+                first = _first_changed(registered.tags.get(tag := f"{_TOLD}/{run.id}", ""), told, len(keys))
                 champion = partition_key(run.id, verdicts[-1].champion)
-                if champion not in known:
-                    known[champion] = self._version_of(name, run, champion)
-                self._move(registered, {"current": known[keys[-1]], "champion": known[champion]})
+                ours = _by_trigger(version for version in shown if is_of_run(version, run))
+                if len(shown) < _ON_PAGE:
+                    known, missing = ours, [key for key in keys if key not in ours]
+                else:
+                    known, missing = self._known(of_run(name, run), ours, keys, first, champion)
+                for key in missing:
+                    known[key] = self._register(name, run, by_key[key])
+                    shown.append(known[key])
+                self._mark(name, known, dict(zip(keys[first:], texts[first:], strict=True)))
+                if _newest_is_of(shown, run):
+                    self._move(registered, {"current": known[keys[-1]], "champion": known[champion]})
                 self._client.set_registered_model_tag(name, tag, told)
-            self._describe(registered, run)
+            text = page(in_order(shown)[-_ON_PAGE:], run.pipeline)
+            if registered.description != text:
+                self._client.update_registered_model(name, text)
         return name
 
     def live_at(self, pipeline: str, moment: datetime) -> LiveVersion | None:
-        """The version of a live pipeline that was the newest at a moment; None before the first."""
+        """The version of a live pipeline that was the newest at a moment; None before the first.
+
+        A version is live from its moment on. A moment without a time zone is one in UTC.
+        """
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         with self._errors():
             versions = self._client.search_model_versions(f"name = '{pipeline}'")
-        found = [version for version in map(_live, versions) if version.since <= moment]
-        return max(found, key=lambda version: (version.since, version.version), default=None)
+        return next((live for live in reversed(in_order(versions)) if live.since <= moment), None)
 
     def _ensure(self, name: str, run: RunRow) -> RegisteredModel:
         found = self._client.search_registered_models(f"name = '{name}'", max_results=1)
@@ -98,24 +107,29 @@ class RegisteredModels:
         tags = {"modyn/pipeline": run.pipeline, "modyn/mode": run.mode}
         return self._client.create_registered_model(name, tags)
 
-    def _newest_of_run(self, name: str, run: RunRow, n: int) -> dict[str, ModelVersion]:
-        found = self._client.search_model_versions(_of_run(name, run), max_results=n, order_by=["version_number DESC"])
-        return {version.tags[_TRIGGER]: version for version in found}
-
-    def _version_of(self, name: str, run: RunRow, key: str) -> ModelVersion:
-        [found] = self._client.search_model_versions(f"{_of_run(name, run)} AND tag.`{_TRIGGER}` = '{key}'", max_results=1)
-        return found
+    def _known(
+        self, where: str, shown: Mapping[str, ModelVersion], keys: Sequence[str], first: int, champion: str
+    ) -> tuple[dict[str, ModelVersion], list[str]]:
+        """Versions of a run by trigger: at least all from ``first`` on and the champion; and the triggers that lack theirs."""
+        known = dict(shown)
+        if len(known) < (n_newest := len(keys) - first):
+            known |= _by_trigger(self._client.search_model_versions(where, max_results=n_newest, order_by=_NEWEST_FIRST))
+        oldest = next((n for n, key in enumerate(keys[:first]) if key in known), first)
+        wanted = dict.fromkeys([champion, *keys[oldest:]])
+        missing = [key for key in wanted if key not in known]
+        asked = [f"{where} AND tag.`{TRIGGER}` = '{key}'" for key in missing] if len(missing) <= _FEW else [where]
+        for each in asked:
+            known |= _by_trigger(self._client.search_model_versions(each))
+        return known, [key for key in keys if key in wanted and key not in known]
 
     def _register(self, name: str, run: RunRow, model: ModelRow) -> ModelVersion:
-        key = partition_key(run.id, model.ordinal)
-        identity = {"modyn/run": str(run.id), "modyn/created": utc_text(run.created_at), _TRIGGER: key}
-        tags = identity | {"modyn/model": model.hash, _LIVE_FROM: utc_text(model.created_at)}
+        tags = tags_of(run, model)
         return self._client.create_model_version(
             name,
             # Not a file: whoever wants the weights asks the model store, which knows what they are the difference to.
             f"modyn-model:///{model.hash}",
             tags=tags,
-            description=f"Trigger {key}, trained on {model.n_samples:,} samples. `ModelStore(root).load('{model.hash}')`",
+            description=f"Trigger {tags[TRIGGER]}, {model.n_samples:,} samples. `ModelStore(root).load('{model.hash}')`",
             await_creation_for=0,
         )
 
@@ -130,29 +144,20 @@ class RegisteredModels:
             if str(registered.aliases.get(alias)) != str(version.version):
                 self._client.set_registered_model_alias(registered.name, alias, version.version)
 
-    def _describe(self, registered: RegisteredModel, run: RunRow) -> None:
-        """The page that says which version was live when."""
-        where = f"name = '{registered.name}'"
-        newest = self._client.search_model_versions(where, max_results=_ON_PAGE, order_by=["version_number DESC"])
-        rows, until = [], "now"
-        for version in map(_live, newest):
-            since = f"{version.since:%Y-%m-%d %H:%M:%S}"
-            rows.append((str(version.version), since, until, version.trigger, version.model[:12]))
-            until = since
-        caption = f"The newest {len(rows)} versions of {run.pipeline}; times in UTC."
-        text = Table(("version", "live from", "until", "trigger", "model"), tuple(rows), caption).markdown()
-        if registered.description != text:
-            self._client.update_registered_model(registered.name, text)
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
         with tracking_errors(self._address):
             yield
 
 
-def _of_run(name: str, run: RunRow) -> str:
-    # Ids begin again in another database: the time of creation tells its runs apart.
-    return f"name = '{name}' AND tag.`modyn/run` = '{run.id}' AND tag.`modyn/created` = '{utc_text(run.created_at)}'"
+def _by_trigger(versions: Iterable[ModelVersion]) -> dict[str, ModelVersion]:
+    return {version.tags[TRIGGER]: version for version in versions if TRIGGER in version.tags}
+
+
+def _newest_is_of(versions: Sequence[ModelVersion], run: RunRow) -> bool:
+    """Whether the model that went live last is of this run: a sync of an older one leaves the aliases alone."""
+    newest = in_order(versions)[-1:]
+    return any(live == live_version(version) and is_of_run(version, run) for live in newest for version in versions)
 
 
 def _digests(run: RunRow, texts: Sequence[str]) -> str:
@@ -169,9 +174,3 @@ def _first_changed(before: str, now: str, n: int) -> int:
         return 0
     same = next((i for i, (one, other) in enumerate(zip(old[1:], new[1:], strict=False)) if one != other), len(old) - 1)
     return max(0, min(same * BLOCK, n - 1))
-
-
-def _live(version: ModelVersion) -> LiveVersion:
-    tags = version.tags
-    since = datetime.fromisoformat(tags[_LIVE_FROM])
-    return LiveVersion(version.name, int(version.version), tags[_TRIGGER], tags["modyn/model"], since)

@@ -28,6 +28,13 @@ def lineage(store: ModelStore, model: ModelId, *, most: int = 10) -> list[ModelI
     return found[::-1]
 
 
+def lineage_lines(store: ModelStore, model: ModelId) -> list[str]:
+    """The same as lines, which say where there are older ones."""
+    found = lineage(store, model)
+    older = found and found[0].base is not None
+    return [*(["… older ones: `modyn-dagster model tree`"] if older else []), *map(model_line, found)]
+
+
 def models_table(infos: Sequence[ModelInfo]) -> Table:
     """Id, strategy, what it derives from, bytes, and those of the full state."""
     rows = [_row(each) for each in infos]
@@ -61,15 +68,26 @@ def difference_table(one: ModelInfo, other: ModelInfo, names: Sequence[str]) -> 
 def tree_lines(tree: Mapping[ModelId | None, Sequence[ModelId]], text: Callable[[ModelId], str]) -> Iterator[str]:
     """Every model below what it derives from; an only child stands right below its parent, others branch off.
 
-    >>> print("\\n".join(tree_lines({None: ["a"], "a": ["b"], "b": ["c", "d"], "c": ["e"]}, str)))
+    An empty line is between two trees, unless both are of one model.
+
+    >>> print("\\n".join(tree_lines({None: ["x", "a"], "a": ["b"], "b": ["c", "d"], "c": ["e"]}, str)))
+    x
+    <BLANKLINE>
     a
     b
     ├─ c
     │  e
     └─ d
     """
+    for n, root in enumerate(roots := tree.get(None, ())):
+        if n and not (tree.get(roots[n - 1], ()) == tree.get(root, ()) == ()):
+            yield ""
+        yield from _tree_lines(tree, text, root)
+
+
+def _tree_lines(tree: Mapping[ModelId | None, Sequence[ModelId]], text: Callable[[ModelId], str], root: ModelId) -> Iterator[str]:
     # Not recursive: a lineage may be longer than Python's stack.
-    waiting = [("", "", model) for model in reversed(tree.get(None, ()))]
+    waiting = [("", "", root)]
     while waiting:
         before, branch, model = waiting.pop()
         yield before + branch + text(model)
@@ -105,5 +123,5 @@ def bytes_text(n_bytes: float) -> str:
 
 def model_json(info: ModelInfo) -> dict[str, Any]:
     """A model as JSON, without its tensors."""
-    names = ("id", "strategy", "reason", "base", "n_bytes", "full_bytes", "n_elements", "architecture", "code", "environment")
-    return {name: getattr(info, name) for name in names} | {"needs": list(info.needs), "tensors": len(info.tensors)}
+    names = "id strategy reason base n_bytes full_bytes n_elements architecture code environment provenance"
+    return {name: getattr(info, name) for name in names.split()} | {"needs": list(info.needs), "tensors": len(info.tensors)}

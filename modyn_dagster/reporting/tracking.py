@@ -21,7 +21,8 @@ from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.reporting.plots import score_over_time
-from modyn_dagster.reporting.registered_models import LiveVersion, RegisteredModels, registered_name
+from modyn_dagster.reporting.registered_models import RegisteredModels, registered_name
+from modyn_dagster.reporting.registered_versions import LiveVersion
 from modyn_dagster.reporting.scores import Interval
 from modyn_dagster.reporting.summary import RunSummary
 from modyn_dagster.reporting.tracked_content import comparison_tags

@@ -34,8 +34,11 @@ class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # 
     threads: int | None = Field(default=None, ge=1, description="To encode and decode with; default: as many as torch uses.")
 
     def every_store(self) -> "list[ModelStore]":
-        """This one, and with the default ``root`` wherever specs of pipelines put their models."""
-        return [self.store()] if self.root else platform_of(self.settings).every_model_store()
+        """This one; with the default ``root`` wherever specs of pipelines put their models, and the weights kept beside them."""
+        if self.root:
+            return [self.store()]
+        platform = platform_of(self.settings)
+        return [*platform.every_model_store(), platform.kept_weights]
 
     def store(self) -> "ModelStore":
         """Nothing is opened before it is used."""

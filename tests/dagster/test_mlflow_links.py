@@ -34,6 +34,9 @@ def test_replay_and_triggers_are_linked_both_ways(face: Face, ingested: list[str
     assert parent.data.tags["dagster/run_id"] == result.run_id
     assert f"http://dagster.here:3000/runs/{result.run_id}" in parent.data.tags["mlflow.note.content"]
     [model] = face.materializations("by_amount", "model").values()
+    # The page on which every version stands with when it was live.
+    assert model["mlflow_versions"] == "http://mlflow.here:5000/#/models/by_amount.replay"
+    assert client.get_registered_model("by_amount.replay").aliases.keys() == {"current", "champion"}
     page, _, child = model["mlflow"].rpartition("/")
     assert page.startswith("http://mlflow.here:5000/#/experiments/")
     assert client.get_run(child).data.tags["mlflow.parentRunId"] == parent.info.run_id

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.errors import CorruptFile, ModynError
-from modyn_dagster.model_store import Delta, ModelStore, Snapshot
+from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
 from modyn_dagster.model_store.codec import table
 from modyn_dagster.model_store.hash_tree import leaf_hash, model_id
 from modyn_dagster.model_store.pack import MAGIC
@@ -218,6 +218,9 @@ def test_cycles_of_provenances_end_with_an_error(store):
     model = lying(store, rows, about=about)
     with pytest.raises(CorruptFile, match="a cycle of bases"):
         store.load(model, retrain=True)
+    recipe = Provenance(train="benchmarks.none:train", seconds=1, probed=True)
+    with pytest.raises(CorruptFile, match="a cycle of bases"):
+        store.save({"b": torch.ones(1)}, base=model, provenance=recipe)
 
 
 @pytest.mark.parametrize("home", ["../../etc/passwd", "", ID, "0" * 63 + "/"])

@@ -200,6 +200,38 @@ def test_a_save_that_ends_anywhere_leaves_a_readable_store(remote, monkeypatch, 
     assert_exact(remote.load(model), second)
 
 
+def test_a_folder_that_is_not_there_yet_is_empty_also_where_that_is_an_error(remote, monkeypatch):
+    def refused(*args, **kwargs):
+        raise FileNotFoundError("no such folder")
+
+    state = network()
+    with monkeypatch.context() as patched:
+        patched.setattr(fsspec.get_filesystem_class("memory"), "find", refused)
+        assert (remote.list(), remote.verify(), remote.gc()) == ([], [], [])
+        model = remote.save(state)
+    assert_exact(remote.load(model), state)
+
+
+def test_a_store_that_cannot_be_reached_is_no_empty_one():
+    """Nobody listens at this port."""
+    store = ModelStore("http://127.0.0.1:9/models")
+    for look in (store.list, store.verify, store.gc, store.tree):
+        with pytest.raises(StorageError, match=r"http://127\.0\.0\.1:9/models: \w+"):
+            look()
+
+
+def test_gc_leaves_what_is_not_the_stores(remote):
+    fs = fsspec.filesystem("memory")
+    base, theirs = remote.save(network()), ("a/b.tmp", "documents/mine", "tensors/weights.npy", "going/home", "ab/z")
+    for name in theirs:
+        fs.pipe_file(f"{remote.root}/{name}", b"mine")
+    assert remote.gc(older_than=0) == []
+    child = remote.save(moved(network(), 1), base=base, strategy="delta")
+    remote.delete(child)
+    assert remote.gc(older_than=0) == []
+    assert all(fs.cat_file(f"{remote.root}/{name}") == b"mine" for name in theirs)
+
+
 def test_gc_leaves_what_a_writer_of_now_may_have_written(remote):
     fs = fsspec.filesystem("memory")
     model = remote.save(network())

@@ -1,5 +1,6 @@
 """A trigger whose training was killed: the next attempt goes on from its checkpoint, and nothing is left of it afterwards."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,12 +33,13 @@ def pipeline(**training: Any) -> Content:
     return content
 
 
-def attempt(world: World, trigger: TriggerRow, number: int, kill_at: int = 0) -> list[int]:
-    """One attempt of training a trigger; the steps it was told of. It may be killed at one of them."""
+def attempt(world: World, trigger: TriggerRow, number: int, kill_at: int = 0, slow: float = 0) -> list[int]:
+    """One attempt of training a trigger; the steps it was told of. It may be killed at one, and take so long for the first."""
     steps: list[int] = []
 
     def told(progress: TrainingProgress) -> None:
         steps.append(progress.step)
+        time.sleep(slow if progress.step == 1 else 0)
         if progress.step == kill_at:
             raise Killed
 
@@ -80,6 +82,21 @@ def test_the_next_attempt_goes_on_and_commits_the_model_it_would_have_been(world
     # Training again, from its beginning, must reach the same hash, or it would raise.
     assert attempt(world, trigger, 2) == list(range(1, 13))
     assert checkpoints(world) == []
+
+
+def test_the_seconds_of_a_training_that_went_on_are_those_of_all_of_it(world_of: MakeWorld) -> None:
+    world = world_of(pipeline() | {"model_store": {"retrain": True}})
+    world.deliver([0])
+    trigger = world.tick("by_amount").train
+    assert trigger is not None
+    with pytest.raises(Killed):
+        attempt(world, trigger, 1, kill_at=11, slow=2)
+    given_up(world, trigger)
+    attempt(world, trigger, 2)
+    provenance = world.platform.model_store.info(hash_of(world, trigger)).provenance
+    assert provenance is not None
+    # What it takes to train it again, from the beginning.
+    assert provenance["seconds"] > 2
 
 
 def test_retention_removes_what_a_kill_after_the_commit_left(world_of: MakeWorld) -> None:

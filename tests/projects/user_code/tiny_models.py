@@ -19,6 +19,12 @@ def gated(n_features: int, n_outputs: int, gate: str) -> nn.Module:
     return nn.Linear(n_features, n_outputs)
 
 
+def slow(n_features: int, n_outputs: int, seconds: float) -> nn.Module:
+    """A training takes so long at least; and there are weights to store."""
+    time.sleep(seconds)
+    return nn.Sequential(nn.Linear(n_features, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, n_outputs))
+
+
 def too_wide(n_features: int, n_outputs: int) -> nn.Module:
     return nn.Linear(n_features, n_outputs + 3)
 
