@@ -51,13 +51,14 @@ def save(
         with shelf.folder.adding(), shelf.sources() as sources:
             found = None if base is None else sources.model(base)
             find = shelf.finder(sources.model)
-            if shelf.has(record.id):
+            if damaged := shelf.has(record.id):
                 if not verify_all(shelf, [record.id], None):
                     return record.id
                 # Others may rely on what its file held, and it on them: put right, it needs nobody.
                 strategy, found, find = Snapshot(), None, _nowhere
             saving = Saving(shelf.folder, state, record, found, sources, find, pool, shelf.threads)
-            _commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance))
+            stored = _commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance))
+            (shelf.keep_only if damaged else shelf.keep_one)(stored)
     return record.id
 
 
@@ -72,7 +73,7 @@ def store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | No
         _require_needed(shelf, saving, saving.write_without(child, gone, about))
 
 
-def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About) -> None:
+def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About) -> Stored:
     reason = ""
     if isinstance(strategy, Adaptive):
         strategy, reason = choose(saving, strategy, about)
@@ -82,6 +83,7 @@ def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About) -> N
     # A hint lost costs nothing but the sharing of its tensor.
     with suppress(OSError, StorageError):
         shelf.index.add(shelf.shareable(stored), saving.model)
+    return stored
 
 
 def _require_needed(shelf: Shelf, saving: Saving, stored: Stored) -> Stored:
@@ -93,7 +95,9 @@ def _require_needed(shelf: Shelf, saving: Saving, stored: Stored) -> Stored:
         raise UnknownModel(min(going), shelf.folder.root)
     alone = replace(saving, base=None, find=_nowhere)
     reason = f"{stored.about.reason}; by itself, for {min(going)} was removed"
-    return alone.write(alone.settled(Snapshot()), replace(stored.about, reason=reason))
+    stored = alone.write(alone.settled(Snapshot()), replace(stored.about, reason=reason))
+    shelf.keep_only(stored)
+    return stored
 
 
 def _nowhere(leaf: str) -> ModelId | None:  # noqa: ARG001 - a ``Find``

@@ -44,12 +44,22 @@ def collect(shelf: Shelf, older_than: float) -> Sequence[PurePath]:
         for path in gone:
             shelf.folder.remove(path)
         models = shelf.readable()
+        gone += _left_beside(shelf, models, older_than)
         # Unreadable models may still be put right by saving them again; the documents they name are not known.
         if len(models) == len(shelf.ids()):
             named = {text for each in models for text in (each.about.environment, each.about.code) if text}
             gone += shelf.documents.keep(named, older_than)
         shelf.index.rebuild((leaf, each.id) for each in models for leaf in shelf.shareable(each))
     return gone
+
+
+def _left_beside(shelf: Shelf, models: Iterable[Stored], older_than: float) -> list[PurePath]:
+    """Second files of models, which two savers left that worked at once; removed."""
+    found = [shelf.other_file(each) for each in models]
+    removed = [path for path in found if shelf.folder.size(path) is not None and shelf.folder.removable(path, older_than)]
+    for path in removed:
+        shelf.folder.remove(path)
+    return removed
 
 
 def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:

@@ -108,7 +108,6 @@ class Saving:
             entries = write_parts(file, parts, self.content, self.sources, self.pool, 2 * self.threads)
             write_footer(file, self.record, entries, about)
             n_bytes = file.tell()
-        self.folder.remove(path.with_suffix(PLAIN))
         return Stored(self.model, path, n_bytes, self.record, entries, about)
 
     def write_without(self, stored: Stored, gone: ModelId, about: About) -> Stored:
@@ -135,7 +134,6 @@ class Saving:
             for name in places:
                 file.write(self.content(name))
             n_bytes = file.tell()
-        self.folder.remove(path.with_suffix(PACKED))
         start = len(header)
         entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
         return Stored(self.model, path, n_bytes, self.record, entries, about)

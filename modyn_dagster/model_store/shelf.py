@@ -88,6 +88,22 @@ class Shelf:
         for suffix in (PLAIN, PACKED):
             self.folder.remove(file_of(self.folder.root, model, suffix))
 
+    def keep_only(self, stored: Stored) -> None:
+        """Remove the file of the other kind that a model may have beside this one: it is damaged, or needs what goes."""
+        self.folder.remove(self.other_file(stored))
+
+    def keep_one(self, stored: Stored) -> None:
+        """Of two sound files of one model, which two savers leave that work at once, only the packed one.
+
+        Never the other one, whoever came first: else each of them might remove what the other wrote.
+        """
+        if self.folder.size(self.other_file(stored)) is not None:
+            self.folder.remove(file_of(self.folder.root, stored.id, PLAIN))
+
+    def other_file(self, stored: Stored) -> PurePath:
+        """Where the file of the other kind would be."""
+        return file_of(self.folder.root, stored.id, PLAIN if stored.path.suffix == PACKED else PACKED)
+
     def shareable(self, stored: Stored) -> Sequence[str]:
         """Hashes of the tensors in its file that are worth a reference."""
         held = {leaf: stored.record.leaves[name] for leaf, name in stored.held.items()}

@@ -1,10 +1,12 @@
 """Every strategy, mixed along lineages: what comes back is what was saved, and it is as small as the strategy promises."""
 
+import os
 import re
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
@@ -175,6 +177,38 @@ def test_many_writers_of_one_model_store_it_once(store):
     assert len(ids) == 1
     assert len(list(store.root.glob("??/*"))) == 2
     assert_exact(store.load(ids.pop()), state)
+
+
+def test_writers_of_one_model_in_different_kinds_never_lose_it(store, monkeypatch):
+    both, replace = Barrier(2, timeout=20), os.replace
+
+    def together(source: Path, target: Path) -> None:
+        is_model = target.suffix in (".pack", ".safetensors")
+        if is_model:
+            both.wait()
+        replace(source, target)
+        if is_model:
+            both.wait()
+
+    monkeypatch.setattr("os.replace", together)
+    state = {"a": torch.full((300,), 1.5)}
+    with ThreadPoolExecutor(2) as pool:
+        kinds = [Snapshot(compress=False), Snapshot(compress=True)]
+        [model] = set(pool.map(lambda kind: ModelStore(store.root).save(state, strategy=kind), kinds))
+    assert_exact(store.load(model), state)
+    assert len(list(store.root.glob("??/*"))) == 1
+
+
+def test_gc_leaves_one_of_two_files_of_a_model(store):
+    state = {"a": torch.full((300,), 1.5)}
+    model = store.save(state, strategy=Snapshot(compress=False))
+    plain = store.info(model).path
+    content = plain.read_bytes()
+    store.delete(model)
+    store.save(state, strategy=Snapshot(compress=True))
+    plain.write_bytes(content)
+    assert store.gc() == [plain]
+    assert_exact(store.load(model), state)
 
 
 def test_writers_of_different_models_side_by_side_all_succeed(store):
