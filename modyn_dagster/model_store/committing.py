@@ -52,7 +52,7 @@ def save(
             found = None if base is None else sources.model(base)
             find = shelf.finder(sources.model)
             if damaged := shelf.has(record.id):
-                if not verify_all(shelf, [record.id], None):
+                if not verify_all(shelf, [record.id]):
                     return record.id
                 # Others may rely on what its file held, and it on them: put right, it needs nobody.
                 strategy, found, find = Snapshot(), None, _nowhere

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from torch import Tensor
 
-from modyn_dagster.errors import CorruptFile, NotReproducible, WeightsNotStored
+from modyn_dagster.errors import CorruptFile, NotReproducible, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store.code_version import code_version
 from modyn_dagster.model_store.documents import Documents
 from modyn_dagster.model_store.environment import Environment
@@ -24,12 +24,18 @@ _MAX_LINEAGE: Final = 10_000
 
 
 def lineage_to_train(model: Stored, open_model: Callable[[ModelId], Stored]) -> tuple[Stored | None, list[Stored]]:
-    """The nearest model with weights that training starts from (None: from nothing), and those to train, in order."""
+    """The nearest model with weights that training starts from (None: from nothing), and those to train, in order.
+
+    ``CorruptFile`` for a base that is gone, and for a cycle of bases.
+    """
     todo, seen = [model], {model.id}
     while (base := todo[-1].about.start) is not None:
         if base in seen or len(todo) > _MAX_LINEAGE:
             raise CorruptFile(todo[-1].path, "a base that was there before it", f"{base}: a cycle of bases")
-        stored = open_model(base)
+        try:
+            stored = open_model(base)
+        except UnknownModel as error:
+            raise CorruptFile(todo[-1].path, f"model {base}, which training starts from", "no model of that id") from error
         if stored.has_weights:
             return stored, todo[::-1]
         seen.add(base)

@@ -72,6 +72,8 @@ class Shelf:
         except FileNotFoundError:
             # Removed a moment ago.
             raise UnknownModel(model, self.folder.root) from None
+        except OSError as error:
+            raise CorruptFile(path, "a file that can be read", error.strerror or str(error)) from error
 
     def readable(self) -> list[Stored]:
         """All models that can be opened."""
