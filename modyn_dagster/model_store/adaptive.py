@@ -16,8 +16,10 @@ import numpy as np
 from modyn_dagster.model_store.about import About
 from modyn_dagster.model_store.codec import CHUNK, Codec, decode_chunk
 from modyn_dagster.model_store.encoding import begin, read_chunk
+from modyn_dagster.model_store.extra import PREFIX
 from modyn_dagster.model_store.hash_tree import leaf_hash
 from modyn_dagster.model_store.planning import Part
+from modyn_dagster.model_store.retraining import lineage_to_train
 from modyn_dagster.model_store.saving import SMALL, Saving
 from modyn_dagster.model_store.strategies import Adaptive, ChangedLayers, Delta, Retrain, Snapshot, Strategy
 
@@ -91,20 +93,26 @@ def _estimates(saving: Saving, adaptive: Adaptive, about: About) -> Iterator[Est
         found = _estimate(saving, strategy, hashing, samples)
         if found.n_bytes <= _NEW_KEYFRAME * (raw if full is None else full.n_bytes):
             yield found
-    match about.provenance:
+    # A training gives back the state, not what was saved beside it.
+    match None if PREFIX in saving.record.leaves else about.provenance:
         case {"probed": True, "seconds": int() | float() as seconds}:
             before = 0.0 if about.start is None else _trained_before(saving) + raw * hashing * 4
             yield Estimate(Retrain(), _RECORD_BYTES, _FILE_SECONDS, seconds + before)
 
 
 def _trained_before(saving: Saving) -> float:
-    """Seconds of the trainings that have to be done again before this one: of bases without weights."""
-    total, base = 0.0, saving.base
-    while base is not None and not base.has_weights:
-        seconds = (base.about.provenance or {}).get("seconds")
+    """Seconds of the trainings that have to be done again before this one: of bases without weights.
+
+    ``CorruptFile`` where these lead nowhere, or in a circle.
+    """
+    base, total = saving.base, 0.0
+    if base is None or base.has_weights:
+        return total
+    _, todo = lineage_to_train(base, saving.sources.model)
+    for each in todo:
+        seconds = (each.about.provenance or {}).get("seconds")
         # How long one takes that was not measured, nobody knows.
         total += float(seconds) if isinstance(seconds, int | float) else math.inf
-        base = None if base.about.start is None else saving.sources.model(base.about.start)
     return total
 
 

@@ -20,7 +20,7 @@ from modyn_dagster.model_store.record import Record
 from modyn_dagster.model_store.saving import Saving
 from modyn_dagster.model_store.shelf import Shelf
 from modyn_dagster.model_store.stored import Stored
-from modyn_dagster.model_store.strategies import Adaptive, Snapshot, Strategy
+from modyn_dagster.model_store.strategies import Adaptive, Retrain, Snapshot, Strategy
 
 
 def about_of(shelf: Shelf, base: ModelId | None, architecture: Architecture | None, provenance: Provenance | None) -> About:
@@ -45,20 +45,25 @@ def save(
     architecture: Architecture | None,
     provenance: Provenance | None,
 ) -> ModelId:
-    """Commit a state, unless it is there and sound."""
+    """Commit a state, unless it is there and sound; one that has only its provenance gets the weights that are asked for."""
     with shelf.pool() as pool:
         record = Record.of(state, pool.map)
         with shelf.folder.adding(), shelf.sources() as sources:
             found = None if base is None else sources.model(base)
             find = shelf.finder(sources.model)
-            if damaged := shelf.has(record.id):
-                if not verify_all(shelf, [record.id]):
+            keep, about = shelf.keep_one, None
+            if shelf.has(record.id):
+                if verify_all(shelf, [record.id]):
+                    # Others may rely on what its file held, and it on them: put right, it needs nobody.
+                    strategy, found, find, keep = Snapshot(), None, _nowhere, shelf.keep_only
+                elif (there := shelf.open(record.id)).has_weights or isinstance(strategy, Retrain | Adaptive):
                     return record.id
-                # Others may rely on what its file held, and it on them: put right, it needs nobody.
-                strategy, found, find = Snapshot(), None, _nowhere
+                else:
+                    about = there.about
             saving = Saving(shelf.folder, state, record, found, sources, find, pool, shelf.threads)
-            stored = _commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance))
-            (shelf.keep_only if damaged else shelf.keep_one)(stored)
+            if about is not None:
+                strategy = _in_a_pack(saving.settled(strategy))
+            keep(_commit(shelf, saving, strategy, about or about_of(shelf, base, architecture, provenance)))
     return record.id
 
 
@@ -98,6 +103,11 @@ def _require_needed(shelf: Shelf, saving: Saving, stored: Stored) -> Stored:
     stored = alone.write(alone.settled(Snapshot()), replace(stored.about, reason=reason))
     shelf.keep_only(stored)
     return stored
+
+
+def _in_a_pack(strategy: Strategy) -> Strategy:
+    """Weights for a model that has none so far: in a file of the same kind, which takes the place of that of before at once."""
+    return replace(strategy, compress=True) if isinstance(strategy, Snapshot) else strategy
 
 
 def _nowhere(leaf: str) -> ModelId | None:  # noqa: ARG001 - a ``Find``

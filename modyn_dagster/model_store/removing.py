@@ -72,4 +72,4 @@ def _require_spared(gone: ModelId, children: Sequence[Stored], rebase: bool) -> 
         ids = [child.id for child in children]
         raise ModelInUse(gone, ids, "delete them first, or pass rebase=True (--rebase) to store them without it")
     if without := [child.id for child in children if not child.has_weights]:
-        raise ModelInUse(gone, without, "these have no weights: train them again, delete them and save them with weights")
+        raise ModelInUse(gone, without, "these have no weights: train them again and save those, or delete them")

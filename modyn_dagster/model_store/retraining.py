@@ -19,7 +19,7 @@ from modyn_dagster.model_store.stored import Stored
 #: What to do where this process differs from where the model was trained.
 OnDifference = Literal["require", "warn", "ignore"]
 
-# More trainings in a row than anybody waits for; a cycle of bases is found before.
+# More trainings in a row than anybody waits for.
 _MAX_LINEAGE: Final = 10_000
 
 
@@ -30,8 +30,10 @@ def lineage_to_train(model: Stored, open_model: Callable[[ModelId], Stored]) -> 
     """
     todo, seen = [model], {model.id}
     while (base := todo[-1].about.start) is not None:
-        if base in seen or len(todo) > _MAX_LINEAGE:
+        if base in seen:
             raise CorruptFile(todo[-1].path, "a base that was there before it", f"{base}: a cycle of bases")
+        if len(todo) >= _MAX_LINEAGE:
+            raise CorruptFile(todo[-1].path, f"at most {_MAX_LINEAGE} trainings in a row", "more")
         try:
             stored = open_model(base)
         except UnknownModel as error:

@@ -94,7 +94,7 @@ class ModelStore:
             raise ConfigError(
                 "model store", "extra", type(extra).__name__, "cannot be trained again; store it by another strategy"
             )
-        state = names.normalised(state_dict) | extras.to_tensors(extra)
+        state = extras.joined(names.normalised(state_dict), extra)
         return committing.save(self._shelf, state, chosen, base, architecture, provenance)
 
     def load(
