@@ -2,6 +2,7 @@
 
 ModynError
 ├─ ConfigError            (source, field, value, rule)   a spec, an option or a setting is impossible
+│  ├─ NotJson             (source, field, value, rule)   a value that JSON cannot hold
 │  ├─ ImportPathError     (pipeline, field, path)        user code that cannot be imported or called
 │  └─ MissingExtra        (package, extra)               a spec asks for a library that an extra installs
 ├─ DataError              (file, row, column)            a batch that cannot be ingested; it fails, others go on
@@ -75,6 +76,10 @@ class ConfigError(ModynError):
     def __init__(self, source: str, field: str, value: object, rule: str) -> None:
         super().__init__(f"{source}: {field}: {rule} (found {value!r})")
         self.source, self.field, self.value, self.rule = source, field, value, rule
+
+
+class NotJson(ConfigError, TypeError, ValueError):
+    """A value that is stored as JSON would not come back as it is."""
 
 
 class ImportPathError(ConfigError):
@@ -253,7 +258,7 @@ class NotAllowed(NotReproducible):
     """A provenance names a function outside the modules whose code the store may run."""
 
     def __init__(self, train: str, allow: Sequence[str]) -> None:
-        allowed = f"a module below {', '.join(allow)}" if allow else "nothing, for the store was opened without allow=[…]"
+        allowed = f"a function below {', '.join(allow)}" if allow else "nothing, for the store was opened without allow=[…]"
         super().__init__("train", allowed, train)
         self.train, self.allow = train, list(allow)
 

@@ -17,9 +17,9 @@ store_option = click.option("--store", "root", metavar="ROOT", help="Folder or U
 def open_store(root: str | None, *allow: str) -> "ModelStore":
     """The store at ``root``, else the project's; functions below ``allow`` may run, beside what builds models of the box."""
     from modyn_dagster.model_store import ModelStore
-    from modyn_dagster.pipeline.platform import MODULES_OF_THE_BOX, models_folder
+    from modyn_dagster.pipeline.platform import BUILDER, models_folder
 
-    return ModelStore(root or models_folder(Settings.from_environment()), allow=[MODULES_OF_THE_BOX, *allow])
+    return ModelStore(root or models_folder(Settings.from_environment()), allow=[BUILDER, *allow])
 
 
 def chosen_model(store: "ModelStore", text: str) -> "ModelId":

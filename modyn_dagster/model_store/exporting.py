@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from modyn_dagster.errors import ConfigError, NotAllowed
-from modyn_dagster.imports import import_callable
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.model_store.allowing import allowed_callable
 from modyn_dagster.model_store.dtypes import VIEWED_NAMES, name_of
 from modyn_dagster.model_store.names import load_into
 from modyn_dagster.storage import atomic_file
@@ -50,11 +50,8 @@ def _as_safetensors(state: Mapping[str, Tensor]) -> bytes:
 def _module(state: Mapping[str, Tensor], architecture: Mapping[str, Any] | None, allow: Sequence[str]) -> nn.Module:
     if architecture is None:
         raise ConfigError("export", "model", None, "the model was saved without its architecture; save it with model=…")
-    factory = architecture["factory"]
-    package = factory.partition(":")[0]
-    if not any(package == prefix or package.startswith(f"{prefix}.") for prefix in allow):
-        raise NotAllowed(factory, allow)
-    module = import_callable(factory, source="export", field="model")(**architecture["args"])
+    build = allowed_callable(architecture["factory"], allow, source="export", field="model")
+    module = build(**architecture["args"])
     load_into(module, state)
     return module.eval()  # type: ignore[no-any-return]
 

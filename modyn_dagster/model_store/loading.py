@@ -8,9 +8,17 @@ from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store import extra as extras
+from modyn_dagster.model_store.allowing import require_allowed
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.reading import read_state, verify_state
-from modyn_dagster.model_store.retraining import OnDifference, lineage_to_train, provenance_of, require_environment, train_again
+from modyn_dagster.model_store.retraining import (
+    OnDifference,
+    lineage_to_train,
+    provenance_of,
+    require_environment,
+    require_known,
+    train_again,
+)
 from modyn_dagster.model_store.shelf import Shelf
 from modyn_dagster.model_store.stored import Stored
 
@@ -21,6 +29,7 @@ def load(
     shelf: Shelf, model: ModelId, *, retrain: bool, environment: OnDifference, verify: bool, allow: Sequence[str]
 ) -> dict[str, Tensor]:
     """The state on the CPU, without its extra part; trained again only with ``retrain``."""
+    require_known(environment)
     with shelf.folder.adding():
         stored = shelf.open(model)
         if stored.has_weights:
@@ -31,7 +40,7 @@ def load(
         state = None if start is None else extras.split(_read(shelf, start, verify))[0]
     for each in todo:
         provenance = provenance_of(each, shelf.documents)
-        provenance.require_allowed(allow)
+        require_allowed(provenance.train, allow)
         require_environment(provenance, environment)
         state = train_again(each, state, provenance, allow)
     return state or {}

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Final, Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.dtypes import CODES, DTYPES, VIEWED, VIEWED_NAMES
 from modyn_dagster.model_store.hash_tree import ModelId, leaf_hash, model_id
 from modyn_dagster.model_store.layout import METADATA, Header, Place
-from modyn_dagster.model_store.tensor_bytes import bytes_of, n_bytes_of, require_storable
+from modyn_dagster.model_store.tensor_bytes import allocate, bytes_of, n_bytes_of, require_storable, tensor_of
 
 _KEY: Final = "modyn"
 
@@ -108,6 +109,19 @@ class Record:
             dtype, shape = _dtype_and_shape(name, header.places[name], content["viewed"].get(name), path)
             leaves[name] = Leaf(dtype, shape, content["hashes"][name])
         return cls(tuple(order), leaves, ties)
+
+
+def as_read(state: Mapping[str, Tensor], record: Record) -> dict[str, Tensor]:
+    """The state as it comes back from a file: plain contiguous tensors on the CPU with memory of their own, tied as recorded.
+
+    Another training that starts from it must not depend on how it was laid out before.
+    """
+    held = {}
+    for name, leaf in record.leaves.items():
+        buffer = allocate(leaf.n_bytes)
+        buffer.numpy()[:] = np.frombuffer(bytes_of(state[name].detach()), np.uint8)
+        held[name] = tensor_of(buffer, leaf.dtype, leaf.shape)
+    return {name: held[record.ties.get(name, name)] for name in record.order}
 
 
 def _leaf(tensor: Tensor) -> Leaf:

@@ -2,18 +2,18 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from torch import Tensor
 
-from modyn_dagster.errors import CorruptFile, NotReproducible, UnknownModel, WeightsNotStored
+from modyn_dagster.errors import ConfigError, CorruptFile, NotReproducible, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store.code_version import code_version
 from modyn_dagster.model_store.documents import Documents
 from modyn_dagster.model_store.environment import Environment
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.names import normalised
 from modyn_dagster.model_store.provenance import Provenance
-from modyn_dagster.model_store.record import Record
+from modyn_dagster.model_store.record import Record, as_read
 from modyn_dagster.model_store.stored import Stored
 
 #: What to do where this process differs from where the model was trained.
@@ -53,6 +53,13 @@ def provenance_of(model: Stored, documents: Documents) -> Provenance:
     return Provenance.parse(model.about.provenance, environment)
 
 
+def require_known(on_difference: str) -> None:
+    """``ConfigError`` for anything but an ``OnDifference``: what was meant as ``require`` must not be let through."""
+    known = get_args(OnDifference)
+    if on_difference not in known:
+        raise ConfigError("model store", "environment", on_difference, f"must be one of {', '.join(known)}")
+
+
 def require_environment(provenance: Provenance, on_difference: OnDifference) -> None:
     """Raise, warn or do nothing where this process or its code differs.
 
@@ -74,9 +81,9 @@ def require_environment(provenance: Provenance, on_difference: OnDifference) -> 
 def train_again(
     model: Stored, base: Mapping[str, Tensor] | None, provenance: Provenance, allow: Sequence[str]
 ) -> dict[str, Tensor]:
-    """The state, which has the hash that was recorded; ``NotReproducible`` when it has another."""
+    """The state, which has the hash that was recorded, as reading it would give it; ``NotReproducible`` when it has another."""
     state = normalised(provenance.run(base, allow=allow))
-    found = Record.of(state).id
-    if found != model.id:
-        raise NotReproducible("hash", model.id, found)
-    return state
+    found = Record.of(state)
+    if found.id != model.id:
+        raise NotReproducible("hash", model.id, found.id)
+    return as_read(state, found)
