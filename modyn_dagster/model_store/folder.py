@@ -8,12 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from modyn_dagster.ingestion.source import local_folder
 from modyn_dagster.model_store import locking
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.storage import atomic_file
+
+_TWO: Final = "[0-9a-f][0-9a-f]"
 
 
 class Folder(Protocol):
@@ -106,8 +108,9 @@ class LocalFolder:
         return frozenset()
 
     def leftovers(self, older_than: float) -> list[PurePath]:
-        """Files with temporary names."""
-        return [path for path in self.root.glob("**/.*.tmp") if path.is_file()]
+        """Files with temporary names, where a store has files; other folders are none of ours."""
+        places = (".*.tmp", f"{_TWO}/.*.tmp", f"documents/{_TWO}/.*.tmp")
+        return [path for place in places for path in self.root.glob(place) if path.is_file()]
 
     def removable(self, path: PurePath, older_than: float) -> bool:
         """By the lock."""

@@ -1,5 +1,6 @@
 """How to train a model again: a function by its import path, and everything it is called with."""
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,7 +69,7 @@ class Provenance:
             case {"train": str(), "seed": int(), "args": dict()} if set(content) <= set(cls.__dataclass_fields__):
                 if type(content.get("uses_base", True)) is bool and isinstance(content.get("code") or "", str):
                     return cls(**content, environment=environment)
-        raise NotReproducible("train", "package.module:function, args, data and seed", str(content)[:200])
+        raise NotReproducible("train", "package.module:function, args, data and seed", reprlib.repr(content))
 
     def run(self, base: Mapping[str, Tensor] | None, *, allow: Sequence[str]) -> dict[str, Tensor]:
         """Train, with the recorded seed and thread count, deterministically.

@@ -15,9 +15,7 @@ from modyn_dagster.model_store.tensor_bytes import allocate, tensor_of
 
 def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool = True) -> dict[str, Tensor]:
     """All tensors on the CPU. ``CorruptFile`` names the first that is not what was saved."""
-    total = sum(leaf.n_bytes for leaf in stored.record.leaves.values())
-    if total > (limit := memory_of_the_machine()):
-        raise CorruptFile(stored.path, f"at most {limit} bytes of tensors, the memory of this machine", f"{total} bytes")
+    _require_room(stored, sum(leaf.n_bytes for leaf in stored.record.leaves.values()))
 
     def read(leaf: Leaf, source: Source) -> tuple[Tensor, str]:
         buffer = allocate(leaf.n_bytes)
@@ -44,10 +42,16 @@ def verify_state(stored: Stored, sources: Sources, pool: Executor) -> None:
     def read(leaf: Leaf, source: Source) -> str:
         return read_verified(source, leaf, allocate(leaf.n_bytes).numpy().data)
 
+    _require_room(stored, max((leaf.n_bytes for leaf in stored.record.leaves.values()), default=0))
     origins = {name: sources.of(stored, name) for name in stored.record.leaves}
     results = [(name, pool.submit(read, leaf, origins[name])) for name, leaf in stored.record.leaves.items()]
     for name, result in results:
         check(sources, stored, name, result.result())
+
+
+def _require_room(stored: Stored, n_bytes: int) -> None:
+    if n_bytes > (limit := memory_of_the_machine()):
+        raise CorruptFile(stored.path, f"at most {limit} bytes of tensors, the memory of this machine", f"{n_bytes} bytes")
 
 
 def memory_of_the_machine() -> int:

@@ -1,6 +1,7 @@
 """What a snapshot records beside its tensors: order, ties, dtypes the format lacks, and the hash of every tensor."""
 
 import json
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -153,7 +154,7 @@ def _content(header: Header, path: PurePath) -> Mapping[str, Any]:
             texts = [*order, *ties.values(), *viewed.values(), *hashes.values()]
             if all(isinstance(text, str) for text in texts):
                 return {"order": order, "ties": ties, "viewed": viewed, "hashes": hashes}
-    raise CorruptFile(path, "the record of a model", str(content)[:200])
+    raise CorruptFile(path, "the record of a model", reprlib.repr(content))
 
 
 def _dtype_and_shape(name: str, place: Place, viewed: str | None, path: PurePath) -> tuple[torch.dtype, tuple[int, ...]]:

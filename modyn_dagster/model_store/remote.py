@@ -7,6 +7,7 @@ other, where a listing shows what was put before it (as S3, GCS and Azure promis
 """
 
 import os
+import re
 import secrets
 import tempfile
 import time
@@ -27,6 +28,8 @@ from modyn_dagster.model_store.ranges import open_ranges
 _WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
 _PIECE: Final = 32 << 20
 _MARKS: Final = "going"
+# Where a store has files, temporary ones and marks; other folders are none of ours.
+_LEFT: Final = re.compile(r"(([0-9a-f]{2}|documents/[0-9a-f]{2}|tensors|going)/)?\.[^/]*\.tmp|going/[0-9a-f]{64}")
 # What file systems call the time of the last change.
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
@@ -120,8 +123,8 @@ class RemoteFolder:
     def leftovers(self, older_than: float) -> list[PurePath]:
         """Files with temporary names and marks, older than that; where the file system tells no times, none."""
         found = self._found("").items()
-        named = [(path, info) for path, info in found if path.name.endswith(".tmp") or path.parent.name == _MARKS]
-        return [path for path, info in named if _is_older(info, older_than)]
+        ours = [(path, info) for path, info in found if _LEFT.fullmatch(path.relative_to(self.root).as_posix())]
+        return [path for path, info in ours if _is_older(info, older_than)]
 
     def removable(self, path: PurePath, older_than: float) -> bool:
         """Where the file system tells when it was written."""

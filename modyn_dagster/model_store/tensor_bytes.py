@@ -9,6 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from modyn_dagster.errors import StorageError
 from modyn_dagster.model_store.dtypes import CODES, VIEWED_NAMES, name_of
+from modyn_dagster.model_store.layout import MAX_DIMENSIONS
 
 _INTEGERS: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -23,6 +24,8 @@ def require_storable(name: str, value: object) -> Tensor:
         raise StorageError(f"{name!r} is a {value.layout} tensor on {value.device}; only dense tensors can be stored")
     if value.dtype not in CODES and value.dtype not in VIEWED_NAMES:
         raise StorageError(f"{name!r} has dtype {name_of(value.dtype)}, which cannot be stored exactly")
+    if value.dim() > MAX_DIMENSIONS:
+        raise StorageError(f"{name!r} has {value.dim()} dimensions; at most {MAX_DIMENSIONS} can be stored")
     plain = value.detach()
     if type(plain) is not Tensor:
         raise StorageError(f"{name!r} is a {type(value).__name__}, a tensor with a meaning of its own; store its parts instead")

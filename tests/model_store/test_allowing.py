@@ -106,7 +106,7 @@ def test_a_model_is_trained_again_also_in_the_middle_of_an_evaluation(tmp_path, 
 def test_a_misspelt_strictness_is_not_taken_for_leniency(store):
     model = store.save(STATE)
     with pytest.raises(ConfigError, match="environment: must be one of require, warn, ignore"):
-        store.load(model, environment="required")  # type: ignore[arg-type]
+        store.load(model, environment="required")
 
 
 DEEP: list[object] = []
@@ -141,7 +141,7 @@ def test_odd_extra_state_is_refused_by_its_place(store):
     for value in (np.array(["text"]), np.array([object()]), np.array(["2020-01-01"], "datetime64[s]")):
         with pytest.raises(StorageError, match=r"extra\['k'\] is an array of"):
             store.save(STATE, extra={"k": value})
-    for value in (itself, 10**5000):
+    for endless in (itself, 10**5000):
         with pytest.raises(StorageError, match="extra cannot be written"):
-            store.save(STATE, extra={"k": value})
+            store.save(STATE, extra={"k": endless})
     assert store.list() == []
