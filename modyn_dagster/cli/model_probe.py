@@ -52,7 +52,7 @@ def probe(
         run().save(save)
         click.echo(f"{save}: take it to the other machine, and run this with --against")
         return
-    report = compare(run() if against is None else Summary.load(against), run())
+    report = compare(run() if against is None else Summary.load(against), run(), same_model=against is None)
     if show_all or not report.is_safe:
         show_table(probe_table(report, only_different=not show_all).rich())
     click.echo(verdict(report))
