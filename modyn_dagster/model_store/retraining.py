@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 
 from torch import Tensor
 
-from modyn_dagster.errors import ConfigError, CorruptFile, NotReproducible, UnknownModel, WeightsNotStored
+from modyn_dagster.errors import ConfigError, CorruptFile, ModynError, NotReproducible, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store.code_version import code_version
 from modyn_dagster.model_store.documents import Documents
 from modyn_dagster.model_store.environment import Environment
@@ -81,8 +81,13 @@ def require_environment(provenance: Provenance, on_difference: OnDifference) -> 
 def train_again(
     model: Stored, base: Mapping[str, Tensor] | None, provenance: Provenance, allow: Sequence[str]
 ) -> dict[str, Tensor]:
-    """The state, which has the hash that was recorded, as reading it would give it; ``NotReproducible`` when it has another."""
-    state = normalised(provenance.run(base, allow=allow))
+    """The state, which has the hash that was recorded, as reading it would give it; ``NotReproducible`` otherwise."""
+    try:
+        state = normalised(provenance.run(base, allow=allow))
+    except ModynError:
+        raise
+    except Exception as error:
+        raise NotReproducible("train", f"{provenance.train} to end", f"{type(error).__name__}: {error}") from error
     found = Record.of(state)
     if found.id != model.id:
         raise NotReproducible("hash", model.id, found.id)

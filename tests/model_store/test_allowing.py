@@ -1,14 +1,16 @@
 """What a file names runs only where it is allowed: nothing else is called, and nothing else is imported."""
 
+import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from modyn_dagster.errors import ConfigError, ImportPathError, NotAllowed, NotJson, StorageError
-from modyn_dagster.model_store import Architecture, ModelStore, Provenance
+from modyn_dagster.errors import ConfigError, ImportPathError, NotAllowed, NotJson, NotReproducible, StorageError
+from modyn_dagster.model_store import Architecture, Environment, ModelStore, Provenance
 from modyn_dagster.pipeline.platform import BUILDER
 from tests.model_store.states import assert_exact
 
@@ -145,3 +147,30 @@ def test_odd_extra_state_is_refused_by_its_place(store):
         with pytest.raises(StorageError, match="extra cannot be written"):
             store.save(STATE, extra={"k": endless})
     assert store.list() == []
+
+
+@pytest.mark.parametrize(("train", "args", "message"), [("breaks", {}, "ValueError: no"), ("on_top", {"x": 1}, "TypeError: ")])
+def test_a_training_that_fails_is_named_and_leaves_the_process_as_it_was(store, train, args, message):
+    recipe = Provenance(train=f"{MODULE}:{train}", args=args, environment=replace(Environment.now(), threads=1))
+    model = store.save(STATE, strategy="provenance", provenance=recipe)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    before = torch.get_rng_state(), random.getstate(), str(np.random.get_state())
+    try:
+        with pytest.raises(NotReproducible, match=f"train: expected {recipe.train} to end, found {message}"):
+            store.load(model, retrain=True)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (random.getstate(), str(np.random.get_state())) == before[1:]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_training_may_train_its_own_base_again(store):
+    inner = Provenance(train=f"{MODULE}:channels_last", seed=3)
+    state = inner.run(None, allow=store.allow)
+    base = store.save(state, strategy="provenance", provenance=inner)
+    outer = Provenance(train=f"{MODULE}:nested", args={"root": str(store.root), "model": base}, seed=4)
+    found = outer.run(None, allow=store.allow)
+    assert_exact(store.load(store.save(found, strategy="provenance", provenance=outer), retrain=True), found)
