@@ -51,8 +51,8 @@ class Stored:
 
     @cached_property
     def homes(self) -> frozenset[ModelId]:
-        """The models whose files are needed to read this one."""
-        return frozenset(entry.home for entry in self.entries.values() if entry.home is not None)
+        """The other models whose files are needed to read this one."""
+        return frozenset(entry.home for entry in self.entries.values() if entry.home is not None) - {self.id}
 
     @cached_property
     def needs(self) -> frozenset[ModelId]:

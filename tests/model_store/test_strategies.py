@@ -157,6 +157,29 @@ def test_equal_tensors_of_unrelated_models_are_stored_once(store):
     assert store.info(third).needs == (first,)
 
 
+@pytest.mark.parametrize("strategy", [Snapshot(compress=True), "changed_layers", "delta"], ids=str)
+def test_equal_tensors_of_one_model_are_stored_once(store, strategy):
+    base = store.save(network(1))
+    first = moved(network(1), 2)
+    small = store.save(first, base=base, strategy=strategy)
+    once = store.size(small)
+    state = {**first, **{f"copy of {name}": tensor.clone() for name, tensor in first.items()}}
+    store.delete(small)
+    model = store.save(state, base=base, strategy=strategy)
+    assert model not in store.info(model).needs
+    assert store.size(model) < 1.1 * once
+    found = store.load(model)
+    assert_exact(found, state)
+    found["layers.0.weight"][:] = 0
+    assert_exact({"a": found["copy of layers.0.weight"]}, {"a": state["layers.0.weight"]})
+    child = moved(state, 3)
+    kept = store.save(child, base=model, strategy="delta")
+    store.delete(base, rebase=True)
+    store.delete(model, rebase=True)
+    assert_exact(store.load(kept), child)
+    assert store.verify() == []
+
+
 def test_a_lost_or_torn_index_costs_only_the_sharing(store):
     shared = torch.randn(200, 200)
     store.save({"a": shared}, strategy=Snapshot(compress=True))
