@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from modyn_dagster.errors import ConfigError
+from modyn_dagster.errors import ConfigError, ModynError
 from modyn_dagster.model_store.allowing import allowed_callable
 from modyn_dagster.model_store.dtypes import VIEWED_NAMES, name_of
 from modyn_dagster.model_store.names import load_into
@@ -51,17 +51,28 @@ def _module(state: Mapping[str, Tensor], architecture: Mapping[str, Any] | None,
     if architecture is None:
         raise ConfigError("export", "model", None, "the model was saved without its architecture; save it with model=…")
     build = allowed_callable(architecture["factory"], allow, source="export", field="model")
-    module = build(**architecture["args"])
+    try:
+        module = build(**architecture["args"])
+    except ModynError:
+        raise
+    except Exception as error:
+        raise ConfigError("export", "model", architecture, f"cannot be built: {type(error).__name__}: {error}") from error
+    if not isinstance(module, nn.Module):
+        raise ConfigError("export", "model", architecture["factory"], f"gives a {type(module).__name__}, no torch.nn.Module")
     load_into(module, state)
-    return module.eval()  # type: ignore[no-any-return]
+    return module.eval()
 
 
 def _write_program(module: nn.Module, inputs: tuple[Any, ...], path: Path) -> None:
-    with atomic_file(path) as file:
-        if path.suffix == ".pt2":
-            torch.export.save(torch.export.export(module, inputs), file)
-            return
-        with warnings.catch_warnings():
-            # Serving systems still load TorchScript, which torch no longer develops.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            torch.jit.save(torch.jit.trace(module, inputs), file)  # type: ignore[no-untyped-call]
+    save = torch.export.save if path.suffix == ".pt2" else torch.jit.save
+    with warnings.catch_warnings():
+        # Serving systems still load TorchScript, which torch no longer develops.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            program: Any = torch.export.export(module, inputs) if path.suffix == ".pt2" else torch.jit.trace(module, inputs)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            kinds = [f"{each.dtype} {list(each.shape)}" if isinstance(each, Tensor) else type(each).__name__ for each in inputs]
+            rule = f"the model cannot be traced with them: {type(error).__name__}: {error}"
+            raise ConfigError("export", "inputs", kinds, rule) from error
+        with atomic_file(path) as file:
+            save(program, file)
