@@ -26,7 +26,7 @@ def delete(shelf: Shelf, model: ModelId, *, rebase: bool) -> None:
             # What it was to others can no longer be read from it, only from them.
             nothing = Record((), {}, {})
             gone = Stored(model, file_of(shelf.folder.root, model, PACKED), 0, nothing, {}, About("snapshot"))
-        others = shelf.readable()
+        others = shelf.readable(but=model, sure=True)
         base = gone.about.base if gone.about.base in {other.id for other in others} else None
         children = _children_of(model, others)
         _require_spared(gone.id, children, rebase)
@@ -64,7 +64,7 @@ def _left_beside(shelf: Shelf, models: Iterable[Stored], older_than: float) -> l
 
 def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:
     """The models that cannot be had without this one."""
-    return [other for other in others if other.id != model and model in other.needs]
+    return [other for other in others if model in other.needs]
 
 
 def _require_spared(gone: ModelId, children: Sequence[Stored], rebase: bool) -> None:

@@ -75,14 +75,22 @@ class Shelf:
         except OSError as error:
             raise CorruptFile(path, "a file that can be read", error.strerror or str(error)) from error
 
-    def readable(self) -> list[Stored]:
-        """All models that can be opened."""
+    def readable(self, *, but: ModelId | None = None, sure: bool = False) -> list[Stored]:
+        """All models that can be opened, but for one.
+
+        ``sure``: ``CorruptFile`` for a file that the system does not let us read, perhaps only now: nobody knows what it needs.
+        """
         found = []
         for model in self.ids():
+            if model == but:
+                continue
             try:
                 found.append(self.open(model))
-            except (CorruptFile, UnknownModel):
+            except UnknownModel:
                 continue
+            except CorruptFile as error:
+                if sure and isinstance(error.__cause__, OSError):
+                    raise
         return found
 
     def remove(self, model: ModelId) -> None:
