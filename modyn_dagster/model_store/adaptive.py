@@ -105,15 +105,12 @@ def _trained_before(saving: Saving) -> float:
 
     ``CorruptFile`` where these lead nowhere, or in a circle.
     """
-    base, total = saving.base, 0.0
-    if base is None or base.has_weights:
-        return total
-    _, todo = lineage_to_train(base, saving.sources.model)
-    for each in todo:
-        seconds = (each.about.provenance or {}).get("seconds")
-        # How long one takes that was not measured, nobody knows.
-        total += float(seconds) if isinstance(seconds, int | float) else math.inf
-    return total
+    if saving.base is None or saving.base.has_weights:
+        return 0.0
+    _, todo = lineage_to_train(saving.base, saving.sources.model)
+    measured = [(each.about.provenance or {}).get("seconds") for each in todo]
+    # How long one takes that was not measured, nobody knows.
+    return sum(float(each) if isinstance(each, int | float) else math.inf for each in measured)
 
 
 def _estimate(
