@@ -50,7 +50,9 @@ def load_extra(shelf: Shelf, model: ModelId) -> Any:
     """What was saved as ``extra``; None without."""
     with shelf.folder.adding():
         stored = shelf.open(model)
-        return extras.split(_read(shelf, stored, verify=True))[1] if extras.PREFIX in stored.record.leaves else None
+        if extras.PREFIX not in stored.record.leaves or not stored.has_weights:
+            return None
+        return extras.split(_read(shelf, stored, verify=True))[1]
 
 
 def _read(shelf: Shelf, stored: Stored, verify: bool) -> dict[str, Tensor]:

@@ -147,6 +147,13 @@ def test_an_environment_of_a_billion_threads_is_refused(store):
     assert store.environment(honest) is not None
 
 
+def test_extra_state_that_is_only_announced_is_none(store):
+    model = lying(store, {"\0extra": ROW[:3]}, about={"strategy": "provenance", "provenance": {}})
+    assert store.load_extra(model) is None
+    with pytest.raises(ModynError):
+        store.load(model, retrain=True)
+
+
 def test_gc_leaves_what_is_not_of_a_store(store):
     mine = [
         store.root / "documents" / "mine" / "thesis.txt",
