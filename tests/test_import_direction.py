@@ -18,7 +18,8 @@ PACKAGE = ROOT / "modyn_dagster"
 NATIVE = ROOT / "fastpath"
 
 FACE = {"cli", "definitions", "build", "component", "assets", "sensors", "resources"}
-FLOOR = {"keys", "randomness", "errors", "storage", "synced_along", "settings", "imports", "code_digest", "reproducible", "surroundings"}
+FLOOR = {"keys", "randomness", "errors", "storage", "synced_along", "settings", "imports"}
+FLOOR |= {"code_digest", "reproducible", "surroundings"}
 #: From the top down: a module imports what stands below its own layer.
 LAYERS = [
     FACE,

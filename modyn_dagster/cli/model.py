@@ -155,13 +155,13 @@ def gc(root: str | None) -> None:
 
 def _infos(store: "ModelStore") -> "Sequence[ModelInfo]":
     """Of the models that can be read; the others are named on standard error."""
-    from modyn_dagster.errors import CorruptFile
+    from modyn_dagster.errors import CorruptFile, UnknownModel
 
     def readable(models: "Sequence[ModelId]") -> "Iterator[ModelInfo]":
         for each in models:
             try:
                 yield store.info(each)
-            except CorruptFile as error:
+            except (CorruptFile, UnknownModel) as error:
                 click.echo(f"damaged: {error}", err=True)
 
     return list(readable(store.list()))

@@ -1,12 +1,13 @@
 """``modyn-dagster model delete``: a model leaves the store, and none that needs it breaks."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from modyn_dagster.cli.model_progress import progress_bar
 from modyn_dagster.cli.model_store import chosen_model, open_store, store_option
-from modyn_dagster.errors import CorruptFile
+from modyn_dagster.errors import CorruptFile, UnknownModel
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelId, ModelStore
@@ -41,10 +42,15 @@ def _needing(store: "ModelStore", model: "ModelId") -> "list[ModelId]":
         try:
             if model in store.info(each).needs:
                 found.append(each)
-        except CorruptFile as error:
+        except (CorruptFile, UnknownModel) as error:
             click.echo(f"damaged: {error}", err=True)
     return found
 
 
 def _bytes(store: "ModelStore") -> int:
-    return sum(map(store.size, store.list()))
+    total = 0
+    for each in store.list():
+        # A name that leads to no file takes no place.
+        with suppress(UnknownModel):
+            total += store.size(each)
+    return total

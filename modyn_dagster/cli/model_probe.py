@@ -68,7 +68,8 @@ def probe(
             run(1).save(save)
             click.echo(f"{save}: take it to the other machine, and run this with --against")
             return
-        report = compare(run(1) if against is None else Summary.load(against), run(n_runs))
+        expected = run(1) if against is None else Summary.load(against)
+        report = compare(expected, run(n_runs), same_model=against is None)
     if show_all or not report.is_safe:
         show_table(probe_table(report, only_different=not show_all).rich())
     click.echo(verdict(report))

@@ -21,11 +21,11 @@ def open_store(root: str | None, *allow: str) -> "ModelStore":
     Functions below ``allow`` may run, beside what builds models of the box and what trains those of pipelines again.
     """
     from modyn_dagster.model_store import ModelStore
-    from modyn_dagster.pipeline.platform import MODULES_OF_THE_BOX, TRAININGS, models_folder
+    from modyn_dagster.pipeline.platform import BUILDER, TRAINING, models_folder
 
     if root is not None and "://" not in root and not Path(root).is_dir():
         raise ConfigError("model", "store", root, "must be a folder that is there, or a URL")
-    return ModelStore(root or models_folder(Settings.from_environment()), allow=[MODULES_OF_THE_BOX, TRAININGS, *allow])
+    return ModelStore(root or models_folder(Settings.from_environment()), allow=[BUILDER, TRAINING, *allow])
 
 
 def chosen_model(store: "ModelStore", text: str) -> "ModelId":

@@ -2,6 +2,7 @@
 
 ModynError
 ├─ ConfigError            (source, field, value, rule)   a spec, an option or a setting is impossible
+│  ├─ NotJson             (source, field, value, rule)   a value that JSON cannot hold
 │  ├─ ImportPathError     (pipeline, field, path)        user code that cannot be imported or called
 │  └─ MissingExtra        (package, extra)               a spec asks for a library that an extra installs
 ├─ DataError              (file, row, column)            a batch that cannot be ingested; it fails, others go on
@@ -51,6 +52,7 @@ from modyn_dagster.errors.inputs import (
     DuplicateFile,
     ImportPathError,
     MissingExtra,
+    NotJson,
     SchemaMismatch,
 )
 from modyn_dagster.errors.learning import BadSample, BadScore, LawBroken, NonFiniteLoss, SelectionError, TrainingError, WrongShape
@@ -101,6 +103,7 @@ __all__ = [
     "ModynError",
     "NonFiniteLoss",
     "NotAllowed",
+    "NotJson",
     "NotReproducible",
     "RunError",
     "SchemaMismatch",

@@ -14,6 +14,10 @@ class ConfigError(ModynError):
         self.source, self.field, self.value, self.rule = source, field, value, rule
 
 
+class NotJson(ConfigError, TypeError, ValueError):
+    """A value that is stored as JSON would not come back as it is."""
+
+
 class ImportPathError(ConfigError):
     """User code named by an import path cannot be imported or is not callable."""
 

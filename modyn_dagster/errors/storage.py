@@ -99,8 +99,11 @@ class NotReproducible(StorageError):
 class NotAllowed(NotReproducible):
     """A provenance, or an architecture, names a function outside the modules whose code the store may run."""
 
-    def __init__(self, function: str, allow: Sequence[str], *, field: str = "train", doing: str = "trained again") -> None:
-        allowed = f"a module below {', '.join(allow)}" if allow else "nothing, for the store was opened without allow=[…]"
-        remedy = f"if you trust it, allow=[{function.partition(':')[0]!r}] (--allow {function.partition(':')[0]}) lets it run"
-        super().__init__(field, allowed, f"{function}; {remedy}", doing=doing)
+    def __init__(
+        self, function: str, allow: Sequence[str], *, field: str = "train", doing: str = "trained again", defined: str = ""
+    ) -> None:
+        allowed = f"a function below {', '.join(allow)}" if allow else "nothing, for the store was opened without allow=[…]"
+        module = (defined or function).partition(":")[0]
+        remedy = f"if you trust it, allow=[{module!r}] (--allow {module}) lets it run"
+        super().__init__(field, allowed, f"{function}{defined and f', which is {defined}'}; {remedy}", doing=doing)
         self.found, self.train, self.allow = function, function, list(allow)

@@ -54,6 +54,7 @@ class About:
         fits = [isinstance(content.get("strategy"), str), isinstance(content.get("reason", ""), str)]
         fits += [isinstance(content.get(name, ""), str) for name in _OPTIONAL_TEXTS]
         fits += [isinstance(content.get(name, {}), dict) for name in _MAPPINGS]
+        fits += [_is_architecture(content.get("architecture"))]
         fits += [type(content.get("since_full", 0)) is int]
         if not all(fits):
             raise ValueError("circumstances of a model with a value of the wrong type")
@@ -73,3 +74,10 @@ class About:
         if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != metadata.get("modyn.sum"):
             raise ValueError("the circumstances of the model do not have the checksum beside them")
         return cls.parse(json.loads(text))
+
+
+def _is_architecture(content: object) -> bool:
+    match content:
+        case None | {"factory": str(), "args": dict()}:
+            return True
+    return False

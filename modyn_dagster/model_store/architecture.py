@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.model_store.json_values import require_json
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """``factory`` as ``package.module:function``, and its keyword arguments: values of JSON."""
+    """``factory`` as ``package.module:function``, and its keyword arguments: values of JSON, else ``NotJson``."""
 
     factory: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -20,6 +21,8 @@ class Architecture:
         module, colon, name = self.factory.partition(":")
         if not (module and colon and name):
             raise ConfigError("model store", "model", self.factory, "must be package.module:factory")
+        require_json("model", "factory", self.factory)
+        require_json("model", "args", dict(self.args))
 
     def to_json(self) -> dict[str, Any]:
         """Both by name."""

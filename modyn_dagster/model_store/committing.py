@@ -52,15 +52,15 @@ def save(
             found = None if base is None else sources.model(base)
             find = shelf.finder(sources.model)
             saving = Saving(shelf.folder, state, record, found, sources, find, pool, shelf.threads)
-            if shelf.has(record.id):
-                # Others may rely on what its file held, and it on them: stored again, it needs nobody.
-                alone = replace(saving, base=None, find=_nowhere)
-                if verify_all(shelf, [record.id], None):
-                    _commit(shelf, alone, Snapshot(), about_of(shelf, base, architecture, provenance))
-                elif not (there := sources.model(record.id)).has_weights:
-                    _add_weights(shelf, alone, strategy, there.about)
-            else:
-                _commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance))
+            if not shelf.has(record.id):
+                shelf.keep_one(_commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance)))
+                return record.id
+            # Others may rely on what its file held, and it on them: stored again, it needs nobody.
+            alone = replace(saving, base=None, find=_nowhere)
+            if verify_all(shelf, [record.id]):
+                shelf.keep_only(_commit(shelf, alone, Snapshot(), about_of(shelf, base, architecture, provenance)))
+            elif not (there := sources.model(record.id)).has_weights:
+                _add_weights(shelf, alone, strategy, there.about)
     return record.id
 
 
@@ -70,7 +70,8 @@ def _add_weights(shelf: Shelf, saving: Saving, strategy: Strategy, about: About)
     if isinstance(strategy, Adaptive):
         strategy, reason = choose(saving, strategy, about)
     if not isinstance(strategy, Retrain):
-        _commit(shelf, saving, Snapshot(), about, f"{reason}; it was there without weights")
+        # In a file of the same kind, which takes the place of that of before at once.
+        shelf.keep_one(_commit(shelf, saving, Snapshot(compress=True), about, f"{reason}; it was there without weights"))
 
 
 def store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | None) -> None:
@@ -84,7 +85,7 @@ def store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | No
         _require_needed(shelf, saving, saving.write_without(child, gone, about))
 
 
-def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About, reason: str = "") -> None:
+def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About, reason: str = "") -> Stored:
     if isinstance(strategy, Adaptive):
         strategy, reason = choose(saving, strategy, about)
     settled = saving.settled(strategy)
@@ -93,6 +94,7 @@ def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About, reas
     # A hint lost costs nothing but the sharing of its tensor.
     with suppress(OSError, StorageError):
         shelf.index.add(shelf.shareable(stored), saving.model)
+    return stored
 
 
 def _require_needed(shelf: Shelf, saving: Saving, stored: Stored) -> Stored:
@@ -104,7 +106,9 @@ def _require_needed(shelf: Shelf, saving: Saving, stored: Stored) -> Stored:
         raise UnknownModel(min(going), shelf.folder.root)
     alone = replace(saving, base=None, find=_nowhere)
     reason = f"{stored.about.reason}; by itself, for {min(going)} was removed"
-    return alone.write(alone.settled(Snapshot()), replace(stored.about, reason=reason))
+    stored = alone.write(alone.settled(Snapshot()), replace(stored.about, reason=reason))
+    shelf.keep_only(stored)
+    return stored
 
 
 def _nowhere(leaf: str) -> ModelId | None:  # noqa: ARG001 - a ``Find``

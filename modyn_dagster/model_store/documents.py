@@ -24,43 +24,54 @@ class Documents:
     def save(self, text: str) -> str:
         """Store a text, unless it is there already, and return its hash."""
         content = text.encode()
+        if len(content) > _MAX_BYTES:
+            raise StorageError(f"a document of {len(content)} bytes cannot be stored: at most {_MAX_BYTES} are read again")
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest)
         # Where removers are not kept out, one that was just written is safe from them.
-        if not self._folder.keeps_removers_out or self._folder.size(path) != len(content):
+        if not self._folder.keeps_removers_out or not self._has(path, content):
             with self._folder.writing(path) as file:
                 file.write(content)
         return digest
 
     def load(self, digest: str) -> str:
-        """The text with this hash. ``StorageError`` when it is not there, ``CorruptFile`` when it changed."""
-        path = self._path(digest)
-        if len(digest) != 64 or not digest.isalnum() or self._folder.size(path) is None:
-            raise StorageError(f"{self._folder.root / _FOLDER}: no document {digest!r}")
-        with self._folder.open(path) as file:
-            content = file.read(_MAX_BYTES)
+        """The text with this hash. ``CorruptFile`` when it is not there, or changed."""
+        path = self._path(digest) if _HASH.fullmatch(digest) else None
+        if path is None or self._folder.size(path) is None:
+            raise CorruptFile(self._folder.root / _FOLDER, f"document {digest!r}", "no such document")
+        content = self._content(path)
         found = hashlib.sha256(content).hexdigest()
         if found != digest:
             raise CorruptFile(path, f"SHA-256 {digest}", found)
-        return content.decode()
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise CorruptFile(path, "a text", str(error)) from error
 
     def environment(self, digest: str) -> Environment:
         """The environment with this hash. ``CorruptFile`` for another document."""
         try:
             return Environment.parse(json.loads(self.load(digest)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorruptFile(self._path(digest), "an environment", str(error)) from error
 
     def keep(self, wanted: set[str], older_than: float) -> list[PurePath]:
-        """Remove all other documents that no writer of now can have written, and return their paths."""
-        found = [path for path in self._folder.files(_FOLDER) if _HASH.fullmatch(path.name) and path == self._path(path.name)]
-        unwanted = [path for path in found if path.name not in wanted]
+        """Remove all others that no writer of now can have written, and return their paths."""
+        there = [path for path in self._folder.files(_FOLDER) if _HASH.fullmatch(path.name) and path == self._path(path.name)]
+        unwanted = [path for path in there if path.name not in wanted]
         removed = []
         for path in unwanted:
             if self._folder.removable(path, older_than):
                 self._folder.remove(path)
                 removed.append(path)
         return removed
+
+    def _has(self, path: PurePath, content: bytes) -> bool:
+        return self._folder.size(path) == len(content) and self._content(path) == content
+
+    def _content(self, path: PurePath) -> bytes:
+        with self._folder.open(path) as file:
+            return file.read(_MAX_BYTES)
 
     def _path(self, digest: str) -> PurePath:
         return self._folder.root / _FOLDER / digest[:2] / digest

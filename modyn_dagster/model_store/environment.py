@@ -4,11 +4,13 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import torch
 
 from modyn_dagster.surroundings import accelerator, libraries
+
+_MOST_THREADS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,9 @@ class Environment:
             raise ValueError(f"an environment has the fields {', '.join(sorted(names))}")
         if type(content["threads"]) is not int or not all(isinstance(content[name], str) for name in names - {"threads"}):
             raise ValueError("the fields of an environment are texts, and threads a number")
+        # So many are started when it is trained again: a file must not ask for a billion.
+        if not 1 <= content["threads"] <= _MOST_THREADS:
+            raise ValueError(f"the threads of an environment are 1 to {_MOST_THREADS}")
         return cls(**content)
 
     def to_json(self) -> dict[str, Any]:

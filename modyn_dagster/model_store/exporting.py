@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from modyn_dagster.errors import ConfigError, ModynError, NotAllowed
-from modyn_dagster.imports import import_callable
+from modyn_dagster.errors import ConfigError, ModynError
+from modyn_dagster.model_store.allowing import allowed_callable
 from modyn_dagster.model_store.dtypes import VIEWED_NAMES, name_of
 from modyn_dagster.model_store.names import load_into
 from modyn_dagster.storage import atomic_file
@@ -52,10 +52,7 @@ def _module(state: Mapping[str, Tensor], architecture: Mapping[str, Any] | None,
         rule = "the model was saved without its architecture; save it with model=…, or export .safetensors"
         raise ConfigError("export", "model", None, rule)
     factory = architecture["factory"]
-    package = factory.partition(":")[0]
-    if not any(package == prefix or package.startswith(f"{prefix}.") for prefix in allow):
-        raise NotAllowed(factory, allow, field="model", doing="built")
-    build = import_callable(factory, source="export", field="model")
+    build = allowed_callable(factory, allow, source="export", field="model", doing="built")
     try:
         module = build(**architecture["args"])
     except ModynError:
@@ -63,8 +60,10 @@ def _module(state: Mapping[str, Tensor], architecture: Mapping[str, Any] | None,
     except Exception as error:
         rule = f"builds no module any more: {_first_line(error)}"
         raise ConfigError("export", "model", f"{factory}(**{architecture['args']})", rule) from error
+    if not isinstance(module, nn.Module):
+        raise ConfigError("export", "model", factory, f"gives a {type(module).__name__}, no torch.nn.Module")
     load_into(module, state)
-    return module.eval()  # type: ignore[no-any-return]
+    return module.eval()
 
 
 def _write_program(module: nn.Module, inputs: tuple[Any, ...], path: Path) -> None:

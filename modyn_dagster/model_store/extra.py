@@ -27,8 +27,14 @@ _MAPPINGS: Final[Mapping[str, Callable[[dict[Any, Any]], Mapping[Any, Any]]]] = 
 }
 
 
-def to_tensors(extra: object) -> dict[str, Tensor]:
-    """All of ``extra`` as tensors by name; none for None. ``StorageError`` says what cannot be stored."""
+def joined(state: Mapping[str, Tensor], extra: object) -> dict[str, Tensor]:
+    """A state, and all of ``extra`` as further tensors; ``StorageError`` says what cannot be stored."""
+    if taken := [name for name in state if isinstance(name, str) and name.startswith(PREFIX)]:
+        raise StorageError(f"{taken[0]!r} cannot be the name of a tensor: it would be taken for extra state")
+    return {**state, **_to_tensors(extra)}
+
+
+def _to_tensors(extra: object) -> dict[str, Tensor]:
     if extra is None:
         return {}
     tensors: dict[str, Tensor] = {}
@@ -36,11 +42,14 @@ def to_tensors(extra: object) -> dict[str, Tensor]:
         text = json.dumps(_encode(extra, "extra", tensors), separators=(",", ":"))
     except RecursionError:
         raise StorageError("extra is nested too deeply to be stored, or holds itself") from None
+    except ValueError as error:
+        # Numbers of thousands of digits.
+        raise StorageError(f"extra cannot be written: {error}") from error
     return {PREFIX: torch.tensor(bytearray(text.encode()), dtype=torch.uint8), **tensors}
 
 
 def split(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
-    """The state of the model, and the inverse of ``to_tensors`` on the rest; ``StorageError`` when that was never written."""
+    """The inverse of ``joined``; ``StorageError`` when that was never written."""
     model = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
     if PREFIX not in state:
         return model, None
@@ -70,6 +79,13 @@ def _encode(value: object, place: str, tensors: dict[str, Tensor]) -> Any:
             pairs = [[_encode(key, place, tensors), _encode(part, f"{place}[{key!r}]", tensors)] for key, part in value.items()]
             return [next((kind for kind in _MAPPINGS if type(value).__name__ == kind), "dict"), pairs]
     raise StorageError(f"{place} is a {type(value).__name__}, which cannot be stored without pickle")
+
+
+def _from_numpy(array: np.ndarray[Any, Any], place: str) -> Tensor:
+    try:
+        return torch.from_numpy(np.array(array))
+    except (TypeError, ValueError) as error:
+        raise StorageError(f"{place} is an array of {array.dtype}, which cannot be stored: {error}") from error
 
 
 def _decode(value: Any, state: Mapping[str, Tensor]) -> Any:

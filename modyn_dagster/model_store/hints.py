@@ -47,8 +47,10 @@ class LocalHints:
                 is_another = status.st_ino != self._inode or status.st_size < self._read_up_to
                 if is_another:
                     self._inode, self._read_up_to = status.st_ino, 0
+                # A file without end must not fill the memory: of what is too much, only the newest.
+                self._read_up_to = max(self._read_up_to, status.st_size - status.st_size % ENTRY - _MAX_BYTES)
                 file.seek(self._read_up_to)
-                content = file.read()
+                content = file.read(_MAX_BYTES + ENTRY)
         except FileNotFoundError:
             return b"", False
         whole = len(content) - len(content) % ENTRY

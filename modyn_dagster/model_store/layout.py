@@ -7,18 +7,21 @@ places must cover the rest of the file without gap or overlap.
 import json
 import math
 import os
+import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
-from modyn_dagster.errors import CorruptFile
+from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.dtypes import DTYPES
 
 #: Larger headers are refused before they are read: about 100,000 tensors.
 MAX_HEADER: Final = 32 << 20
 METADATA: Final = "__metadata__"
+#: Shapes of more are refused: multiplying a hundred thousand numbers takes minutes.
+MAX_DIMENSIONS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,14 @@ def encode_header(metadata: Mapping[str, str], places: Mapping[str, Place]) -> b
         content[name] = {"dtype": place.code, "shape": list(place.shape), "data_offsets": [place.start, place.end]}
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
+    require_readable(len(text))
     return struct.pack("<Q", len(text)) + text
+
+
+def require_readable(length: int, most: int = MAX_HEADER) -> None:
+    """``StorageError`` for a header that would be refused when it is read."""
+    if length > min(most, MAX_HEADER):
+        raise StorageError(f"names and shapes of the tensors take {length} bytes; at most {min(most, MAX_HEADER)} can be stored")
 
 
 def read_header(file: BinaryIO, path: PurePath) -> Header:
@@ -94,10 +104,14 @@ def _place(name: str, entry: object, path: PurePath) -> Place:
     match entry:
         case {"dtype": str(code), "shape": list(shape), "data_offsets": [int(start), int(end)]}:
             dtype = DTYPES.get(code)
-            dimensions_fit = all(type(n) is int and 0 <= n < 2**63 for n in shape)
-            if dtype is not None and dimensions_fit and end - start == math.prod(shape) * dtype.itemsize:
+            if dtype is not None and is_shape(shape) and end - start == math.prod(shape) * dtype.itemsize:
                 return Place(code, tuple(shape), start, end)
-    raise CorruptFile(path, f"dtype, shape and place of tensor {name!r}", json.dumps(entry)[:200])
+    raise CorruptFile(path, f"dtype, shape and place of tensor {name!r}", reprlib.repr(entry))
+
+
+def is_shape(content: list[Any]) -> bool:
+    """Whether these may be the dimensions of a tensor."""
+    return len(content) <= MAX_DIMENSIONS and all(type(n) is int and 0 <= n < 2**63 for n in content)
 
 
 def _check_cover(places: Mapping[str, Place], n_bytes: int, path: PurePath) -> None:

@@ -9,11 +9,26 @@ from modyn_dagster.model_store.stored import Stored
 
 
 def tree_of(models: Iterable[Stored]) -> Mapping[ModelId | None, Sequence[ModelId]]:
-    """Children by parent, both sorted; None has the models without a base, or whose base is gone."""
-    bases = {model.id: model.about.base for model in models}
+    """Children by parent, both sorted; None has the models without a base, or whose base is gone.
+
+    Every model is below None: of a cycle of bases, which only a file made to mislead can have, the first one is.
+    """
+    recorded = {model.id: model.about.base for model in models}
+    bases = {model: base if base in recorded else None for model, base in sorted(recorded.items())}
+    ends: set[ModelId] = set()
+    for model in bases:
+        path: dict[ModelId, None] = {}
+        following: ModelId | None = model
+        while following is not None and following not in ends and following not in path:
+            path[following] = None
+            following = bases[following]
+        if following is not None and following in path:
+            cycle = list(path)[list(path).index(following) :]
+            bases[min(cycle)] = None
+        ends.update(path)
     children: dict[ModelId | None, list[ModelId]] = {}
-    for model, base in sorted(bases.items()):
-        children.setdefault(base if base in bases else None, []).append(model)
+    for model, base in bases.items():
+        children.setdefault(base, []).append(model)
     return children
 
 

@@ -1,15 +1,24 @@
 """Getting models back: read and verified, or trained again."""
 
+import errno
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store import extra as extras
+from modyn_dagster.model_store.allowing import require_allowed
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.reading import read_state, verify_state
-from modyn_dagster.model_store.retraining import OnDifference, lineage_to_train, provenance_of, require_environment, train_again
+from modyn_dagster.model_store.retraining import (
+    OnDifference,
+    lineage_to_train,
+    provenance_of,
+    require_environment,
+    require_known,
+    train_again,
+)
 from modyn_dagster.model_store.shelf import Shelf
 from modyn_dagster.model_store.stored import Stored
 
@@ -20,68 +29,96 @@ def load(
     shelf: Shelf, model: ModelId, *, retrain: bool, environment: OnDifference, verify: bool, allow: Sequence[str]
 ) -> dict[str, Tensor]:
     """The state on the CPU, without its extra part; trained again only with ``retrain``."""
-    stored = shelf.open(model)
-    if stored.has_weights:
-        return extras.split(read(shelf, stored, verify))[0]
-    if not retrain:
-        raise WeightsNotStored(model, "only how to train it again: load(id, retrain=True) does that (model export --retrain)")
-    start, todo = lineage_to_train(stored, shelf.open)
-    state = None if start is None else extras.split(read(shelf, start, verify))[0]
+    require_known(environment)
+    with shelf.folder.adding():
+        stored = shelf.open(model)
+        if stored.has_weights:
+            return extras.split(_read(shelf, stored, verify))[0]
+        if not retrain:
+            raise WeightsNotStored(model, "only how to train it again: load(id, retrain=True) does that (model export --retrain)")
+        start, todo = lineage_to_train(stored, shelf.open)
+        state = None if start is None else extras.split(_read(shelf, start, verify))[0]
     for each in todo:
         provenance = provenance_of(each, shelf.documents)
-        provenance.require_allowed(allow)
+        require_allowed(provenance.train, allow)
         require_environment(provenance, environment)
         state = train_again(each, state, provenance, allow)
     return state or {}
 
 
-def read(shelf: Shelf, stored: Stored, verify: bool) -> dict[str, Tensor]:
-    """All tensors, those of the extra part too."""
+def load_extra(shelf: Shelf, model: ModelId) -> Any:
+    """What was saved as ``extra``; None without."""
+    with shelf.folder.adding():
+        stored = shelf.open(model)
+        if extras.PREFIX not in stored.record.leaves or not stored.has_weights:
+            return None
+        return extras.split(_read(shelf, stored, verify=True))[1]
+
+
+def _read(shelf: Shelf, stored: Stored, verify: bool) -> dict[str, Tensor]:
+    """All tensors, those of the extra part too. Whoever calls has kept removers out since before ``stored`` was opened."""
 
     def whole(found: Stored) -> dict[str, Tensor]:
-        with shelf.folder.adding(), shelf.pool() as pool, shelf.sources() as sources:
+        with shelf.pool() as pool, shelf.sources() as sources:
             return read_state(found, sources, pool, verify=verify)
 
     return _as_it_is_now(shelf, stored, whole)
 
 
 def verify_all(
-    shelf: Shelf, models: Sequence[ModelId], progress: Callable[[int, int], None] | None, *, may_go: bool = False
+    shelf: Shelf, chosen: Sequence[ModelId] | None, progress: Callable[[int, int], None] | None = None
 ) -> list[CorruptFile]:
-    """Read these, and return the damage; those that ``may_go`` meanwhile are none when they did, else ``UnknownModel``."""
+    """Read these, or all there are, and the documents they name, and return the damage."""
     damage = []
+    models = shelf.ids() if chosen is None else chosen
     for n, each in enumerate(models, 1):
         try:
-            _verify(shelf, each)
+            with shelf.folder.adding():
+                _verify(shelf, shelf.open(each))
         except CorruptFile as error:
             damage.append(error)
         except UnknownModel:
-            if not may_go or shelf.has(each):
+            if chosen is not None:
                 raise
+            # Deleted a moment ago, or a name that leads to no file.
+            if each in shelf.ids():
+                damage.append(CorruptFile(shelf.folder.root, f"a file of model {each}", "a name that leads to none"))
         if progress is not None:
             progress(n, len(models))
     return damage
 
 
-def _verify(shelf: Shelf, model: ModelId) -> None:
+def _verify(shelf: Shelf, stored: Stored) -> None:
     def whole(found: Stored) -> None:
-        with shelf.folder.adding(), shelf.pool() as pool, shelf.sources() as sources:
+        with shelf.pool() as pool, shelf.sources() as sources:
             verify_state(found, sources, pool)
 
-    stored = shelf.open(model)
     if stored.has_weights:
         _as_it_is_now(shelf, stored, whole)
     else:
         lineage_to_train(stored, shelf.open)
+    for document in (stored.about.environment, stored.about.code):
+        if document is not None:
+            shelf.documents.load(document)
+
+
+def _with_errors_of_ours(stored: Stored, reading: Callable[[Stored], _Found]) -> _Found:
+    try:
+        return reading(stored)
+    except OSError as error:
+        # What the disk cannot read is damage; anything else, such as too many open files, is none.
+        if error.errno != errno.EIO:
+            raise
+        raise CorruptFile(stored.path, "bytes that can be read", error.strerror or str(error)) from error
 
 
 def _as_it_is_now(shelf: Shelf, stored: Stored, reading: Callable[[Stored], _Found]) -> _Found:
-    """Where removers are not kept out, a model may be stored again without its base while it is read."""
+    """A model may be stored again while it is read: put right, or where removers are not kept out, without its base."""
     while True:
         try:
-            return reading(stored)
+            return _with_errors_of_ours(stored, reading)
         except StorageError:
             again = shelf.open(stored.id)
-            if shelf.folder.keeps_removers_out or again.entries == stored.entries:
+            if (again.path, again.entries) == (stored.path, stored.entries):
                 raise
             stored = again

@@ -8,6 +8,7 @@ is JSON: ``about`` (see ``about.py``), ``order``, ``ties``, ``hashing`` (SHA-256
 import hashlib
 import json
 import os
+import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from modyn_dagster.model_store.about import About
 from modyn_dagster.model_store.codec import Codec, table_bytes
 from modyn_dagster.model_store.dtypes import DTYPE_BY_NAME, name_of
 from modyn_dagster.model_store.hash_tree import Hashing
-from modyn_dagster.model_store.layout import MAX_HEADER
+from modyn_dagster.model_store.layout import MAX_HEADER, is_shape, require_readable
 from modyn_dagster.model_store.record import Leaf, Record, parse_hashing
 
 MAGIC: Final = b"MODYNPK1"
@@ -60,6 +61,7 @@ def write_footer(file: BinaryIO, record: Record, entries: Mapping[str, Entry], a
     }
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     header = zstandard.ZstdCompressor(write_content_size=True).compress(text)
+    require_readable(len(text), _most_text(len(header)))
     file.write(header)
     file.write(_END.pack(hashlib.sha256(header).digest(), len(header), len(text), MAGIC))
 
@@ -71,7 +73,7 @@ def read_pack(file: BinaryIO, path: PurePath) -> tuple[Record, Mapping[str, Entr
         case {"about": about, "order": list(order), "ties": dict(ties), "tensors": dict(tensors)}:
             pass
         case _:
-            raise CorruptFile(path, "the header of a model", str(content)[:200])
+            raise CorruptFile(path, "the header of a model", reprlib.repr(content))
     try:
         parsed = About.parse(about)
     except ValueError as error:
@@ -87,6 +89,11 @@ def read_pack(file: BinaryIO, path: PurePath) -> tuple[Record, Mapping[str, Entr
     return record, entries, parsed
 
 
+def _most_text(length: int) -> int:
+    """What a header of so many bytes may become: hashes do not compress, and a small file must not fill the memory."""
+    return max(1 << 20, 64 * length)
+
+
 def _row(leaf: Leaf, entry: Entry | None) -> list[Any]:
     what = [name_of(leaf.dtype), leaf.shape, leaf.hash]
     return what if entry is None else [*what, entry.codec, entry.start, entry.end, entry.home, entry.base]
@@ -100,7 +107,7 @@ def _content(file: BinaryIO, path: PurePath) -> tuple[Any, int]:
     file.seek(size - _END.size)
     digest, length, text_length, magic = _END.unpack(file.read(_END.size))
     start = size - _END.size - length
-    if magic != MAGIC or start < len(MAGIC) or max(length, text_length) > MAX_HEADER:
+    if magic != MAGIC or start < len(MAGIC) or max(length, text_length) > MAX_HEADER or text_length > _most_text(length):
         raise CorruptFile(path, "the end of a model's file", "something else: it was cut off or overwritten")
     file.seek(start)
     header = file.read(length)
@@ -109,21 +116,26 @@ def _content(file: BinaryIO, path: PurePath) -> tuple[Any, int]:
     try:
         if zstandard.frame_content_size(header) != text_length:
             raise ValueError("another length than announced")
-        return json.loads(zstandard.ZstdDecompressor().decompress(header, allow_extra_data=False).decode()), start
+        text = zstandard.ZstdDecompressor().decompress(header, allow_extra_data=False)
+        content = json.loads(text.decode())
+        if b"\\ud" in text.lower():
+            # Lone halves of surrogate pairs, which JSON can have escaped, but nobody can write again.
+            json.dumps(content, ensure_ascii=False).encode()
+        return content, start
     except (ValueError, RecursionError, zstandard.ZstdError) as error:
         raise CorruptFile(path, "a JSON header", f"{type(error).__name__}: {error}") from error
 
 
 def _parse_row(name: str, row: object, hashing: Hashing, path: PurePath) -> tuple[Leaf, Entry | None]:
     match row:
-        case [str(dtype), list(shape), str(leaf), *rest] if dtype in DTYPE_BY_NAME and all(_is_size(n) for n in shape):
+        case [str(dtype), list(shape), str(leaf), *rest] if dtype in DTYPE_BY_NAME and is_shape(shape):
             found = Leaf(DTYPE_BY_NAME[dtype], tuple(shape), leaf, hashing)
             if not rest:
                 return found, None
             entry = _entry(found, rest)
             if entry is not None:
                 return found, entry
-    raise CorruptFile(path, f"dtype, shape and place of tensor {name!r}", json.dumps(row)[:200])
+    raise CorruptFile(path, f"dtype, shape and place of tensor {name!r}", reprlib.repr(row))
 
 
 def _entry(leaf: Leaf, row: list[object]) -> Entry | None:
@@ -147,10 +159,6 @@ def _entry(leaf: Leaf, row: list[object]) -> Entry | None:
 def _fits(leaf: Leaf, stored: int) -> bool:
     table = table_bytes(leaf.dtype, leaf.n_bytes)
     return table <= stored <= leaf.n_bytes + table
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
 
 
 def _check_names(order: list[Any], ties: dict[str, Any], tensors: dict[str, Any], path: PurePath) -> None:

@@ -54,11 +54,13 @@ class Part:
 
 
 def plan(record: Record, base: Stored | None, delta: Delta | None, sources: Sources, find: Find) -> list[Part]:
-    """Every tensor: a reference where the base, or another model, has it; a difference where ``delta`` asks for one."""
-    held = {} if base is None else _held_by(base, sources)
+    """Every tensor: a reference where the base, another model, or this one before has it; a difference where ``delta`` asks."""
+    held = {} if base is None else dict(_held_by(base, sources))
     parts = []
     for name, leaf in record.leaves.items():
         home = held.get(leaf.hash) or (find(leaf.hash) if leaf.n_bytes >= SHARED else None)
+        if leaf.n_bytes >= SHARED:
+            held.setdefault(leaf.hash, home or record.id)
         if home is not None:
             parts.append(Part(name, leaf, Entry(Codec.ELSEWHERE, home=home)))
         elif delta is not None and base is not None and (found := _base_of(name, leaf, base, delta, sources)) is not None:

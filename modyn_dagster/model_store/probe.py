@@ -40,7 +40,8 @@ def probe(
         fixed: only deterministic algorithms, as in a training that is repeated; an operation without one raises.
     """
     first = summarise(build, inputs, loss, seed=seed, threads=threads, fixed=fixed) if against is None else against
-    return compare(first, summarise(build, inputs, loss, seed=seed, threads=threads, fixed=fixed))
+    second = summarise(build, inputs, loss, seed=seed, threads=threads, fixed=fixed)
+    return compare(first, second, same_model=against is None)
 
 
 def summarise(
@@ -53,7 +54,7 @@ def summarise(
     fixed: bool = True,
 ) -> Summary:
     """One forward pass in evaluation mode and one training step (loss, backward, plain gradient descent), call by call."""
-    with reproducible(seed, threads=threads or torch.get_num_threads(), deterministic=fixed):
+    with reproducible(seed, threads=threads or torch.get_num_threads(), deterministic=fixed), torch.enable_grad():
         environment = Environment.now()
         module = build()
         calls: list[Call] = []
@@ -64,7 +65,10 @@ def summarise(
         gradients: dict[int, tuple[str, ...]] = {}
         started = len(calls)
         with recorded(module, "training", calls, gradients):
-            loss(module(*inputs)).backward()  # type: ignore[no-untyped-call]
+            downhill = loss(module(*inputs))
+            # A model may have nothing to train.
+            if downhill.requires_grad:
+                downhill.backward()  # type: ignore[no-untyped-call]
         for place in range(started, len(calls)):
             calls[place] = with_gradients(calls[place], gradients.get(place, ()))
         parameters = {f"gradient of {name}": hashes(p.grad) for name, p in module.named_parameters()}

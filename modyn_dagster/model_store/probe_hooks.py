@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -20,8 +21,11 @@ def recorded(module: nn.Module, phase: Phase, calls: list[Call], gradients: dict
     for name, layer in module.named_modules():
         if name and any(True for _ in layer.children()):
             continue
-        hook = _hook(name or "(model)", phase, calls, counts, gradients)
-        handles.append(layer.register_forward_hook(hook, with_kwargs=True))
+        # Hashed before the call, which may write into its inputs; nested where a layer calls itself.
+        inputs: list[tuple[str, ...]] = []
+        handles.append(layer.register_forward_pre_hook(_before(inputs), with_kwargs=True))
+        hook = _hook(name or "(model)", phase, calls, counts, gradients, inputs)
+        handles.append(layer.register_forward_hook(hook))
     try:
         yield
     finally:
@@ -29,13 +33,25 @@ def recorded(module: nn.Module, phase: Phase, calls: list[Call], gradients: dict
             handle.remove()
 
 
+def _before(inputs: list[tuple[str, ...]]) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
+    def note(_layer: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+        inputs.append(hashes((positional, named)))
+
+    return note
+
+
 def _hook(
-    name: str, phase: Phase, calls: list[Call], counts: dict[str, int], gradients: dict[int, tuple[str, ...]]
-) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
-    def record(layer: nn.Module, inputs: tuple[Any, ...], more: dict[str, Any], outputs: Any) -> None:
+    name: str,
+    phase: Phase,
+    calls: list[Call],
+    counts: dict[str, int],
+    gradients: dict[int, tuple[str, ...]],
+    inputs: list[tuple[str, ...]],
+) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+    def record(layer: nn.Module, _inputs: tuple[Any, ...], outputs: Any) -> None:
         place = len(calls)
         number = counts[name] = counts.get(name, -1) + 1
-        calls.append(Call(phase, name, type(layer).__name__, number, hashes((inputs, more)), hashes(outputs)))
+        calls.append(Call(phase, name, type(layer).__name__, number, inputs.pop(), hashes(outputs)))
         for tensor in _tensors(outputs):
             if tensor.requires_grad:
                 tensor.register_hook(lambda gradient: _keep(gradients, place, gradient))  # type: ignore[no-untyped-call]
@@ -54,7 +70,14 @@ def with_gradients(call: Call, found: tuple[str, ...]) -> Call:
 
 def hashes(value: object) -> tuple[str, ...]:
     """Of every tensor in nested containers."""
-    return tuple(leaf_hash(t.dtype, t.shape, bytes_of(t.detach())) for t in _tensors(value))
+    return tuple(leaf_hash(t.dtype, t.shape, bytes_of(t)) for found in _tensors(value) for t in _dense(found.detach()))
+
+
+def _dense(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The parts of it that are dense: gradients of embeddings may be sparse."""
+    if tensor.layout == torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    return (tensor,)
 
 
 def _tensors(value: object) -> Iterator[Tensor]:

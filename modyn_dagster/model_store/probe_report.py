@@ -13,7 +13,11 @@ FIELDS: Final = ("inputs", "outputs", "gradients")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first thing that is not the same in both runs: a field of a call, or of a parameter after the training step."""
+    """The first thing that is not the same in both runs.
+
+    ``field`` of a call, ``calls`` where one run makes this call and the other one makes another, or what of a parameter after the
+    training step.
+    """
 
     phase: Phase
     layer: str
@@ -44,32 +48,42 @@ class Report:
         return lines
 
 
-def compare(one: Summary, other: Summary) -> Report:
-    """Call by call; ``StorageError`` when the runs did not even call the same layers."""
-    shape = [[(c.phase, c.layer, c.kind, c.number) for c in run.calls] for run in (one, other)]
-    if shape[0] != shape[1] or set(one.parameters) != set(other.parameters):
+def compare(one: Summary, other: Summary, *, same_model: bool = False) -> Report:
+    """Call by call, as long as both runs call the same layers.
+
+    Where they do not, that is a difference of ``same_model``, and a ``StorageError`` otherwise.
+    """
+    calls = list(zip(one.calls, other.calls, strict=False))
+    n_same = next((n for n, (here, there) in enumerate(calls) if _what(here) != _what(there)), len(calls))
+    are_same = n_same == len(one.calls) == len(other.calls)
+    if not same_model and (not are_same or set(one.parameters) != set(other.parameters)):
         raise StorageError("the two runs call different layers: they are not runs of the same model")
-    rows = [
-        (here, {name: getattr(here, name) == getattr(there, name) for name in FIELDS})
-        for here, there in zip(one.calls, other.calls, strict=True)
-    ]
-    environment = one.environment.differences(other.environment)
-    return Report(tuple(rows), _first(rows) or _first_parameter(one, other), environment)
+    rows = [(here, {name: getattr(here, name) == getattr(there, name) for name in FIELDS}) for here, there in calls[:n_same]]
+    diverging = None if are_same else _difference([*one.calls, *other.calls[n_same:]][n_same], "calls")
+    first = _forward(rows) or diverging or _backward(rows) or _first_parameter(one, other)
+    return Report(tuple(rows), first, one.environment.differences(other.environment))
 
 
-def _first(rows: Sequence[tuple[Call, Mapping[str, bool]]]) -> Difference | None:
-    ahead = [(call, name) for name in ("inputs", "outputs") for call, same in rows if not same[name]]
-    order = {id(call): place for place, (call, _) in enumerate(rows)}
-    forward = min(ahead, key=lambda pair: (order[id(pair[0])], FIELDS.index(pair[1])), default=None)
+def _what(call: Call) -> tuple[object, ...]:
+    return call.phase, call.layer, call.kind, call.number
+
+
+def _difference(call: Call, name: str) -> Difference:
+    return Difference(call.phase, call.layer, call.kind, call.number, name)
+
+
+def _forward(rows: Sequence[tuple[Call, Mapping[str, bool]]]) -> Difference | None:
+    return next((_difference(call, name) for call, same in rows for name in ("inputs", "outputs") if not same[name]), None)
+
+
+def _backward(rows: Sequence[tuple[Call, Mapping[str, bool]]]) -> Difference | None:
     # Gradients flow from the last call to the first.
-    backward = next(((call, "gradients") for call, same in reversed(rows) if not same["gradients"]), None)
-    found = forward or backward
-    return None if found is None else Difference(found[0].phase, found[0].layer, found[0].kind, found[0].number, found[1])
+    return next((_difference(call, "gradients") for call, same in reversed(rows) if not same["gradients"]), None)
 
 
 def _first_parameter(one: Summary, other: Summary) -> Difference | None:
-    for name, found in one.parameters.items():
-        if other.parameters[name] != found:
+    for name in dict.fromkeys([*one.parameters, *other.parameters]):
+        if one.parameters.get(name) != other.parameters.get(name):
             what, _, parameter = name.partition(" of ")
             return Difference("training", parameter, "parameter", 0, what)
     return None

@@ -1,17 +1,19 @@
 """How to train a model again: a function by its import path, and everything it is called with."""
 
-import json
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
-from modyn_dagster.errors import NotAllowed, NotReproducible
-from modyn_dagster.imports import import_callable
+from modyn_dagster.errors import ConfigError, NotReproducible
+from modyn_dagster.model_store.allowing import allowed_callable, require_allowed
 from modyn_dagster.model_store.code_version import code_version
 from modyn_dagster.model_store.environment import Environment
+from modyn_dagster.model_store.json_values import require_json
 from modyn_dagster.reproducible import reproducible
 from modyn_dagster.storage import checksum_of
 
@@ -49,13 +51,15 @@ class Provenance:
     code: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the environment, which is stored by itself. ``TypeError`` for what JSON lacks."""
+        """Everything but the environment, which is stored by itself. ``NotJson`` for what JSON lacks, by field."""
         content = {name: getattr(self, name) for name in ("train", "data", "seed", "seconds", "probed")}
         content |= {"args": dict(self.args), "code": self.code or code_version(self.train)}
         if not self.uses_base:
             content["uses_base"] = False
-        if json.loads(json.dumps(content, allow_nan=False)) != content:
-            raise TypeError("args and data of a provenance must be values of JSON: no tuples, and texts as keys")
+        for name, value in content.items():
+            require_json("provenance", name, value)
+        if taken := {"data", "seed"} & set(self.args):
+            raise ConfigError("provenance", f"args.{min(taken)}", self.args[min(taken)], "is given by the provenance itself")
         return content
 
     @classmethod
@@ -65,24 +69,20 @@ class Provenance:
             case {"train": str(), "seed": int(), "args": dict()} if set(content) <= set(cls.__dataclass_fields__):
                 if type(content.get("uses_base", True)) is bool and isinstance(content.get("code") or "", str):
                     return cls(**content, environment=environment)
-        raise NotReproducible("train", "package.module:function, args, data and seed", str(content)[:200])
-
-    def require_allowed(self, allow: Sequence[str]) -> None:
-        """``NotAllowed`` unless the function stands below a prefix of ``allow``."""
-        module = self.train.partition(":")[0]
-        if not any(module == prefix or module.startswith(f"{prefix}.") for prefix in allow):
-            raise NotAllowed(self.train, allow)
+        raise NotReproducible("train", "package.module:function, args, data and seed", reprlib.repr(content))
 
     def run(self, base: Mapping[str, Tensor] | None, *, allow: Sequence[str]) -> dict[str, Tensor]:
         """Train, with the recorded seed and thread count, deterministically.
 
-        Raises ``NotAllowed`` unless the function stands below a prefix of ``allow``, ``NotReproducible`` for data that are gone.
+        Raises ``NotAllowed`` unless the function stands, and is defined, below a prefix of ``allow``, ``NotReproducible`` for
+        data that are gone.
         """
-        self.require_allowed(allow)
+        require_allowed(self.train, allow)
         self._require_data()
-        train: Train = import_callable(self.train, source="provenance", field="train")
+        train: Train = allowed_callable(self.train, allow, source="provenance", field="train", doing="trained again")
         threads = (self.environment or Environment.now()).threads
-        with reproducible(self.seed, threads=threads):
+        # Whoever loads may be in the middle of an evaluation.
+        with reproducible(self.seed, threads=threads), torch.inference_mode(False), torch.enable_grad():
             return dict(train(base if self.uses_base else None, data=self.data, seed=self.seed, **self.args))
 
     def _require_data(self) -> None:

@@ -20,9 +20,7 @@ _Read = TypeVar("_Read")
 
 def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool = True) -> dict[str, Tensor]:
     """All tensors on the CPU. ``CorruptFile`` names the first that is not what was saved."""
-    total = sum(leaf.n_bytes for leaf in stored.record.leaves.values())
-    if total > (limit := memory_of_the_machine()):
-        raise CorruptFile(stored.path, f"at most {limit} bytes of tensors, the memory of this machine", f"{total} bytes")
+    _require_room(stored, sum(leaf.n_bytes for leaf in stored.record.leaves.values()))
 
     def read(leaf: Leaf, source: Source) -> tuple[Tensor, str]:
         buffer = allocate(leaf.n_bytes)
@@ -45,6 +43,7 @@ def verify_state(stored: Stored, sources: Sources, pool: Executor) -> None:
     def read(leaf: Leaf, source: Source) -> str:
         return read_verified(source, leaf, allocate(leaf.n_bytes).numpy().data)
 
+    _require_room(stored, max((leaf.n_bytes for leaf in stored.record.leaves.values()), default=0))
     for name, found in _of_every_tensor(stored, sources, pool, read):
         check(sources, stored, name, found)
 
@@ -61,6 +60,11 @@ def _of_every_tensor(
     origins = [(name, sources.of(stored, name)) for name in leaves]
     for result in [pool.submit(each, batch) for batch in batches(origins, lambda item: leaves[item[0]].n_bytes)]:
         yield from result.result()
+
+
+def _require_room(stored: Stored, n_bytes: int) -> None:
+    if n_bytes > (limit := memory_of_the_machine()):
+        raise CorruptFile(stored.path, f"at most {limit} bytes of tensors, the memory of this machine", f"{n_bytes} bytes")
 
 
 def memory_of_the_machine() -> int:

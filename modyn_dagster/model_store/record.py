@@ -1,6 +1,7 @@
 """What a snapshot records beside its tensors: order, ties, dtypes the format lacks, and the hash of every tensor."""
 
 import json
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -8,6 +9,7 @@ from itertools import chain
 from pathlib import PurePath
 from typing import Any, Final, Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +18,7 @@ from modyn_dagster.model_store.batches import batches
 from modyn_dagster.model_store.dtypes import CODES, DTYPES, VIEWED, VIEWED_NAMES
 from modyn_dagster.model_store.hash_tree import Digest, Hashing, ModelId, leaf_digest, leaf_hash, model_id
 from modyn_dagster.model_store.layout import METADATA, Header, Place
-from modyn_dagster.model_store.tensor_bytes import bytes_of, n_bytes_of, require_storable
+from modyn_dagster.model_store.tensor_bytes import allocate, bytes_of, n_bytes_of, require_storable, tensor_of
 
 _KEY: Final = "modyn"
 
@@ -130,6 +132,19 @@ def parse_hashing(content: Mapping[str, Any], path: PurePath) -> Hashing:
     return Hashing(found)
 
 
+def as_read(state: Mapping[str, Tensor], record: Record) -> dict[str, Tensor]:
+    """The state as it comes back from a file: plain contiguous tensors on the CPU with memory of their own, tied as recorded.
+
+    Another training that starts from it must not depend on how it was laid out before.
+    """
+    held = {}
+    for name, leaf in record.leaves.items():
+        buffer = allocate(leaf.n_bytes)
+        buffer.numpy()[:] = np.frombuffer(bytes_of(state[name].detach()), np.uint8)
+        held[name] = tensor_of(buffer, leaf.dtype, leaf.shape)
+    return {name: held[record.ties.get(name, name)] for name in record.order}
+
+
 def _leaves(hashing: Hashing, tensors: list[Tensor]) -> list[Leaf]:
     hashes = [leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor), hashing) for tensor in tensors]
     return [Leaf(tensor.dtype, tuple(tensor.shape), found, hashing) for tensor, found in zip(tensors, hashes, strict=True)]
@@ -160,7 +175,7 @@ def _content(header: Header, path: PurePath) -> dict[str, Any]:
             texts = [*order, *ties.values(), *viewed.values(), *hashes.values()]
             if all(isinstance(text, str) for text in texts):
                 return dict(content)
-    raise CorruptFile(path, "the record of a model", str(content)[:200])
+    raise CorruptFile(path, "the record of a model", reprlib.repr(content))
 
 
 def _dtype_and_shape(name: str, place: Place, viewed: str | None, path: PurePath) -> tuple[torch.dtype, tuple[int, ...]]:

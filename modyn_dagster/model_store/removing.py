@@ -26,7 +26,7 @@ def delete(shelf: Shelf, model: ModelId, *, rebase: bool) -> None:
             # What it was to others can no longer be read from it, only from them.
             nothing = Record((), {}, {})
             gone = Stored(model, file_of(shelf.folder.root, model, PACKED), 0, nothing, {}, About("snapshot"))
-        others = shelf.readable()
+        others = shelf.readable(but=model, sure=True)
         base = gone.about.base if gone.about.base in {other.id for other in others} else None
         children = _children_of(model, others)
         _require_spared(gone.id, children, rebase)
@@ -43,7 +43,8 @@ def collect(shelf: Shelf, older_than: float, progress: Callable[[int, int], None
         gone = list(shelf.folder.leftovers(older_than))
         for path in gone:
             shelf.folder.remove(path)
-        models = shelf.readable(progress)
+        models = shelf.readable(progress=progress)
+        gone += _left_beside(shelf, models, older_than)
         # Unreadable models may still be put right by saving them again; the documents they name are not known.
         if len(models) == len(shelf.ids()):
             named = {text for each in models for text in (each.about.environment, each.about.code) if text}
@@ -52,9 +53,18 @@ def collect(shelf: Shelf, older_than: float, progress: Callable[[int, int], None
     return gone
 
 
+def _left_beside(shelf: Shelf, models: Iterable[Stored], older_than: float) -> list[PurePath]:
+    """Second files of models, which two savers left that worked at once; removed."""
+    found = [shelf.other_file(each) for each in models]
+    removed = [path for path in found if shelf.folder.size(path) is not None and shelf.folder.removable(path, older_than)]
+    for path in removed:
+        shelf.folder.remove(path)
+    return removed
+
+
 def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:
     """The models that cannot be had without this one."""
-    return [other for other in others if other.id != model and model in other.needs]
+    return [other for other in others if model in other.needs]
 
 
 def _require_spared(gone: ModelId, children: Sequence[Stored], rebase: bool) -> None:

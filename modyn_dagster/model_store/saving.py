@@ -108,22 +108,24 @@ class Saving:
             entries = write_parts(file, parts, self.content, self.sources, self.pool, 2 * self.threads)
             write_footer(file, self.record, entries, about)
             n_bytes = file.tell()
-        self.folder.remove(path.with_suffix(PLAIN))
         return Stored(self.model, path, n_bytes, self.record, entries, about)
 
     def write_without(self, stored: Stored, gone: ModelId, about: About) -> Stored:
         """Write a stored model again so that it does not need another one; what its file holds, it goes on holding.
 
-        Models that refer to tensors in this file find them there afterwards, too.
+        Models that refer to tensors in this file find them there afterwards, too; and as near: what is stored by itself stays so,
+        else a difference to it would become one to a difference.
         """
         parts = []
         for part in plan(self.record, self.base, Delta(), self.sources, self.find):
+            codec = stored.entries[part.name].codec
             elsewhere = part.entry is not None and part.entry.home not in (gone, self.model)
-            if elsewhere and stored.entries[part.name].codec == Codec.ELSEWHERE:
+            if elsewhere and codec == Codec.ELSEWHERE:
                 parts.append(part)
-            else:
-                base = None if part.base is not None and part.base.home in (gone, self.model) else part.base
-                parts.append(replace(part, entry=None, base=base))
+                continue
+            by_itself = codec in (Codec.RAW, Codec.PLANES)
+            base = None if by_itself or (part.base is not None and part.base.home in (gone, self.model)) else part.base
+            parts.append(replace(part, entry=None, base=base))
         return self.write_pack(parts, about)
 
     def _write_plain(self, about: About) -> Stored:
@@ -135,7 +137,6 @@ class Saving:
             for name in places:
                 file.write(self.content(name))
             n_bytes = file.tell()
-        self.folder.remove(path.with_suffix(PACKED))
         start = len(header)
         entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
         return Stored(self.model, path, n_bytes, self.record, entries, about)

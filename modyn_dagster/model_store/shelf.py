@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Final
 
@@ -72,13 +72,25 @@ class Shelf:
         except FileNotFoundError:
             # Removed a moment ago.
             raise UnknownModel(model, self.folder.root) from None
+        except OSError as error:
+            raise CorruptFile(path, "a file that can be read", error.strerror or str(error)) from error
 
-    def readable(self, progress: Callable[[int, int], None] | None = None) -> list[Stored]:
-        """All models that can be opened; ``progress`` is told how many of how many were tried."""
-        found, models = [], self.ids()
+    def readable(
+        self, *, but: ModelId | None = None, sure: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> list[Stored]:
+        """All models that can be opened, but for one; ``progress`` is told how many of how many were tried.
+
+        ``sure``: ``CorruptFile`` for a file that the system does not let us read, perhaps only now: nobody knows what it needs.
+        """
+        found, models = [], [model for model in self.ids() if model != but]
         for n, model in enumerate(models, 1):
-            with suppress(CorruptFile, UnknownModel):
+            try:
                 found.append(self.open(model))
+            except UnknownModel:
+                pass
+            except CorruptFile as error:
+                if sure and isinstance(error.__cause__, OSError):
+                    raise
             if progress is not None:
                 progress(n, len(models))
         return found
@@ -87,6 +99,22 @@ class Shelf:
         """Its files, whoever needs them."""
         for suffix in (PLAIN, PACKED):
             self.folder.remove(file_of(self.folder.root, model, suffix))
+
+    def keep_only(self, stored: Stored) -> None:
+        """Remove the file of the other kind that a model may have beside this one: it is damaged, or needs what goes."""
+        self.folder.remove(self.other_file(stored))
+
+    def keep_one(self, stored: Stored) -> None:
+        """Of two sound files of one model, which two savers leave that work at once, only the packed one.
+
+        Never the other one, whoever came first: else each of them might remove what the other wrote.
+        """
+        if self.folder.size(self.other_file(stored)) is not None:
+            self.folder.remove(file_of(self.folder.root, stored.id, PLAIN))
+
+    def other_file(self, stored: Stored) -> PurePath:
+        """Where the file of the other kind would be."""
+        return file_of(self.folder.root, stored.id, PLAIN if stored.path.suffix == PACKED else PACKED)
 
     def shareable(self, stored: Stored) -> Sequence[str]:
         """Hashes of the tensors in its file that are worth a reference."""

@@ -142,7 +142,11 @@ class Sources(AbstractContextManager["Sources"]):
         entry = stored.entries[name]
         if entry.codec != Codec.ELSEWHERE:
             return stored, name
-        return self._held(stored, name, entry.home, stored.record.leaves[name].hash)
+        leaf = stored.record.leaves[name]
+        found, other = self._held(stored, name, entry.home, leaf.hash)
+        if found.record.leaves[other] != leaf:
+            raise CorruptFile(stored.path, f"tensor {name!r} as one of its kind", f"another kind in model {entry.home}")
+        return found, other
 
     def base(self, stored: Stored, name: str) -> tuple[Stored, str]:
         """The model whose file holds the tensor that this one is a difference to, and its name there."""

@@ -94,7 +94,7 @@ class ModelStore:
             raise ConfigError(
                 "model store", "extra", type(extra).__name__, "cannot be trained again; store it by another strategy"
             )
-        state = names.normalised(state_dict) | extras.to_tensors(extra)
+        state = extras.joined(names.normalised(state_dict), extra)
         return committing.save(self._shelf, state, chosen, base, architecture, provenance)
 
     def load(
@@ -115,10 +115,7 @@ class ModelStore:
 
     def load_extra(self, model: ModelId) -> Any:
         """What was saved as ``extra``, of the same types; None without."""
-        stored = self._shelf.open(model)
-        if extras.PREFIX not in stored.record.leaves:
-            return None
-        return extras.split(loading.read(self._shelf, stored, verify=True))[1]
+        return loading.load_extra(self._shelf, model)
 
     def load_into(self, model: ModelId, module: nn.Module) -> None:
         """Copy a model into a module, which may be compiled or wrapped. ``StorageError`` names what does not fit."""
@@ -148,7 +145,7 @@ class ModelStore:
         self, model: ModelId | None = None, *, progress: Callable[[int, int], None] | None = None
     ) -> Sequence[CorruptFile]:
         """Read one model, or every one, and return the damage found; ``progress`` is told how many of how many are done."""
-        return loading.verify_all(self._shelf, self.list() if model is None else [model], progress, may_go=model is None)
+        return loading.verify_all(self._shelf, None if model is None else [model], progress)
 
     def delete(self, model: ModelId, *, rebase: bool = False) -> None:
         """Remove a model for good. Those that need its tensors are stored again without it, or it is ``ModelInUse``."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import BinaryIO, Final
 
-from modyn_dagster.errors import CorruptFile
+from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.about import About
 from modyn_dagster.model_store.codec import Codec
 from modyn_dagster.model_store.hash_tree import ModelId
@@ -51,8 +51,8 @@ class Stored:
 
     @cached_property
     def homes(self) -> frozenset[ModelId]:
-        """The models whose files are needed to read this one."""
-        return frozenset(entry.home for entry in self.entries.values() if entry.home is not None)
+        """The other models whose files are needed to read this one."""
+        return frozenset(entry.home for entry in self.entries.values() if entry.home is not None) - {self.id}
 
     @cached_property
     def needs(self) -> frozenset[ModelId]:
@@ -84,13 +84,21 @@ def read_stored(file: BinaryIO, path: PurePath, model: ModelId) -> Stored:
     except (ValueError, RecursionError) as error:
         raise CorruptFile(path, "the circumstances of a model", str(error)) from error
     # A state has one encoding: what was never read, such as padding, must not have changed either.
-    extra = {} if found is None else found.to_metadata()
-    if encode_header(record.to_metadata() | extra, record.places()) != header.encoded:
+    if _encoded(record, found) != header.encoded:
         raise CorruptFile(path, f"the header of model {model} as it was written", "another one")
     places = {name: header.places[name] for name in record.leaves}
     start = header.data_start
     entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
     return Stored(model, path, n_bytes, record, entries, about)
+
+
+def _encoded(record: Record, about: About | None) -> bytes | None:
+    try:
+        extra = {} if about is None else about.to_metadata()
+        return encode_header(record.to_metadata() | extra, record.places())
+    except (UnicodeEncodeError, RecursionError, StorageError):
+        # Nothing that was ever written.
+        return None
 
 
 def _require_identity(record: Record, path: PurePath, model: ModelId) -> None:

@@ -22,10 +22,10 @@ from modyn_dagster.spec.pipeline import PipelineSpec
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelStore
 
-#: What builds a model of the box for an export, and runs no user code.
-MODULES_OF_THE_BOX: Final = "modyn_dagster.training.module"
+#: What builds a model of the box for an export, and runs no user code; other functions of its module do.
+BUILDER: Final = "modyn_dagster.training.module:build_module"
 #: What trains the model of a trigger again, from its provenance.
-TRAININGS: Final = "modyn_dagster.pipeline.retraining"
+TRAINING: Final = "modyn_dagster.pipeline.retraining:train_again"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Platform:
         from modyn_dagster.model_store import ModelStore
 
         if (key := str(root)) not in self._stores:
-            self._stores[key] = ModelStore(root, allow=[MODULES_OF_THE_BOX, TRAININGS])
+            self._stores[key] = ModelStore(root, allow=[BUILDER, TRAINING])
         return self._stores[key]
 
     @contextmanager

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 from modyn_dagster.catalog.models import ModelRow, models_before
 from modyn_dagster.catalog.training_sets import TrainingSetRow
@@ -24,13 +24,11 @@ from modyn_dagster.model_store import (
 from modyn_dagster.model_store.strategies import Strategy
 from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext
-from modyn_dagster.pipeline.platform import MODULES_OF_THE_BOX, TRAININGS
+from modyn_dagster.pipeline.platform import BUILDER, TRAINING
 from modyn_dagster.pipeline.weights import keep
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.model_store import ModelStoreSpec
 from modyn_dagster.training import TrainedModel
-
-_BUILDER: Final = f"{MODULES_OF_THE_BOX}:build_module"
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +61,7 @@ def store_model(
     chosen = context.spec.model_store
     store, strategy = context.platform.models_of(context.spec), strategy_of(chosen)
     base = start or base_of(context)
-    how: dict[str, Any] = {"model": Architecture(_BUILDER, {"architecture": trained.architecture})}
+    how: dict[str, Any] = {"model": Architecture(BUILDER, {"architecture": trained.architecture})}
     if chosen.retrain or chosen.strategy == "provenance":
         how["provenance"] = provenance_of(context, training_set, start, seconds)
     try:
@@ -86,7 +84,7 @@ def provenance_of(context: TriggerContext, training_set: TrainingSetRow, start: 
     """
     trigger = context.trigger
     return Provenance(
-        train=f"{TRAININGS}:train_again",
+        train=TRAINING,
         args={"pipeline": context.run.pipeline, "trigger": trigger.partition_key},
         data={
             "dataset": context.spec.dataset,

@@ -99,6 +99,18 @@ def test_verify_shows_a_bar_on_a_terminal(models: list[str]) -> None:
     assert "verify" not in model("verify").stderr
 
 
+def test_a_name_that_leads_to_no_file_hides_no_model(store: ModelStore, models: list[str]) -> None:
+    (store.root / "ab").mkdir(exist_ok=True)
+    (store.root / "ab" / f"ab{'0' * 62}.pack").symlink_to("nowhere")
+    for command in (["list"], ["tree"], ["delete", models[1], "--yes"]):
+        result = model(*command)
+        assert result.exit_code == 0, result.stderr
+    listed = model("list")
+    assert [each[:12] in listed.stdout for each in models] == [each != models[1] for each in models]
+    assert f"damaged: {store.root}: no model 'ab" in listed.stderr
+    assert model("verify").exit_code == 1
+
+
 def test_gc_says_what_it_removed(store: ModelStore, models: list[str]) -> None:
     left = store.root / models[0][:2] / ".killed.tmp"
     left.write_bytes(b"half")

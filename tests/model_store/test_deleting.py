@@ -11,6 +11,7 @@ from modyn_dagster.errors import ModelInUse, UnknownModel
 from modyn_dagster.model_store import Delta, ModelStore, Snapshot
 from tests.model_store.lineages import lineages, moved, network
 from tests.model_store.states import assert_exact
+from tests.model_store.test_strategies import depth_of
 
 
 def test_a_base_that_is_needed_is_refused_and_stays(tmp_path):
@@ -55,6 +56,23 @@ def test_a_grandchild_that_refers_through_a_child_survives(tmp_path):
     store.delete(child, rebase=True)
     assert_exact(store.load(grandchild), third)
     assert store.verify() == []
+
+
+def test_rebasing_makes_no_difference_one_to_a_difference(tmp_path):
+    store = ModelStore(tmp_path)
+    first = network()
+    keyframe = store.save(first, strategy="snapshot")
+    second = moved(first, 1, only="layers.1")
+    gone = store.save(second, base=keyframe, strategy="changed_layers")
+    third = moved(second, 2, only="layers.0.weight")
+    child = store.save(third, base=gone, strategy="changed_layers")
+    # Needs the child alone, not what goes.
+    last = {"layers.0.weight": moved(third, 3)["layers.0.weight"]}
+    grandchild = store.save(last, base=child, strategy=Delta(max_depth=1))
+    store.delete(gone, rebase=True)
+    assert max(depth_of(store, model) for model in store.list()) == 1
+    assert_exact(store.load(child), third)
+    assert_exact(store.load(grandchild), last)
 
 
 @settings(max_examples=40)

@@ -14,7 +14,7 @@ from torch.optim import lr_scheduler
 
 from modyn_dagster.errors import StorageError
 from modyn_dagster.model_store import ModelId, ModelStore
-from modyn_dagster.model_store.extra import split, to_tensors
+from modyn_dagster.model_store.extra import joined, split
 from modyn_dagster.model_store.record import Record
 from modyn_dagster.spec.optimizers import SchedulerSpec
 from modyn_dagster.training.plan import Length
@@ -136,7 +136,7 @@ def test_values_come_back_of_the_types_they_had() -> None:
         "array": np.arange(6, dtype=np.uint64).reshape(2, 3)[:, ::-1],
         "empty": ((), [], {}, b"", ""),
     }
-    _, found = split(to_tensors(values))
+    _, found = split(joined({}, values))
     assert _typed(found) == _typed(values)
 
 
@@ -163,4 +163,4 @@ def test_what_cannot_be_stored_is_named() -> None:
         (itself, "holds itself"),
     ):
         with pytest.raises(StorageError, match=says):
-            to_tensors(extra)
+            joined({}, extra)

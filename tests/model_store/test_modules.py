@@ -163,3 +163,27 @@ def test_what_an_export_lacks_is_named(store: ModelStore, tmp_path: Path, suffix
     with pytest.raises(ConfigError, match="example inputs are needed"):
         store.export(other, tmp_path / f"m{suffix}")
     assert not list(tmp_path.glob("m.*"))
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pt2"])
+@pytest.mark.parametrize(
+    ("model", "n_inputs", "field"),
+    [
+        (Architecture(f"{TRAININGS}:network"), 7, "inputs"),
+        (Architecture(f"{TRAININGS}:network", {"height": 3}), 6, "model"),
+        (Architecture(f"{TRAININGS}:steady_case"), 6, "model"),
+    ],
+    ids=["inputs", "arguments", "no module"],
+)
+def test_an_export_that_fails_names_what_is_wrong_and_leaves_the_file_of_before(
+    tmp_path: Path, suffix: str, model: Architecture, n_inputs: int, field: str
+) -> None:
+    store = ModelStore(tmp_path / "models", allow=[TRAININGS])
+    saved = store.save(trainings.network().state_dict(), model=model)
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(b"of before")
+    with pytest.raises(ConfigError, match=f"export: {field}: ") as caught:
+        store.export(saved, path, inputs=(torch.ones(1, n_inputs),))
+    assert caught.value.field == field
+    assert path.read_bytes() == b"of before"
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == [path.name]

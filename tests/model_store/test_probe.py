@@ -1,8 +1,10 @@
 """The probe finds the first layer that differs, whichever call of it, and nothing where nothing does."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -94,6 +96,91 @@ def test_the_first_call_that_differs_is_named(at, expected):
     assert not report.is_safe
     lines = [line for line in report.table() if line[1] == "again" and line[0] == expected.phase]
     assert [line[5] for line in lines] == (["same", "DIFFERENT"] if expected.number else ["DIFFERENT", "DIFFERENT"])
+
+
+class InPlace(nn.Module):
+    """Writes noise into its input and returns it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            x.add_(random.SystemRandom().random())
+        return x
+
+
+class Named(nn.Module):
+    """Takes and returns containers with numbers and nothing in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor, *, more: object = None) -> dict[str, object]:
+        return {"a": (self.layer(x), None), "b": [1, {"c": more}], "d": "text"}
+
+
+class Sparse(nn.Module):
+    """Has an embedding with sparse gradients, twice in one batch the same row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(9, 2, sparse=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.rows((x.abs() * 3).long())
+        return found
+
+
+class Sometimes(nn.Module):
+    """Leaves a layer out, as the system's entropy says: never in its first run, always in its second."""
+
+    def __init__(self, skips: bool) -> None:
+        super().__init__()
+        self.first, self.second, self.skips = nn.Linear(6, 6), nn.Tanh(), skips
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.first(x)
+        return found if self.skips else self.second(found)
+
+
+class Within(nn.Module):
+    """Calls itself."""
+
+    def forward(self, x: Tensor, again: bool = True) -> Tensor:
+        return self(x * 2, again=False) * 3 if again else x + 1
+
+
+STRANGE: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Tensor]]] = {
+    "containers": (Named, lambda outputs: outputs["a"][0].square().mean()),
+    "sparse gradients": (Sparse, loss),
+    "nothing to train": (nn.Tanh, loss),
+    "frozen": (lambda: nn.Linear(6, 2).requires_grad_(False), loss),
+    "in place": (lambda: nn.Sequential(nn.Linear(6, 6), nn.Dropout(inplace=True), nn.ReLU(inplace=True)), loss),
+    "itself": (Within, loss),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_whatever_a_model_takes_returns_or_trains_it_is_probed(name):
+    build, its_loss = STRANGE[name]
+    with torch.no_grad():
+        report = probe(build, INPUTS, its_loss)
+    assert report.is_safe
+    assert len(report.rows) >= 2
+
+
+def test_a_layer_that_writes_noise_into_its_input_is_not_taken_for_its_victim():
+    report = probe(lambda: nn.Sequential(nn.Linear(6, 6), InPlace(), nn.Linear(6, 2)), INPUTS, loss)
+    assert report.first == Difference("forward", "1", "InPlace", 0, "outputs")
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_a_model_that_calls_other_layers_the_second_time_is_not_safe(order):
+    runs = iter(order)
+    report = probe(lambda: Sometimes(next(runs)), INPUTS, loss)
+    assert report.first is not None
+    assert (report.first.phase, report.first.field) == ("forward", "calls")
+    assert report.first.layer == ("second" if order[1] else "(model)")
+    assert [call.layer for call, _ in report.rows] == ["first"]
 
 
 def test_a_gradient_that_differs_is_named_where_it_first_does():

@@ -8,13 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modyn_dagster.errors import ConfigError, ModelInUse, NotAllowed, NotReproducible, StorageError, WeightsNotStored
-from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance
-from modyn_dagster.model_store.hash_tree import Hashing
+from modyn_dagster.errors import ConfigError, CorruptFile, ModelInUse, NotAllowed, NotReproducible, StorageError, WeightsNotStored
+from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance, Snapshot
+from modyn_dagster.model_store.hash_tree import Hashing, model_id
 from modyn_dagster.model_store.record import Record
 from modyn_dagster.storage import checksum_of
 from tests.model_store import trainings
 from tests.model_store.states import assert_exact
+from tests.model_store.test_pack_damage import pack_of, planted
 
 TRAININGS = "tests.model_store.trainings"
 TRAIN = f"{TRAININGS}:train"
@@ -265,3 +266,64 @@ def test_a_model_that_was_hashed_by_sha256_is_trained_again(store, monkeypatch):
         model = store.save(state, strategy="provenance", provenance=provenance)
     assert store.save(state, strategy="provenance", provenance=provenance) != model
     assert_exact(store.load(model, retrain=True), state)
+
+
+def test_what_is_saved_beside_a_state_is_never_left_to_a_training(store):
+    recipe = Provenance(train=TRAIN, seconds=1e-9, probed=True)
+    state = {**recipe.run(None, allow=[TRAININGS]), "big": torch.randn(300_000)}
+    free = Adaptive(Prices(store=1e9, save=0, recover=0))
+    assert store.info(store.save(state, strategy=free, provenance=recipe)).strategy == "provenance"
+    model = store.save(state, strategy=free, provenance=recipe, extra={"steps": 3})
+    assert_exact(store.load(model), state)
+    assert store.load_extra(model) == {"steps": 3}
+
+
+@pytest.mark.parametrize("strategy", ["snapshot", "changed_layers", "delta", Snapshot(compress=True)], ids=str)
+def test_weights_that_are_saved_later_are_there(store, strategy):
+    recipe = Provenance(train=TRAIN)
+    state = recipe.run(None, allow=[TRAININGS])
+    base = store.save(trainings.train(None, data=1, seed=0))
+    model = store.save(state, base=base, strategy="provenance", provenance=recipe)
+    child_of_none = recipe.run(state, allow=[TRAININGS])
+    child = store.save(child_of_none, base=model, strategy="provenance", provenance=recipe)
+    assert store.save(state, strategy="provenance", provenance=recipe) == model
+    assert store.info(model).strategy == "provenance"
+    assert store.save(state, base=base, strategy=strategy) == model
+    assert_exact(store.load(model), state)
+    found = store.info(model)
+    assert (found.base, found.provenance) == (base, recipe.to_json())
+    assert_exact(store.load(child, retrain=True), child_of_none)
+    assert len(list(store.root.glob("??/*"))) == 3
+    assert store.verify() == []
+
+
+def test_a_cycle_of_trainings_ends_with_an_error_whoever_builds_on_it(store):
+    leaf = "5" * 64
+    recipe = Provenance(train=TRAIN, seconds=1, probed=True)
+    models = [model_id({name: leaf}, [name], {}) for name in "ab"]
+    for name, model, base in zip("ab", models, reversed(models), strict=True):
+        about = {"strategy": "provenance", "provenance": recipe.to_json(), "base": base}
+        planted(store, pack_of({"about": about, "order": [name], "ties": {}, "tensors": {name: ["uint8", [1], leaf]}}), model)
+    for model in models:
+        with pytest.raises(CorruptFile, match="a cycle of bases"):
+            store.load(model, retrain=True)
+        with pytest.raises(CorruptFile, match="a cycle of bases"):
+            store.save({"c": torch.ones(1)}, base=model, provenance=recipe)
+    assert len(store.verify()) == 2
+
+
+def test_a_base_whose_children_have_no_weights_is_never_deleted_whatever_else_is_rebased(store):
+    recipe = Provenance(train=TRAIN)
+    first = {"big": torch.randn(40_000), **trainings.train(None, data=1, seed=0)}
+    base = store.save(first, strategy=Snapshot(compress=True))
+    rebased = store.save({**first, "x": torch.ones(1)}, base=base, strategy="changed_layers")
+    kept = store.save(recipe.run(None, allow=[TRAININGS]), base=base, strategy="provenance", provenance=recipe)
+    before = {path: path.read_bytes() for path in store.root.glob("??/*")}
+    with pytest.raises(ModelInUse, match="these have no weights") as caught:
+        store.delete(base, rebase=True)
+    assert caught.value.children == [kept]
+    with pytest.raises(ModelInUse) as caught:
+        store.delete(base)
+    assert set(caught.value.children) == {kept, rebased}
+    # Refused means that nothing was touched.
+    assert {path: path.read_bytes() for path in store.root.glob("??/*")} == before

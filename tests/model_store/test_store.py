@@ -218,7 +218,7 @@ def test_what_is_no_dense_tensor_is_refused_by_name(store: ModelStore, value: Te
     assert store.list() == []
 
 
-@pytest.mark.parametrize("name", ["__metadata__", "\ud800"])
+@pytest.mark.parametrize("name", ["__metadata__", "\ud800", "\0extra", "\0extra.0"])
 def test_a_name_that_cannot_be_written_is_refused(store: ModelStore, name: str) -> None:
     with pytest.raises(StorageError, match="cannot be the name of a tensor"):
         store.save({name: torch.ones(1)})

@@ -1,10 +1,12 @@
 """Every strategy, mixed along lineages: what comes back is what was saved, and it is as small as the strategy promises."""
 
+import os
 import re
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
@@ -155,6 +157,29 @@ def test_equal_tensors_of_unrelated_models_are_stored_once(store):
     assert store.info(third).needs == (first,)
 
 
+@pytest.mark.parametrize("strategy", [Snapshot(compress=True), "changed_layers", "delta"], ids=str)
+def test_equal_tensors_of_one_model_are_stored_once(store, strategy):
+    base = store.save(network(1))
+    first = moved(network(1), 2)
+    small = store.save(first, base=base, strategy=strategy)
+    once = store.size(small)
+    state = {**first, **{f"copy of {name}": tensor.clone() for name, tensor in first.items()}}
+    store.delete(small)
+    model = store.save(state, base=base, strategy=strategy)
+    assert model not in store.info(model).needs
+    assert store.size(model) < 1.1 * once
+    found = store.load(model)
+    assert_exact(found, state)
+    found["layers.0.weight"][:] = 0
+    assert_exact({"a": found["copy of layers.0.weight"]}, {"a": state["layers.0.weight"]})
+    child = moved(state, 3)
+    kept = store.save(child, base=model, strategy="delta")
+    store.delete(base, rebase=True)
+    store.delete(model, rebase=True)
+    assert_exact(store.load(kept), child)
+    assert store.verify() == []
+
+
 def test_a_lost_or_torn_index_costs_only_the_sharing(store):
     shared = torch.randn(200, 200)
     store.save({"a": shared}, strategy=Snapshot(compress=True))
@@ -175,6 +200,38 @@ def test_many_writers_of_one_model_store_it_once(store):
     assert len(ids) == 1
     assert len(list(store.root.glob("??/*"))) == 2
     assert_exact(store.load(ids.pop()), state)
+
+
+def test_writers_of_one_model_in_different_kinds_never_lose_it(store, monkeypatch):
+    both, replace = Barrier(2, timeout=20), os.replace
+
+    def together(source: Path, target: Path) -> None:
+        is_model = target.suffix in (".pack", ".safetensors")
+        if is_model:
+            both.wait()
+        replace(source, target)
+        if is_model:
+            both.wait()
+
+    monkeypatch.setattr("os.replace", together)
+    state = {"a": torch.full((300,), 1.5)}
+    with ThreadPoolExecutor(2) as pool:
+        kinds = [Snapshot(compress=False), Snapshot(compress=True)]
+        [model] = set(pool.map(lambda kind: ModelStore(store.root).save(state, strategy=kind), kinds))
+    assert_exact(store.load(model), state)
+    assert len(list(store.root.glob("??/*"))) == 1
+
+
+def test_gc_leaves_one_of_two_files_of_a_model(store):
+    state = {"a": torch.full((300,), 1.5)}
+    model = store.save(state, strategy=Snapshot(compress=False))
+    plain = store.info(model).path
+    content = plain.read_bytes()
+    store.delete(model)
+    store.save(state, strategy=Snapshot(compress=True))
+    plain.write_bytes(content)
+    assert store.gc() == [plain]
+    assert_exact(store.load(model), state)
 
 
 def test_writers_of_different_models_side_by_side_all_succeed(store):
