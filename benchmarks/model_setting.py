@@ -65,7 +65,7 @@ class Setting:
             large=Recipe(resnet18, batch=8, pretraining=4, steps=2),
             iterations=2,
             chain=4,
-            beside=3,
+            beside=2,
             nodes=(2, 3),
             saves=5,
             smaller=8,

@@ -17,7 +17,7 @@ _MICROSECONDS: Final = 50.0
 _KEPT: Final = 0.5
 _FORWARD: Final = 1.1
 #: Rows of a pass, by whether it shall be quick.
-_ROWS: Final = {False: 40_000, True: 8_000}
+_ROWS: Final = {False: 40_000, True: 4_000}
 _POLICIES: Final = {"loss": {}, "dlis": {"start": "always"}, "entropy": {}}
 
 

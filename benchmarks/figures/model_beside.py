@@ -108,7 +108,8 @@ def _of_recovery(chain: Chain, clocks: tuple[Rounds, Rounds]) -> Iterator[Figure
         for n in range(last + 1):
             seconds = wall.seconds(f"{name}.{n}")
             yield Figure(f"{chain.figure}.recover.{name}.{n}", f"to recover model {n} of a chain, {name}", seconds, "s")
-    for name in chain.keepers:
+    # Of two models the last derived one is the first.
+    for name in chain.keepers if last > 1 else ():
         goal = chain.limits.stairs if name in chain.ours else None
         what = f"last derived recovery, of the first's, {name}"
         yield from _ratios(f"{chain.figure}.stairs.{name}", what, clocks, f"{name}.1", f"{name}.{last}", goal)
