@@ -44,7 +44,7 @@ class Setting:
     machine: Machine = field(default_factory=Machine)
 
 
-QUICK = Setting(n=2_000, width=64, k=30, rows=8_000, columns=32, hidden=128)
+QUICK = Setting(n=2_000, width=64, k=30, rows=4_000, columns=32, hidden=128)
 
 
 def clustered(setting: Setting) -> Tensor:

@@ -104,14 +104,15 @@ def interleave(
     if rounds < least:
         raise ValueError(f"a median needs at least {least} rounds, not {rounds}")
     runs: dict[str, list[Run]] = {name: [] for name in contenders}
-    for number in range(-warm_up, rounds):
+    with _frozen():
+        for number in range(-warm_up, rounds):
+            machine.sample()
+            for name in _rotated(list(contenders), number + warm_up):
+                with _no_collection():
+                    run = contenders[name]()
+                if number >= 0:
+                    runs[name].append(run)
         machine.sample()
-        for name in _rotated(list(contenders), number + warm_up):
-            with _no_collection():
-                run = contenders[name]()
-            if number >= 0:
-                runs[name].append(run)
-    machine.sample()
     return Rounds(runs)
 
 
@@ -151,6 +152,17 @@ def anonymous_bytes() -> int:
 def _rotated(names: list[str], by: int) -> list[str]:
     by %= max(1, len(names))
     return names[by:] + names[:by]
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """What is there now is not looked at in every collection: modules are many, and most repetitions are short beside them."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @contextmanager

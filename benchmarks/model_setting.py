@@ -36,10 +36,12 @@ class Setting:
         small: what a fleet trains.
         iterations: of U3-1, and again of U3-2, in the standard flow; 4 make one of 10 models.
         chain: models in the chain of G6.
+        beside: models in a chain kept by MMlib and by us.
         nodes: of the fleet, and how many iterations each has.
         saves: of the trace, from the first.
         smaller: what the trace's models are divided by.
         is_quick: what takes long and changes little is left out.
+        mmlib: a checkout of MMlib, None without.
     """
 
     network: Recipe = NETWORK
@@ -47,10 +49,12 @@ class Setting:
     small: Recipe = SMALL
     iterations: int = 4
     chain: int = 20
+    beside: int = 5
     nodes: tuple[int, int] = (20, 10)
     saves: int = 40
     smaller: int = 1
     is_quick: bool = False
+    mmlib: Path | None = None
     machine: Machine = field(default_factory=Machine)
 
     @classmethod
@@ -61,8 +65,9 @@ class Setting:
             large=Recipe(resnet18, batch=8, pretraining=4, steps=2),
             iterations=2,
             chain=4,
+            beside=2,
             nodes=(2, 3),
-            saves=10,
+            saves=5,
             smaller=8,
             is_quick=True,
         )

@@ -16,12 +16,14 @@ _MICROSECONDS: Final = 50.0
 #: What is kept of a batch; choosing it may cost a forward pass and a tenth of one.
 _KEPT: Final = 0.5
 _FORWARD: Final = 1.1
+#: Rows of a pass, by whether it shall be quick.
+_ROWS: Final = {False: 40_000, True: 4_000}
 _POLICIES: Final = {"loss": {}, "dlis": {"start": "always"}, "entropy": {}}
 
 
 def overhead(machine: Machine, *, quick: bool) -> Iterator[Figure]:
     """``loop.<setup>.ratio`` for long steps, ``loop.<setup>.microseconds`` for short ones, and milliseconds of both loops."""
-    for setup in _setups(20_000 if quick else 40_000):
+    for setup in _setups(_ROWS[quick]):
         yield from _compared(setup, machine)
 
 
@@ -32,7 +34,7 @@ def batch_then_sample(machine: Machine, *, quick: bool) -> Iterator[Figure]:
     batch through the model, then learns from the first half of it without having chosen anything.
     """
     policies = ("loss",) if quick else tuple(_POLICIES)
-    for setup in _setups(20_000 if quick else 40_000):
+    for setup in _setups(_ROWS[quick]):
         yield from _chosen(setup, policies, machine)
 
 

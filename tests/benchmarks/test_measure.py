@@ -1,4 +1,6 @@
+import gc
 import json
+import weakref
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import numpy as np
@@ -138,6 +140,37 @@ def test_a_figure_of_parts_is_the_least_of_them_over_its_goal():
     assert (whole.id, whole.spread, whole.goal) == ("F9", Spread(1.25, 0.625, 2.5), 1.0)
     assert whole.note == "3 of 4 parts were measured"
     assert list(with_least("F6", parts[3:]))[-1].spread is None
+
+
+def test_garbage_of_before_and_between_is_gone_when_a_repetition_begins_and_none_is_collected_inside():
+    alive, enabled = list[int](), list[bool]()
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+            made.append(weakref.ref(self))
+
+    def run() -> Run:
+        enabled.append(gc.isenabled())
+        alive.append(sum(each() is not None for each in made))
+        Cycle()
+        return Run(1, 1)
+
+    made: list[weakref.ref[Cycle]] = []
+    Cycle()
+    interleave({"a": run, "b": run}, Machine())
+    assert (alive, enabled) == ([0] * 12, [False] * 12)
+    assert gc.isenabled()
+
+
+def test_nothing_stays_frozen_when_a_repetition_fails():
+    def fails() -> Run:
+        assert gc.get_freeze_count() > 0
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError, match="full"):
+        interleave({"a": fails}, Machine())
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.parametrize(
