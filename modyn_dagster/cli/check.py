@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.settings import Settings
@@ -40,8 +41,8 @@ def check(as_json: bool) -> None:
 
 def project_errors(folder: Path) -> Iterator[ConfigError]:
     """What is wrong with the specs of a folder; only when each is right by itself, with how they fit together."""
-    if not folder.is_dir():
-        yield ConfigError("environment", "MODYN_PROJECT", str(folder), "must be a folder that exists")
+    if (error := missing_project(folder)) is not None:
+        yield error
         return
     alone = [*_file_errors(folder / "datasets", DatasetSpec), *_file_errors(folder / "pipelines", PipelineSpec)]
     if alone:

@@ -10,8 +10,8 @@ import click
 from modyn_dagster.cli.dataset_delete import delete
 from modyn_dagster.cli.dataset_table import batch_status, batch_table
 from modyn_dagster.cli.launching import dagster_instance
+from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import UnknownName
-from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.batches import BatchRow
@@ -111,9 +111,7 @@ def retry(name: str, batch: str | None) -> None:
 
 @contextmanager
 def _platform() -> "Iterator[Platform]":
-    from modyn_dagster.pipeline.platform import Platform
-
-    platform = Platform.open(Settings.from_environment())
+    platform = open_platform()
     try:
         yield platform
     finally:

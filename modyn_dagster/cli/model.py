@@ -121,7 +121,7 @@ def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
     """The model that PIPELINE had live at a moment: the newest one its live runs had trained by then."""
     from modyn_dagster.catalog.models import live_model
     from modyn_dagster.catalog.triggers import partition_key
-    from modyn_dagster.cli.pipeline_status import open_platform
+    from modyn_dagster.cli.project import open_platform
     from modyn_dagster.errors import RunError
 
     at = datetime.now(UTC) if moment is None else moment.replace(tzinfo=UTC)

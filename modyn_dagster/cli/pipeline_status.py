@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import RunError, UnknownName
-from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,13 +52,6 @@ def show(name: str, run_id: int | None, decisions: int, as_json: bool) -> None:
         return
     show_table(_decision_table(run, newest))
     show_table(_trigger_table(triggers[-decisions:], len(triggers)))
-
-
-def open_platform() -> "Platform":
-    """The project of the environment."""
-    from modyn_dagster.pipeline.platform import Platform
-
-    return Platform.open(Settings.from_environment())
 
 
 def runs_of(platform: "Platform", name: str | None) -> list["RunRow"]:

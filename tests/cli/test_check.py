@@ -172,6 +172,22 @@ def test_a_project_folder_that_does_not_exist_is_an_error(project: Path, monkeyp
     assert "MODYN_PROJECT: must be a folder that exists" in result.stderr
 
 
+COMMANDS = [["check"], ["demo"], ["ui"], ["pipeline", "compare"], ["dataset", "status"], ["model", "live", "hourly"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_folder_without_a_project_is_an_error_and_not_a_project_that_has_done_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.delenv("MODYN_PROJECT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    rule = "must be a folder with datasets/ or pipelines/; go to one or name it"
+    assert f"MODYN_PROJECT: {rule} (found '{tmp_path}')" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_scripts_get_json(project: Path) -> None:
     assert json.loads(check("--json").stdout) == []
     path = project / "pipelines" / "hourly.yaml"
