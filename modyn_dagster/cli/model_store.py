@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modyn_dagster.errors import ConfigError, UnknownModel
+from modyn_dagster.imports import find_code_of
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ def open_store(root: str | None, *allow: str) -> "ModelStore":
     from modyn_dagster.model_store import ModelStore
     from modyn_dagster.pipeline.platform import MODULES_OF_THE_BOX, models_folder
 
-    return ModelStore(root or models_folder(Settings.from_environment()), allow=[MODULES_OF_THE_BOX, *allow])
+    settings = Settings.from_environment()
+    find_code_of(settings.project)
+    return ModelStore(root or models_folder(settings), allow=[MODULES_OF_THE_BOX, *allow])
 
 
 def chosen_model(store: "ModelStore", text: str) -> "ModelId":

@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from modyn_dagster.errors import ConfigError, without_secrets
+from modyn_dagster.imports import find_code_of
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation_data import EvaluateSplit, OtherDataset
@@ -34,7 +35,11 @@ class Project:
 
 
 def load_project(folder: Path) -> Project:
-    """Read every spec of a folder; the first impossible one raises ``ConfigError`` naming file and field."""
+    """Read every spec of a folder; the first impossible one raises ``ConfigError`` naming file and field.
+
+    Modules in its folder ``code`` can be imported from then on: specs may name them.
+    """
+    find_code_of(folder)
     datasets = _load_folder(folder / "datasets", DatasetSpec)
     pipelines = _load_folder(folder / "pipelines", PipelineSpec)
     for pipeline in pipelines.values():
