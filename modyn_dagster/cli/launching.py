@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from modyn_dagster.catalog.engine import open_engine, require_current_schema
 from modyn_dagster.catalog.urls import child_environment
 from modyn_dagster.cli.services import CodeLocation
 from modyn_dagster.errors import RunError
@@ -30,8 +31,17 @@ class ReplayOptions:
 
 @contextmanager
 def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
-    """The Dagster instance that ``modyn-dagster ui`` serves: runs launched here show up there."""
+    """The Dagster instance that ``modyn-dagster ui`` serves: runs launched here show up there.
+
+    Raises ``SchemaOutdated`` where the databases were never made: Dagster itself would try for long, and then say a page.
+    """
     from dagster import DagsterInstance
+
+    engine = open_engine(settings)
+    try:
+        require_current_schema(engine)
+    finally:
+        engine.dispose()
 
     home = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME")).dagster_home
     # Dagster reads its settings from the environment of the process and nowhere else.
