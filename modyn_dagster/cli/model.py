@@ -130,7 +130,7 @@ def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
         found = live_model(conn, platform.pipeline(pipeline).name, at)
     platform.close()
     if found is None:
-        raise RunError(f"{pipeline} had no live model at {at:%Y-%m-%d %H:%M:%S} UTC")
+        raise RunError(f"{pipeline} had no live model at {at:%Y-%m-%d %H:%M:%S} UTC; replays are not live: see `pipeline show`")
     shown = {
         "model": found.hash,
         "trigger": partition_key(found.run_id, found.ordinal),

@@ -58,12 +58,11 @@ def _names(found: object) -> object:
     return list(found) if isinstance(found, Mapping) else found
 
 
-def _walk(content: object, location: _Location, kind: str) -> Iterator[tuple[str, bool]]:
+def _walk(content: Any, location: _Location, kind: str) -> Iterator[tuple[str, bool]]:
     """The parts of a location, and whether each is the user's; others are pydantic's names of the branches of unions."""
     for n, part in enumerate(location, 1):
-        if (isinstance(content, Mapping) and part in content) or (
-            isinstance(content, Sequence) and not isinstance(content, str) and isinstance(part, int) and part < len(content)
-        ):
+        listed = isinstance(content, list) and isinstance(part, int) and part < len(content)
+        if listed or (isinstance(content, Mapping) and part in content):
             content = content[part]
             yield str(part), True
         else:
