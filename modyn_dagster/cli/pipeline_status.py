@@ -135,8 +135,8 @@ def _status_table(rows: Sequence[Mapping[str, Any]]) -> "Table":
     from rich.markup import escape
     from rich.table import Column, Table
 
-    titles = ("run", "mode", "state", "triggers", "last batch", "newest decision", "open trigger")
-    table = Table(_named("pipeline"), *(Column(title, overflow="fold") for title in titles))
+    named, broken = ("pipeline", "run", "mode", "state"), ("triggers", "last batch", "newest decision", "open trigger")
+    table = Table(*map(_named, named), *(Column(title, overflow="fold") for title in broken))
     for row in rows:
         shown = " ".join(str(row[key]) for key in ("open_trigger", "open_trigger_state", "error") if row[key])
         mode = f"{row['mode']} {row['name']!r}" if row["name"] else row["mode"]
