@@ -11,7 +11,7 @@ from modyn_dagster.cli.dataset_delete import delete
 from modyn_dagster.cli.dataset_table import batch_status, batch_table
 from modyn_dagster.cli.launching import dagster_instance
 from modyn_dagster.cli.project import open_platform
-from modyn_dagster.errors import UnknownName
+from modyn_dagster.errors import UnknownName, without_secrets
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.batches import BatchRow
@@ -52,6 +52,9 @@ def import_(name: str, by: str) -> None:
             with _progress(f"import {name}") as progress:
                 summary = import_history(platform.engine, platform.home, spec, root, by=by, progress=progress)
             announce_batches(instance, platform, name)
+        if not _batches(platform, name):
+            said = ", ".join(f"{field}: {value}" for field, value in spec.batches)
+            click.echo(f"nothing in {without_secrets(root)} is a batch as `batches` says ({said})", err=True)
     _report(name, summary)
 
 
