@@ -1,10 +1,19 @@
 """User code by import path ``package.module:function``. Nothing else is ever executed."""
 
 import importlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from modyn_dagster.errors import ImportPathError
+
+
+def find_code_of(project: Path) -> None:
+    """Let modules in a project's folder ``code`` be imported; what is installed goes before them."""
+    folder = str((project / "code").resolve())
+    if folder not in sys.path and Path(folder).is_dir():
+        sys.path.append(folder)
 
 
 def import_callable(path: str, *, source: str, field: str) -> Callable[..., Any]:

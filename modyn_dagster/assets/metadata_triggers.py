@@ -55,7 +55,7 @@ def stage_metadata(result: StageResult, key: dg.AssetKey, mlflow_url: str | None
             # One page for all versions: which was live when, which one is the champion.
             page = f"{mlflow_url.partition('/#/')[0]}/#/models/{registered_name(result.context.run)}"
             metadata["mlflow_versions"] = dg.MetadataValue.url(page)
-    return metadata
+    return metadata | (_details(result.row) if isinstance(result.row, ModelRow) else {})
 
 
 def _trigger(trigger: TriggerRow, run: str) -> dict[str, Any]:
@@ -94,8 +94,6 @@ def _model(row: ModelRow) -> dict[str, Any]:
         "previous_model": row.previous_hash or "none: trained from scratch",
         "trained_from": time_text(row.train_start),
         "trained_to": time_text(row.train_end),
-        "architecture": dg.MetadataValue.json(dict(row.architecture)),
-        "epoch_losses": dg.MetadataValue.json(losses),
         "loss_curve": dg.MetadataValue.md(as_markdown(loss_curve([(step, loss) for step, loss in row.curve], losses))),
     } | _epochs(row)
 
@@ -112,8 +110,16 @@ def _epochs(row: ModelRow) -> dict[str, Any]:
         "steps": row.training["n_steps"],
         "samples_per_second": sum(epoch["n_samples"] for epoch in epochs) / seconds,
         "seconds_per_epoch": dg.MetadataValue.md(as_markdown(epoch_stages(epochs))),
-        "surroundings": dg.MetadataValue.json(dict(row.training["surroundings"])),
     }
+
+
+def _details(row: ModelRow) -> dict[str, Any]:
+    """What takes many lines on the page, so it stands below all else."""
+    surroundings = row.training.get("surroundings")
+    return {
+        "epoch_losses": dg.MetadataValue.json([float(loss) for loss in row.losses]),
+        "architecture": dg.MetadataValue.json(dict(row.architecture)),
+    } | ({"surroundings": dg.MetadataValue.json(dict(surroundings))} if surroundings else {})
 
 
 def _evaluation(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict[str, Any]:

@@ -76,6 +76,11 @@ class LazyGroup(click.Group):
             if ctx.params["traceback"]:
                 raise
             raise FailedCommand(str(error)) from error
+        except OSError as error:
+            # With a file it is one that a person named, or the disk; without, as of a closed pipe, click knows better.
+            if ctx.params["traceback"] or error.filename is None:
+                raise
+            raise FailedCommand(f"{error.filename}: {error.strerror}") from error
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.imports import import_callable
+from modyn_dagster.imports import find_code_of, import_callable
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -40,9 +41,10 @@ def check(as_json: bool) -> None:
 
 def project_errors(folder: Path) -> Iterator[ConfigError]:
     """What is wrong with the specs of a folder; only when each is right by itself, with how they fit together."""
-    if not folder.is_dir():
-        yield ConfigError("environment", "MODYN_PROJECT", str(folder), "must be a folder that exists")
+    if (error := missing_project(folder)) is not None:
+        yield error
         return
+    find_code_of(folder)
     alone = [*_file_errors(folder / "datasets", DatasetSpec), *_file_errors(folder / "pipelines", PipelineSpec)]
     if alone:
         yield from alone

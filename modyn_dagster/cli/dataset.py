@@ -10,8 +10,8 @@ import click
 from modyn_dagster.cli.dataset_delete import delete
 from modyn_dagster.cli.dataset_table import batch_status, batch_table
 from modyn_dagster.cli.launching import dagster_instance
-from modyn_dagster.errors import UnknownName
-from modyn_dagster.settings import Settings
+from modyn_dagster.cli.project import open_platform
+from modyn_dagster.errors import UnknownName, without_secrets
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.batches import BatchRow
@@ -52,6 +52,9 @@ def import_(name: str, by: str) -> None:
             with _progress(f"import {name}") as progress:
                 summary = import_history(platform.engine, platform.home, spec, root, by=by, progress=progress)
             announce_batches(instance, platform, name)
+        if not _batches(platform, name):
+            said = ", ".join(f"{field}: {value}" for field, value in spec.batches)
+            click.echo(f"nothing in {without_secrets(root)} is a batch as `batches` says ({said})", err=True)
     _report(name, summary)
 
 
@@ -111,9 +114,7 @@ def retry(name: str, batch: str | None) -> None:
 
 @contextmanager
 def _platform() -> "Iterator[Platform]":
-    from modyn_dagster.pipeline.platform import Platform
-
-    platform = Platform.open(Settings.from_environment())
+    platform = open_platform()
     try:
         yield platform
     finally:

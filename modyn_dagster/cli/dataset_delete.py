@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import UnknownName
-from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.datasets import DatasetRow
@@ -69,9 +69,7 @@ def delete(name: str, *, reason: str | None, purge: bool, dry_run: bool, yes: bo
 
 
 def _open(name: str) -> "Platform":
-    from modyn_dagster.pipeline.platform import Platform
-
-    platform = Platform.open(Settings.from_environment())
+    platform = open_platform()
     if name not in platform.project.datasets:
         raise UnknownName("dataset", name, sorted(platform.project.datasets))
     return platform

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from modyn_dagster.catalog.databases import create_databases
+from modyn_dagster.catalog.databases import create_databases, existing_databases
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.engine import current_revision, open_engine
 from modyn_dagster.catalog.health import Health, health_of
@@ -40,6 +40,8 @@ def start(port: int | None) -> None:
         return
     server = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
     click.echo(f"Postgres {'started' if server.started_by_us else 'runs already'}: {shown(server.url)}")
+    if not all(existing_databases(settings).values()):
+        click.echo("its databases are still to be made: run `modyn-dagster db upgrade`")
 
 
 @db.command()

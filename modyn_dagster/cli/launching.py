@@ -1,4 +1,4 @@
-"""Replays launched from the command line: the same asset, run and events as a backfill, in this process."""
+"""Assets materialized from the command line: with the same run and events as from Dagster's pages, in this process."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from modyn_dagster.catalog.engine import open_engine, require_current_schema
 from modyn_dagster.catalog.urls import child_environment
 from modyn_dagster.cli.services import CodeLocation
 from modyn_dagster.errors import RunError
@@ -30,8 +31,17 @@ class ReplayOptions:
 
 @contextmanager
 def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
-    """The Dagster instance that ``modyn-dagster ui`` serves: runs launched here show up there."""
+    """The Dagster instance that ``modyn-dagster ui`` serves: runs launched here show up there.
+
+    Raises ``SchemaOutdated`` where the databases were never made: Dagster itself would try for long, and then say a page.
+    """
     from dagster import DagsterInstance
+
+    engine = open_engine(settings)
+    try:
+        require_current_schema(engine)
+    finally:
+        engine.dispose()
 
     home = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME")).dagster_home
     # Dagster reads its settings from the environment of the process and nowhere else.
@@ -51,20 +61,41 @@ def replay_range(
 
     Raises ``RunError`` with the run's own reason when it fails; Dagster shows the same run with its events.
     """
-    from dagster import AssetKey, materialize
-
     config = {name: value for name, value in asdict(options).items() if value is not None}
-    result = materialize(
-        [asset for asset in defs.assets or [] if not isinstance(asset, str)],  # type: ignore[misc]
-        selection=[AssetKey([pipeline, "replay"])],
+    tags = {"dagster/asset_partition_range_start": batches[0], "dagster/asset_partition_range_end": batches[1]}
+    ops = {f"{pipeline}__replay": {"config": config}}
+    _materialize(defs, instance, (pipeline, "replay"), f"the replay of {pipeline}", tags=tags, ops=ops)
+
+
+def compare_dataset(defs: "Definitions", instance: "DagsterInstance", dataset: str) -> None:
+    """Materialize ``<dataset>/comparison``: its report, the pictures on Dagster's page, and MLflow's.
+
+    Raises ``RunError`` with the run's own reason when it fails.
+    """
+    _materialize(defs, instance, (dataset, "comparison"), f"the comparison of {dataset}")
+
+
+def _materialize(
+    defs: "Definitions",
+    instance: "DagsterInstance",
+    key: tuple[str, str],
+    what: str,
+    *,
+    tags: Mapping[str, str] | None = None,
+    ops: Mapping[str, Any] | None = None,
+) -> None:
+    from dagster import AssetKey
+
+    # Dagster's pages name the asset of a run of this job; of one by `dagster.materialize` they name no pipeline.
+    result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        asset_selection=[AssetKey(key)],
         instance=instance,
-        resources=defs.resources,
-        tags={"dagster/asset_partition_range_start": batches[0], "dagster/asset_partition_range_end": batches[1]},
-        run_config={"ops": {f"{pipeline}__replay": {"config": config}}, "loggers": dict(_QUIET)},
+        tags=dict(tags or {}),
+        run_config={"ops": dict(ops or {}), "loggers": dict(_QUIET)},
         raise_on_error=False,
     )
     if not result.success:
-        raise RunError(f"the replay of {pipeline} failed (Dagster run {result.run_id}): {_reason(result)}")
+        raise RunError(f"{what} failed (Dagster run {result.run_id}): {_reason(result)}")
 
 
 def _reason(result: "ExecuteInProcessResult") -> str:

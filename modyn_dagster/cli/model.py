@@ -122,7 +122,7 @@ def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
     """The model that PIPELINE had live at a moment: the newest one its live runs had trained by then."""
     from modyn_dagster.catalog.models import live_model
     from modyn_dagster.catalog.triggers import partition_key
-    from modyn_dagster.cli.pipeline_status import open_platform
+    from modyn_dagster.cli.project import open_platform
     from modyn_dagster.errors import RunError
 
     at = datetime.now(UTC) if moment is None else moment
@@ -131,7 +131,7 @@ def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
         found = live_model(conn, platform.pipeline(pipeline).name, at)
     platform.close()
     if found is None:
-        rule = "`pipeline status` shows its runs; only live ones count, and a model is live from when it was trained"
+        rule = "only live runs count (`pipeline show` lists their models), and a model is live from when it was trained"
         raise RunError(f"{pipeline} had no live model at {utc(at)} UTC; {rule}")
     shown = {
         "model": found.hash,

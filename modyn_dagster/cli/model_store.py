@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modyn_dagster.errors import ConfigError, UnknownModel
+from modyn_dagster.imports import find_code_of
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def open_store(root: str | None, *allow: str) -> "ModelStore":
 
     if root is not None and "://" not in root and not Path(root).is_dir():
         raise ConfigError("model", "store", root, "must be a folder that is there, or a URL")
-    return ModelStore(root or models_folder(Settings.from_environment()), allow=[BUILDER, TRAINING, *allow])
+    settings = Settings.from_environment()
+    find_code_of(settings.project)
+    return ModelStore(root or models_folder(settings), allow=[BUILDER, TRAINING, *allow])
 
 
 def chosen_model(store: "ModelStore", text: str) -> "ModelId":

@@ -9,7 +9,8 @@ import click
 
 from modyn_dagster.cli.launching import ReplayOptions, dagster_instance, replay_range
 from modyn_dagster.cli.pipeline_operate import finish, reset, resume, stop, trigger
-from modyn_dagster.cli.pipeline_status import open_platform, show, show_table, status
+from modyn_dagster.cli.pipeline_status import show, show_table, status
+from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import RunError, UnknownName
 from modyn_dagster.settings import Settings
 

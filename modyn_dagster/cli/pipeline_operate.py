@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modyn_dagster.cli.pipeline_status import open_platform, runs_of
+from modyn_dagster.cli.pipeline_status import runs_of
+from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import RunError
 
 if TYPE_CHECKING:

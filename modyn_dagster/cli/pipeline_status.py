@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import RunError, UnknownName
-from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from modyn_dagster.catalog.decisions import DecisionRow
     from modyn_dagster.catalog.runs import RunRow
@@ -37,8 +37,9 @@ def status(name: str | None, as_json: bool) -> None:
 @click.option("--decisions", type=click.IntRange(1), default=20, show_default=True, help="How many of the newest decisions.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(name: str, run_id: int | None, decisions: int, as_json: bool) -> None:
-    """How a run of pipeline NAME decided: its newest decisions with reason, score and threshold, and its triggers."""
+    """How a run of pipeline NAME decided: its newest decisions with reason, score and threshold, and its triggers with models."""
     from modyn_dagster.catalog.decisions import list_decisions
+    from modyn_dagster.catalog.models import list_models
     from modyn_dagster.catalog.triggers import list_triggers
 
     platform = open_platform()
@@ -46,19 +47,14 @@ def show(name: str, run_id: int | None, decisions: int, as_json: bool) -> None:
     with platform.transaction() as conn:
         newest = list_decisions(conn, run.id, newest=decisions)
         triggers = list_triggers(conn, run.id)
+        models = {row.trigger_id: row.hash for row in list_models(conn, run.id)}
     if as_json:
-        made, decided = [trigger_json(row) for row in triggers], [decision_json(row) for row in newest]
+        made = [{**trigger_json(row), "model": models.get(row.id)} for row in triggers]
+        decided = [decision_json(row) for row in newest]
         click.echo(json.dumps({**_status(platform, run), "decisions": decided, "made_triggers": made}, indent=2))
         return
     show_table(_decision_table(run, newest))
-    show_table(_trigger_table(triggers[-decisions:], len(triggers)))
-
-
-def open_platform() -> "Platform":
-    """The project of the environment."""
-    from modyn_dagster.pipeline.platform import Platform
-
-    return Platform.open(Settings.from_environment())
+    show_table(_trigger_table(triggers[-decisions:], len(triggers), models))
 
 
 def runs_of(platform: "Platform", name: str | None) -> list["RunRow"]:
@@ -137,9 +133,10 @@ def _status(platform: "Platform", run: "RunRow") -> dict[str, Any]:
 
 def _status_table(rows: Sequence[Mapping[str, Any]]) -> "Table":
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("pipeline", "run", "mode", "state", "triggers", "last batch", "newest decision", "open trigger")
+    named, broken = ("pipeline", "run", "mode", "state"), ("triggers", "last batch", "newest decision", "open trigger")
+    table = Table(*map(_named, named), *(Column(title, overflow="fold") for title in broken))
     for row in rows:
         shown = " ".join(str(row[key]) for key in ("open_trigger", "open_trigger_state", "error") if row[key])
         mode = f"{row['mode']} {row['name']!r}" if row["name"] else row["mode"]
@@ -151,20 +148,33 @@ def _status_table(rows: Sequence[Mapping[str, Any]]) -> "Table":
 
 def _decision_table(run: "RunRow", rows: Sequence["DecisionRow"]) -> "Table":
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("time", "decision", "score", "threshold", "reason", title=f"{run.title}, {run.state}")
+    titles = ("decision", "score", "threshold", "reason")
+    table = Table(_named("time"), *(Column(title, overflow="fold") for title in titles), title=f"{run.title}, {run.state}")
     for row in rows:
         numbers = ("" if value is None else f"{value:.6g}" for value in (row.score, row.threshold))
         table.add_row(f"{row.time:%Y-%m-%d %H:%M}", "train" if row.fire else "wait", *numbers, escape(row.reason))
     return table
 
 
-def _trigger_table(rows: Sequence["TriggerRow"], total: int) -> "Table":
+def _trigger_table(rows: Sequence["TriggerRow"], total: int, models: Mapping[int, str]) -> "Table":
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("trigger", "state", "attempt", "reason", "error", caption=f"{len(rows)} of {total} triggers")
+    from modyn_dagster.reporting.stored_models import SHORT
+
+    titles = ("state", "attempt", "reason", "error")
+    caption = f"{len(rows)} of {total} triggers"
+    table = Table(_named("trigger"), _named("model"), *(Column(title, overflow="fold") for title in titles), caption=caption)
     for row in rows:
-        table.add_row(row.partition_key, row.state, str(row.attempt), escape(row.reason), escape(row.error or ""))
+        made = models.get(row.id, "")[:SHORT]
+        table.add_row(row.partition_key, made, row.state, str(row.attempt), escape(row.reason), escape(row.error or ""))
     return table
+
+
+def _named(title: str) -> "Column":
+    """A column of what a person copies: it stays in one line while the others break."""
+    from rich.table import Column
+
+    return Column(title, no_wrap=True, overflow="fold")

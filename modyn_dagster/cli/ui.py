@@ -12,6 +12,7 @@ from modyn_dagster.catalog.engine import open_engine, transaction
 from modyn_dagster.catalog.tables import batch
 from modyn_dagster.catalog.urls import child_environment
 from modyn_dagster.cli.processes import Service, Services, stop_leftovers
+from modyn_dagster.cli.project import project_settings
 from modyn_dagster.cli.server import running_database
 from modyn_dagster.cli.services import HOST, CodeLocation, daemon, free_port, mlflow, webserver
 from modyn_dagster.cli.signals import interrupted_by_signals
@@ -33,7 +34,7 @@ def ui(port: int, mlflow_port: int) -> None:
     way included, and nothing else. When one of them ends, the others are stopped and the end of its log is shown. Logs
     lie in MODYN_HOME/logs.
     """
-    settings = Settings.from_environment()
+    settings = project_settings()
     # A spec with a mistake is better said here than by an empty page.
     load_project(settings.project)
     location = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME"))
@@ -57,6 +58,7 @@ def _run(settings: Settings, location: CodeLocation, announce: Announce, port: i
                 click.echo(f"{name:<8} {url}")
             if not _has_batches(settings):
                 click.echo("No batch was ingested yet: see `modyn-dagster dataset import --help`, or run `make demo` first.")
+            click.echo("MLflow begins with its pages for chats: choose `Model training` at the top left, once per browser.")
             click.echo("Ctrl-C stops them.")
             services.watch()
         finally:

@@ -52,4 +52,5 @@ def _challenge(
     here, there = (sum(float(cells[place].value or 0) for place in places) / len(places) for cells in (ours, theirs))
     promoted = here <= there if lower_is_better(metric) else here >= there
     kind = "intervals" if unseen else "intervals, all of which one of them saw in training"
-    return promoted, f"mean {metric} {here:.6g}, of the champion, trigger {champion}, {there:.6g}, over {len(places)} {kind}"
+    scores = f"mean {metric} {here:.6g} against {there:.6g} of the champion (trigger {champion})"
+    return promoted, f"{scores}, over {len(places)} {kind}"

@@ -101,7 +101,8 @@ def _tree_lines(tree: Mapping[ModelId | None, Sequence[ModelId]], text: Callable
 
 def model_line(info: ModelInfo) -> str:
     """One model in a tree."""
-    return f"{info.id[:SHORT]} {info.strategy}, {bytes_text(info.n_bytes)} ({share(info)} of full)"
+    stored, weights = bytes_text(info.n_bytes), bytes_text(info.full_bytes)
+    return f"{info.id[:SHORT]} {info.strategy}, {stored} for {weights} of weights ({share(info)})"
 
 
 def share(info: ModelInfo) -> str:

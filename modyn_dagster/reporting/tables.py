@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 _ABSENT = "–"
-#: Characters of the first column that a narrow terminal leaves in one line.
+#: Characters of a first column that a narrow terminal leaves in one line.
 _NAME_WIDTH = 24
 
 
@@ -41,13 +41,14 @@ class Table:
         from rich.text import Text
 
         table = RichTable(caption=Text(self.caption) if self.caption else None, caption_justify="left")
-        # What a row is about stays in one line while there is place; the other columns have words to break at.
-        named = min(_NAME_WIDTH, max((len(row[0]) for row in self.rows), default=0))
+        # What a row is about stays in one line where it is short; the other columns have words to break at. Not by
+        # `min_width`: then rich makes a table that is wider than the terminal and cuts its last column off.
+        named = max((len(row[0]) for row in self.rows), default=0) <= _NAME_WIDTH
         for index, name in enumerate(self.header):
             if index:
                 table.add_column(name, justify="right", overflow="fold")
             else:
-                table.add_column(name, justify="left", overflow="fold", min_width=named)
+                table.add_column(name, justify="left", overflow="fold", no_wrap=named)
         for row in self.rows:
             table.add_row(*map(Text, row))  # as it is: brackets are not markup here
         return table

@@ -91,7 +91,8 @@ def _contradicts(there: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 def _changed_tags(run: Run, content: Content) -> dict[str, str]:
     there = run.data.tags
     tags = {**content.defaults, **there, **content.tags}
-    return {name: value for name, value in tags.items() if there.get(name) != value}
+    # An empty tag says no more than none, and looks like an error without a text.
+    return {name: value for name, value in tags.items() if there.get(name, "") != value}
 
 
 def _changed_numbers(run: Run, numbers: Mapping[str, float]) -> list[tuple[str, Point]]:

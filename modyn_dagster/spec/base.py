@@ -57,7 +57,7 @@ def _check_import_path(path: str) -> str:
         raise ValueError("must be an import path `package.module:function`")
     module = path.partition(":")[0]
     if not module_exists(module):
-        raise ValueError(f"module {module!r} does not exist on the Python path")
+        raise ValueError(f"module {module!r} does not exist on the Python path: put it into the project's folder code/")
     return path
 
 

@@ -5,13 +5,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-from modyn_dagster.errors import ConfigError, without_secrets
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import find_code_of
 from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.complaints import config_error
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation_data import EvaluateSplit, OtherDataset
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
@@ -34,7 +36,11 @@ class Project:
 
 
 def load_project(folder: Path) -> Project:
-    """Read every spec of a folder; the first impossible one raises ``ConfigError`` naming file and field."""
+    """Read every spec of a folder; the first impossible one raises ``ConfigError`` naming file and field.
+
+    Modules in its folder ``code`` can be imported from then on: specs may name them.
+    """
+    find_code_of(folder)
     datasets = _load_folder(folder / "datasets", DatasetSpec)
     pipelines = _load_folder(folder / "pipelines", PipelineSpec)
     for pipeline in pipelines.values():
@@ -63,7 +69,7 @@ def parse_spec(content: object, kind: type[S], *, source: str) -> S:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise _config_error(source, error) from None
+        raise config_error(source, content, error) from None
 
 
 def spec_hash(spec: PipelineSpec) -> str:
@@ -113,27 +119,3 @@ def _load_folder(folder: Path, kind: type[S]) -> dict[str, S]:
             raise ConfigError(str(path), "name", name, "is used by another file of this folder")
         specs[name] = spec
     return specs
-
-
-def _config_error(source: str, error: ValidationError) -> ConfigError:
-    """The deepest of pydantic's complaints: in a union the branch that matched furthest is the one meant."""
-    worst = max(error.errors(), key=lambda e: len(e["loc"]))
-    found = worst.get("input")
-    shown = without_secrets(found) if isinstance(found, str) and "://" in found else found
-    return ConfigError(source, _field_path(worst["loc"]), shown, _rule(worst))
-
-
-def _field_path(location: tuple[int | str, ...]) -> str:
-    # Names of union branches are pydantic's, not the user's: they hold brackets or capitals.
-    parts = [str(part) for part in location if isinstance(part, int) or not _is_branch(part)]
-    return ".".join(parts) or "(file)"
-
-
-def _is_branch(part: str) -> bool:
-    return "[" in part or part[:1].isupper()
-
-
-def _rule(complaint: Mapping[str, Any]) -> str:
-    if complaint["type"] == "extra_forbidden":
-        return "is not a field here"
-    return str(complaint["msg"]).removeprefix("Value error, ")

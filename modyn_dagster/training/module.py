@@ -32,13 +32,14 @@ def network_of(architecture: Mapping[str, Any], *, threads: int, source: str) ->
 def build_module(architecture: Mapping[str, Any]) -> Network:
     """The network of a model of the box, for a model store to export; its input is a mapping of tensors by name.
 
-    ``ConfigError`` for a model of user code, or with transforms of its inputs: which code runs must not stand in a file.
+    ``ConfigError`` for a model of user code, or with transforms of its inputs when it predicts: which code runs must not
+    stand in a file.
     """
     spec, _ = recorded_spec(architecture)
-    if spec.transforms:
+    if applied := [each for each in spec.transforms if each.when != "train"]:
         rule = "are code of your own: apply them yourself, and load the weights into the module by load_into"
-        raise ConfigError("export", "training.transforms", spec.transforms[0].path, rule)
+        raise ConfigError("export", "training.transforms", applied[0].path, rule)
     if isinstance(spec.model, CustomSpec):
-        rule = "is code of your own: build it yourself, and load the weights into it by load_into"
+        rule = "is code of your own: export .safetensors (its weights begin with `body.`), or predict by training.build_predictor"
         raise ConfigError("export", "model.factory", spec.model.factory, rule)
     return network_of(architecture, threads=1, source="export")

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from modyn_dagster.cli import main
+from modyn_dagster.spec.load import load_project
 
 DATASET = {
     "name": "numbers",
@@ -158,11 +159,25 @@ def test_policies_and_rules_of_the_users_are_checked_at_any_depth(project: Path)
     assert "unexpected keyword argument 'evry'" in found[2][2]
 
 
+def test_the_folder_code_of_a_project_needs_no_python_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(project)])
+    (project / "code").mkdir()
+    (project / "code" / "nets_of_this_project.py").write_text("def net(n_features, n_outputs): ...")
+    trained = {"model": {"factory": "nets_of_this_project:net"}, "transforms": [{"factory": "nets_of_this_project:net"}]}
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": trained})
+    result = check()
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert sys.path.count(str(project / "code")) == 1
+    assert sys.path[-1] == str(project / "code")
+    assert load_project(project).pipelines.keys() == {"hourly"}
+    assert sys.path.count(str(project / "code")) == 1
+
+
 def test_a_module_that_does_not_exist_is_reported(project: Path) -> None:
     write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": {"model": {"factory": "no_such_module:f"}}})
     result = check()
     assert result.exit_code == 1
-    assert "no_such_module" in result.stderr
+    assert "module 'no_such_module' does not exist on the Python path: put it into the project's folder code/" in result.stderr
 
 
 def test_a_project_folder_that_does_not_exist_is_an_error(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +185,22 @@ def test_a_project_folder_that_does_not_exist_is_an_error(project: Path, monkeyp
     result = check()
     assert result.exit_code == 1
     assert "MODYN_PROJECT: must be a folder that exists" in result.stderr
+
+
+COMMANDS = [["check"], ["demo"], ["ui"], ["pipeline", "compare"], ["dataset", "status"], ["model", "live", "hourly"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_folder_without_a_project_is_an_error_and_not_a_project_that_has_done_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.delenv("MODYN_PROJECT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    rule = "must be a folder with datasets/ or pipelines/; go to one or name it"
+    assert f"MODYN_PROJECT: {rule} (found '{tmp_path}')" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_scripts_get_json(project: Path) -> None:

@@ -35,7 +35,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["db", *arguments])
 
 
-def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres) -> None:
+def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("status", "upgrade", "env"):
         result = run(command)
         assert result.exit_code == 1
@@ -43,6 +43,13 @@ def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres) -> None:
     assert run("start").output.startswith("Postgres started: postgres@127.0.0.1:")
     assert run("start").output.startswith("Postgres runs already: ")
     unready = run("status")
+    assert "run `modyn-dagster db upgrade`" in run("start").output
+    monkeypatch.setenv("MODYN_PROJECT", str(Path(__file__).parents[2] / "examples" / "baseball"))
+    monkeypatch.setenv("DAGSTER_HOME", str(Path(__file__).parents[2]))
+    for arguments in (["dataset", "import", "baseball"], ["pipeline", "replay", "trained_once"]):
+        [line] = CliRunner().invoke(main, arguments).stderr.splitlines()
+        assert line.startswith("error: ")
+        assert "run `modyn-dagster db upgrade`" in line
     assert unready.exit_code == 1
     assert unready.output.count("run `modyn-dagster db upgrade`") == 4
     assert "created database mlflow" in run("upgrade").output

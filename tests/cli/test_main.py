@@ -20,6 +20,10 @@ def down():
     raise DatabaseDown("127.0.0.1:5432/modyn")
 
 @click.command()
+def unwritable():
+    open("/proc/no/such/file", "w")
+
+@click.command()
 def interrupted():
     raise KeyboardInterrupt
 
@@ -35,7 +39,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> click.Group:
     (tmp_path / "failing_commands.py").write_text(COMMAND_MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "failing_commands", raising=False)
-    lazy = {name: Lazy("failing_commands", name, "Fails.") for name in ("down", "interrupted", "broken")}
+    lazy = {name: Lazy("failing_commands", name, "Fails.") for name in ("down", "unwritable", "interrupted", "broken")}
     return LazyGroup("main", lazy=lazy, params=[click.Option(["--traceback"], is_flag=True)])
 
 
@@ -87,6 +91,12 @@ def test_an_error_is_one_sentence_on_standard_error_and_ends_with_1(group: click
     assert result.stdout == ""
     assert result.stderr.startswith("error: Postgres at 127.0.0.1:5432/modyn does not answer")
     assert result.stderr.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence_that_names_it(group: click.Group) -> None:
+    result = CliRunner().invoke(group, ["unwritable"])
+    assert (result.exit_code, result.stderr) == (1, "error: /proc/no/such/file: No such file or directory\n")
+    assert isinstance(CliRunner().invoke(group, ["--traceback", "unwritable"]).exception, FileNotFoundError)
 
 
 def test_the_traceback_is_shown_when_asked_for(group: click.Group) -> None:

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 # Dagster has no public way to put a run into its queue without a webserver.
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 
+from modyn_dagster.catalog.models import list_models
 from modyn_dagster.catalog.urls import child_environment
 from modyn_dagster.cli import main
 from modyn_dagster.pipeline.attempts import claim_trigger, give_up_attempt
@@ -178,6 +179,16 @@ def test_status_and_show_tell_the_newest_decisions(world: World) -> None:
     assert [decision["point"] for decision in content["decisions"]] == [newest["point"]]
     made = [(each["reason"], each["manual"]) for each in content["made_triggers"]]
     assert made == [("60 samples", False), ("manual: ann", True)]
+    trained, pending = (each["model"] for each in content["made_triggers"])
+    assert pending is None
+    with world.platform.transaction() as conn:
+        assert [row.hash for row in list_models(conn, 1)] == [trained]
+    assert trained[:12] in shown
+
+
+def test_status_breaks_no_name_of_a_pipeline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "by_amount" in run("status").stdout
 
 
 def test_show_names_the_runs_there_are(world: World) -> None:

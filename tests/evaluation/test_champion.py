@@ -38,7 +38,7 @@ def test_only_common_intervals_count_and_unseen_ones_first() -> None:
 def test_reasons_name_the_scores_and_the_rival() -> None:
     first, second, third = champions([0, 1, 2], [cell(0, 1, 0.5), cell(1, 1, 0.75)], "accuracy")
     assert (first.promoted, first.reason) == (True, "the first model")
-    assert second.reason == "mean accuracy 0.75, of the champion, trigger 0, 0.5, over 1 intervals"
+    assert second.reason == "mean accuracy 0.75 against 0.5 of the champion (trigger 0), over 1 intervals"
     assert third.reason == "no interval yet where it and the champion, trigger 1, both have a accuracy"
     assert champions([], [], "accuracy") == []
 

@@ -56,6 +56,20 @@ def project(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pro
         yield Project(folder)
 
 
+def test_an_import_that_finds_nothing_says_what_it_looked_for(project: Project) -> None:
+    project.drop("notes.txt", "nothing to import")
+    spec = dataset_spec(root="../data", batches={"kind": "file", "pattern": "*.csv"}).model_dump(mode="json", by_alias=True)
+    (project.folder / "datasets" / "d.yaml").write_text(yaml.safe_dump(spec))
+    found = project.run("import", "d")
+    assert (found.exit_code, found.stdout) == (0, "d: 0 batches ingested, 0 samples, 0 failed\n")
+    assert found.stderr.startswith(
+        f"nothing in {project.folder / 'data'} is a batch as `batches` says (kind: file, pattern: *.csv"
+    )
+    project.drop("1.csv", GOOD)
+    assert project.run("import", "d").stderr == ""
+    assert project.run("import", "d").stderr == ""
+
+
 def test_history_is_imported_failures_are_told_and_mended(project: Project) -> None:
     project.drop("1.csv", GOOD)
     project.drop("2.csv", BAD)

@@ -125,6 +125,9 @@ def test_definitions_load_without_postgres_and_sensors_and_assets_say_what_is_do
         instance.add_dynamic_partitions(f"batches/{DATASET}", ["day_00"])
         with pytest.raises(RunError) as refused:
             replay_range(defs, instance, "by_amount", ("day_00", "day_00"), ReplayOptions())
+        [run] = instance.get_runs()
+    # What Dagster's list of runs shows of it: the asset, not a job without a name of its own.
+    assert (run.job_name, run.asset_selection) == ("__ASSET_JOB", {dg.AssetKey(["by_amount", "replay"])})
     assert says in str(refused.value)
     assert "modyn-dagster db start" in str(refused.value)
     assert "secret" not in str(refused.value)

@@ -61,7 +61,7 @@ def test_each_model_is_a_version_and_the_aliases_are_where_they_belong(
     assert [version.source for version in found] == [f"modyn-model:///hash-{live.run.id}-{row.ordinal}" for row in rows]
     assert alias(client, live.pipeline, "current") == rows[2].partition_key
     assert alias(client, live.pipeline, "champion") == rows[1].partition_key
-    assert found[2].tags["modyn/champion"].startswith("not promoted: mean accuracy 0.7, of the champion, trigger 1, 0.9")
+    assert found[2].tags["modyn/champion"].startswith("not promoted: mean accuracy 0.7 against 0.9 of the champion (trigger 1)")
 
 
 def test_a_sync_that_was_missed_is_made_up_in_order_and_nothing_twice(

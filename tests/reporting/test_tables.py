@@ -101,10 +101,22 @@ def test_the_terminal_shows_the_cells_as_they_are(comparison: Comparison) -> Non
         assert all(cell in out.getvalue() for cell in row)
 
 
-def test_a_narrow_terminal_breaks_no_name_while_headers_can_give_way():
+def narrow(table: Table, width: int) -> list[str]:
     out = StringIO()
-    table = Table(
-        ("pipeline", "samples trained on", "mean accuracy, currently active"), (("every_10_seasons", "56,131", "0.95"),)
-    )
-    Console(file=out, width=50).print(table.rich())
-    assert "every_10_seasons" in out.getvalue()
+    Console(file=out, width=width).print(table.rich())
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("name", ["every_10_seasons", "n" * 24, "n" * 25, "a_name_that_takes_more_than_a_line_of_its_own"])
+def test_no_terminal_cuts_a_number_off(name: str, width: int) -> None:
+    header = ("pipeline", "triggers", "samples trained on", "seconds", "MB written", "mean accuracy, currently active")
+    shown = narrow(Table(header, ((name, "12", "56,131", "14.1", "26.3", "0.9542"),)), width)
+    assert all(cell in "\n".join(shown) for cell in ("12", "56,131", "14.1", "26.3", "0.9542"))
+    assert max(map(len, shown)) <= width
+    assert name in "\n".join(shown) or len(name) > 24
+
+
+def test_a_narrow_terminal_breaks_no_name_while_headers_can_give_way() -> None:
+    header = ("pipeline", "samples trained on", "mean accuracy, currently active")
+    assert "every_10_seasons" in "\n".join(narrow(Table(header, (("every_10_seasons", "56,131", "0.95"),)), 50))

@@ -99,6 +99,15 @@ def test_a_model_is_built_for_what_it_will_see(model: dict[str, Any]) -> None:
         build_module(found.architecture)
 
 
+def test_a_transform_of_training_alone_does_not_keep_a_model_from_being_exported() -> None:
+    found = trained(numbers(), spec(function("times", when="train")))
+    module = build_module(found.architecture)
+    module.load_state_dict(found.state_dict)
+    columns = np.column_stack([numbers().columns["x"], numbers().columns["y"]])
+    shown = module.eval()({"features": torch.from_numpy(columns)}).detach().numpy()
+    np.testing.assert_allclose(shown, predictor(found)(numbers().samples), rtol=1e-5)
+
+
 def test_one_of_several_inputs_is_named() -> None:
     rng = np.random.default_rng(3)
     table = Table({"x": rng.normal(size=40), "kind": rng.integers(0, 4, 40)}, labels=rng.integers(0, 2, 40))
