@@ -10,7 +10,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import PurePath
@@ -37,7 +37,7 @@ class RemoteFolder:
     keeps_removers_out = False
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        self._secrets = tuple(value for value in options.values() if isinstance(value, str) and len(value) > 3)
+        self._secrets = tuple(text for text in _texts_in(options) if len(text) > 3)
         shown = without_secrets(url, self._secrets)
         try:
             self._fs, base = fsspec.core.url_to_fs(url, **options)
@@ -126,18 +126,25 @@ class RemoteFolder:
     def removable(self, path: PurePath, older_than: float) -> bool:
         """Where the file system tells when it was written."""
         with self._reading(path):
+            self._fs.invalidate_cache()
             return _is_older(self._fs.info(self._full(path)), older_than)
 
     def _found(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
         place = f"{self._base}/{below}" if below else self._base
         with self._reading(self.root / below):
             self._fs.invalidate_cache()
-            found = self._fs.find(place, detail=True)
+            try:
+                found = self._fs.find(place, detail=True)
+            except FileNotFoundError as error:
+                # A folder without files is no error to a file system; this is a bucket that nobody made, or a host.
+                raise StorageError(f"{self.root}: {self._told(error)}") from None
         inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}
         return {self.root / name: info for name, info in inside.items() if ".." not in name.split("/")}
 
     def _size(self, path: PurePath) -> int:
         with self._reading(path):
+            # Not as of the last listing: others change and remove files.
+            self._fs.invalidate_cache()
             info = self._fs.info(self._full(path))
             if info["type"] != "file":
                 raise FileNotFoundError
@@ -170,6 +177,8 @@ class RemoteFolder:
             yield
         except FileNotFoundError:
             raise FileNotFoundError(str(path)) from None
+        except StorageError:
+            raise
         except Exception as error:  # noqa: BLE001 - as above
             # Not chained: their texts may show a key.
             raise StorageError(f"{path}: {self._told(error)}") from None
@@ -177,6 +186,17 @@ class RemoteFolder:
     def _told(self, error: Exception) -> str:
         text = getattr(error, "strerror", None) or str(error)
         return f"{type(error).__name__}: {without_secrets(text, self._secrets)}"
+
+
+def _texts_in(options: object) -> Iterator[str]:
+    """All texts, also of options within options."""
+    if isinstance(options, str):
+        yield options
+    elif isinstance(options, Mapping):
+        yield from _texts_in(tuple(options.values()))
+    elif isinstance(options, Sequence) and not isinstance(options, bytes):
+        for option in options:
+            yield from _texts_in(option)
 
 
 def _is_older(info: Mapping[str, Any], seconds: float) -> bool:

@@ -312,10 +312,11 @@ print(store.save(network(1), base={model!r}, strategy="delta"))
     assert ModelStore(tmp_path / "a folder").list() == ModelStore(url).list()
 
 
-def test_nothing_shows_a_password(remote, monkeypatch):
+@pytest.mark.parametrize("options", [{"secret": "SECRETKEY"}, {"client": {"keys": ("id", "SECRETKEY")}}], ids=["plain", "nested"])
+def test_nothing_shows_a_password(monkeypatch, options):
     assert without_secrets("no route to sftp://ann:pa:ss@host:22/x?token=1 now") == "no route to sftp://host:22/x now"
     assert str(Address("sftp:", "host", "models") / "ab" / "x.pack") == "sftp://host/models/ab/x.pack"
-    store = ModelStore("memory://models/hidden", storage_options={"secret": "SECRETKEY"})
+    store = ModelStore(f"memory://models/{uuid.uuid4().hex}", storage_options=options)
     monkeypatch.setattr(store._shelf.folder, "_fs", _Failing())
     _Failing.left = 1
     with pytest.raises(WriteFailed) as caught:
