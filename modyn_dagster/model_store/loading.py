@@ -76,7 +76,6 @@ def _as_it_is_now(shelf: Shelf, stored: Stored, reading: Callable[[Stored], _Fou
         try:
             return reading(stored)
         except StorageError:
-            again = shelf.open(stored.id)
-            if shelf.folder.keeps_removers_out or again.entries == stored.entries:
+            if not shelf.is_stored_anew(stored):
                 raise
-            stored = again
+            stored = shelf.open(stored.id)

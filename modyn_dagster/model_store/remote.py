@@ -1,9 +1,8 @@
 """A store behind fsspec: S3, GCS, Azure, SFTP, memory, …, none of which has locks.
 
 A file is written to a local disk first and put as a whole: at once where the file system shows no half objects, else under a
-temporary name that is then changed. Who removes a model says so in a mark before looking for models that need it; who saves
-one looks for such marks after committing, and stores the model again by itself when it needs what goes. One of the two sees the
-other, where a listing shows what was put before it (as S3, GCS and Azure promise).
+temporary name that is then changed. Savers and removers leave notices, and see each other's where a listing shows what was put
+before it (as S3, GCS and Azure promise).
 """
 
 import os
@@ -11,7 +10,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import PurePath
 from typing import Any, BinaryIO, Final, cast
@@ -21,20 +20,18 @@ import fsspec
 from modyn_dagster.errors import ConfigError, StorageError, WriteFailed, without_secrets
 from modyn_dagster.model_store.address import Address
 from modyn_dagster.model_store.hash_tree import ModelId
+from modyn_dagster.model_store.notices import FOLDERS, Notices
 from modyn_dagster.model_store.ranges import open_ranges
 
 # Objects appear when all of them was put.
 _WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
 _PIECE: Final = 32 << 20
-_MARKS: Final = "going"
 # What file systems call the time of the last change.
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
 class RemoteFolder:
     """The files below a URL. Options go to fsspec and nowhere else: they may hold keys."""
-
-    keeps_removers_out = False
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self._secrets = tuple(text for text in _texts_in(options) if len(text) > 3)
@@ -50,6 +47,7 @@ class RemoteFolder:
         self._whole = not _WHOLE.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
         scheme, _, rest = shown.partition("://")
         self.root = Address(f"{scheme}:", rest.strip("/"))
+        self.notices = Notices(self)
 
     def files(self, below: str = "") -> list[PurePath]:
         """All files, or those below a folder; never any that is not below the root."""
@@ -92,35 +90,17 @@ class RemoteFolder:
             self._fs.rm_file(self._full(path))
 
     def adding(self) -> nullcontext[None]:
-        """Nothing keeps removers out; see ``gone``."""
+        """Nothing keeps removers out; they leave notices."""
         return nullcontext()
 
-    @contextmanager
-    def removing(self, model: ModelId | None = None) -> Iterator[None]:
-        """With a mark on the model."""
-        if model is None:
-            yield
-            return
-        mark = self.root / _MARKS / model
-        with self.writing(mark) as file:
-            file.write(b"going\n")
-        try:
-            yield
-        finally:
-            self.remove(mark)
-
-    def gone(self, models: frozenset[ModelId]) -> frozenset[ModelId]:
-        """Those with a mark, or without a file."""
-        if not models:
-            return models
-        there = self.files()
-        marked = {path.name for path in there if path.parent.name == _MARKS}
-        return (models & marked) | (models - {path.stem for path in there if path.suffix})
+    def removing(self, model: ModelId | None = None) -> AbstractContextManager[None]:
+        """With a notice on the model."""
+        return nullcontext() if model is None else self.notices.removing(model)
 
     def leftovers(self, older_than: float) -> list[PurePath]:
-        """Files with temporary names and marks, older than that; where the file system tells no times, none."""
+        """Files with temporary names and notices, older than that; where the file system tells no times, none."""
         found = self._found("").items()
-        named = [(path, info) for path, info in found if path.name.endswith(".tmp") or path.parent.name == _MARKS]
+        named = [(path, info) for path, info in found if path.name.endswith(".tmp") or path.parent.name in FOLDERS]
         return [path for path, info in named if _is_older(info, older_than)]
 
     def removable(self, path: PurePath, older_than: float) -> bool:

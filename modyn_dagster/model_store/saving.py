@@ -1,7 +1,8 @@
 """From a state to a file: the strategy decides which, and one rename commits it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,6 +40,7 @@ class Saving:
         find: other models' tensors.
         pool: threads to encode in.
         threads: how many these are.
+        relying: around the commit of a model that needs others; ``NeededGoes`` when they do not stay.
     """
 
     folder: Folder
@@ -49,6 +51,7 @@ class Saving:
     find: Find
     pool: Executor
     threads: int
+    relying: Callable[[Stored], AbstractContextManager[None]]
 
     @property
     def model(self) -> ModelId:
@@ -103,13 +106,15 @@ class Saving:
     def write_pack(self, parts: Sequence[Part], about: About) -> Stored:
         """Write these parts, and commit them."""
         path = file_of(self.folder.root, self.model, PACKED)
-        with self.folder.writing(path) as file:
-            file.write(MAGIC)
-            entries = write_parts(file, parts, self.content, self.sources, self.pool, 2 * self.threads)
-            write_footer(file, self.record, entries, about)
-            n_bytes = file.tell()
-        self.folder.remove(path.with_suffix(PLAIN))
-        return Stored(self.model, path, n_bytes, self.record, entries, about)
+        with ExitStack() as committing:
+            with self.folder.writing(path) as file:
+                file.write(MAGIC)
+                entries = write_parts(file, parts, self.content, self.sources, self.pool, 2 * self.threads)
+                write_footer(file, self.record, entries, about)
+                stored = Stored(self.model, path, file.tell(), self.record, entries, about)
+                committing.enter_context(self.relying(stored))
+            self.folder.remove(path.with_suffix(PLAIN))
+        return stored
 
     def write_without(self, stored: Stored, gone: ModelId, about: About) -> Stored:
         """Write a stored model again so that it does not need another one; what its file holds, it goes on holding.

@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,10 @@ from s3fs import S3FileSystem
 from modyn_dagster.errors import CorruptFile, ModelInUse, ModynError, StorageError, UnknownModel, WriteFailed
 from modyn_dagster.model_store import ModelStore, Snapshot
 from tests.model_store.lineages import STRATEGIES, moved, network
-from tests.model_store.s3 import S3, running
+from tests.model_store.s3 import S3
 from tests.model_store.states import assert_exact, flipped_bit
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    with running() as server:
-        yield server
 
 
 @pytest.fixture
