@@ -4,16 +4,20 @@ without what it needs.
 Here all orders are run of two who meet, and some of three; ``test_kill_remote.py`` kills processes.
 """
 
+import threading
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from typing import Any
 
+import fsspec
 import pytest
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
-from modyn_dagster.errors import ModelInUse, UnknownModel
+from modyn_dagster.errors import ModelInUse, UnknownModel, WriteFailed
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot, removing
+from modyn_dagster.model_store.remote import RemoteFolder
 from modyn_dagster.randomness import rng_for
 from tests.model_store.interleaving import Actor, Killed, orders
 
@@ -26,6 +30,11 @@ STATES = [{"a": torch.arange(4.0), "b": torch.full((3,), float(n))} for n in ran
 def nobody_waits(monkeypatch):
     """Who would wait for another finds out at once how that ends; the order in which the other went first is run, too."""
     monkeypatch.setattr(removing, "PATIENCE", 0.0)
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory://models/{uuid.uuid4().hex}"
 
 
 def lineage(store: ModelStore, n: int) -> list[str]:
@@ -109,3 +118,101 @@ def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
 )
 def test_nor_do_three_who_meet(n_models, uses):
     explored(n_models, uses, some=30)
+
+
+def test_who_saves_a_model_that_is_being_removed_saves_it(url):
+    ends = explored(1, [lambda store, first: store.save(STATES[0], strategy=Snapshot()), deleting()])
+    assert all(errors == [None, None] for errors in ends)
+
+
+def test_a_base_that_was_removed_and_stored_otherwise_is_seen(url, monkeypatch):
+    """It is there again when the saver looks, but does not hold any more what the saver found in it."""
+    store, another = ModelStore(url), ModelStore(url)
+    other = store.save(STATES[0], strategy=Snapshot(compress=False))
+    base = store.save(STATES[1], strategy=Snapshot(compress=False))
+    notices = store._shelf.folder.notices
+    assert notices is not None
+    real = notices.announce
+
+    def late(*args: Any) -> PurePath:
+        another.delete(base)
+        assert another.save(STATES[1], base=other, strategy="changed_layers") == base
+        return real(*args)
+
+    monkeypatch.setattr(notices, "announce", late)
+    child = store.save(STATES[2], base=base, strategy="changed_layers")
+    assert "was removed" in store.info(child).reason
+    assert store.verify() == []
+
+
+def test_what_one_remover_takes_back_another_still_says(url):
+    notices = RemoteFolder(url, {}).notices
+    with notices.removing("a" * 64):
+        with notices.removing("a" * 64):
+            assert notices.going() == {"a" * 64}
+        assert notices.going() == {"a" * 64}
+    assert notices.going() == frozenset()
+
+
+def test_a_remover_waits_for_a_saver(url, monkeypatch):
+    monkeypatch.setattr(removing, "PATIENCE", 60.0)
+    store = ModelStore(url)
+    base = store.save(STATES[0])
+    notices = RemoteFolder(url, {}).notices
+    notice = notices.announce("c" * 64, frozenset([base]))
+    remover = threading.Thread(target=store.delete, args=(base,))
+    remover.start()
+    remover.join(0.3)
+    assert remover.is_alive()
+    assert notices.going() == {base}
+    notices.withdraw(notice)
+    remover.join(20)
+    assert store.list() == []
+
+
+def test_what_a_killed_saver_announced_counts_for_a_day_or_until_gc(url, monkeypatch):
+    store = ModelStore(url)
+    base = store.save(STATES[0])
+    notice = RemoteFolder(url, {}).notices.announce("c" * 64, frozenset([base]))
+    with pytest.raises(ModelInUse, match=f"{base} is needed by 1 others .{'c' * 64}.*being saved.*gc"):
+        store.delete(base, rebase=True)
+    assert store.verify() == [] == store.gc()
+    assert store.gc(older_than=0) == [notice]
+    store.delete(base)
+    again = store.save(STATES[0])
+    RemoteFolder(url, {}).notices.announce("c" * 64, frozenset([again]))
+    monkeypatch.setattr(removing, "ABANDONED", 0.0)
+    store.delete(again)
+    assert store.list() == []
+
+
+def test_who_is_not_answered_leaves_the_notice(url, monkeypatch):
+    """The request may still be obeyed."""
+    store = ModelStore(url)
+    base = store.save(STATES[0])
+    folder: Any = store._shelf.folder
+    real = folder._put
+
+    def unanswered(local: str, full: str, path: PurePath) -> None:
+        if path.suffix == ".pack":
+            raise WriteFailed(path, "no answer")
+        real(local, full, path)
+
+    monkeypatch.setattr(folder, "_put", unanswered)
+    with pytest.raises(WriteFailed):
+        store.save(STATES[1], base=base, strategy="delta")
+    with pytest.raises(ModelInUse):
+        ModelStore(url).delete(base)
+
+
+def test_notices_of_others_are_read_with_care(url):
+    """Names and contents that nobody of ours wrote, such as halves of files."""
+    store = ModelStore(url)
+    base = store.save(STATES[0])
+    fs = fsspec.filesystem("memory")
+    for name in ("coming/x", f"coming/{'c' * 64}.0", "going/x.y.z", f"going/.{base}.0.tmp"):
+        fs.pipe_file(f"{store.root}/{name}", b"\xff\x00" + base[:-1].encode())
+    child = store.save(STATES[1], base=base, strategy="delta")
+    assert store.info(child).needs == (base,)
+    store.delete(base, rebase=True)
+    assert store.list() == [child]
