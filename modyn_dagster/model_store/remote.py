@@ -8,10 +8,8 @@ before it (as S3, GCS and Azure promise).
 import os
 import secrets
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from datetime import datetime
 from pathlib import PurePath
 from typing import Any, BinaryIO, Final, cast
 
@@ -19,6 +17,7 @@ import fsspec
 
 from modyn_dagster.errors import ConfigError, StorageError, WriteFailed, without_secrets
 from modyn_dagster.model_store.address import Address
+from modyn_dagster.model_store.ages import is_older
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.notices import FOLDERS, Notices
 from modyn_dagster.model_store.ranges import open_ranges
@@ -26,8 +25,6 @@ from modyn_dagster.model_store.ranges import open_ranges
 # Objects appear when all of them was put.
 _WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
 _PIECE: Final = 32 << 20
-# What file systems call the time of the last change.
-_TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
 class RemoteFolder:
@@ -101,13 +98,13 @@ class RemoteFolder:
         """Files with temporary names and notices, older than that; where the file system tells no times, none."""
         found = self._found("").items()
         named = [(path, info) for path, info in found if path.name.endswith(".tmp") or path.parent.name in FOLDERS]
-        return [path for path, info in named if _is_older(info, older_than)]
+        return [path for path, info in named if is_older(info, older_than)]
 
     def removable(self, path: PurePath, older_than: float) -> bool:
         """Where the file system tells when it was written."""
         with self._reading(path):
             self._fs.invalidate_cache()
-            return _is_older(self._fs.info(self._full(path)), older_than)
+            return is_older(self._fs.info(self._full(path)), older_than)
 
     def _found(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
         place = f"{self._base}/{below}" if below else self._base
@@ -177,13 +174,3 @@ def _texts_in(options: object) -> Iterator[str]:
     elif isinstance(options, Sequence) and not isinstance(options, bytes):
         for option in options:
             yield from _texts_in(option)
-
-
-def _is_older(info: Mapping[str, Any], seconds: float) -> bool:
-    found = next((info[name] for name in _TIMES if info.get(name) is not None), None)
-    if isinstance(found, str):
-        with suppress(ValueError):
-            found = datetime.fromisoformat(found)
-    if isinstance(found, datetime):
-        found = found.timestamp()
-    return isinstance(found, int | float) and time.time() - found >= seconds
