@@ -18,7 +18,7 @@ from modyn_dagster.model_store.loading import verify_all
 from modyn_dagster.model_store.provenance import Provenance
 from modyn_dagster.model_store.reading import read_state
 from modyn_dagster.model_store.record import Record
-from modyn_dagster.model_store.relying import NeededGoes, relying
+from modyn_dagster.model_store.relying import NeededGoes, Overtaken, relying
 from modyn_dagster.model_store.saving import Saving
 from modyn_dagster.model_store.shelf import Shelf
 from modyn_dagster.model_store.stored import Stored
@@ -58,9 +58,12 @@ def save(
             if is_sound is False:
                 # Others may rely on what its file held, and it on them: put right, it needs nobody.
                 strategy, found, find = Snapshot(), None, _nowhere
-            saving = Saving(shelf.folder, state, record, found, sources, find, pool, shelf.threads, partial(relying, shelf))
+            relies = partial(relying, shelf, lambda: is_sound is False or not shelf.has(record.id))
+            saving = Saving(shelf.folder, state, record, found, sources, find, pool, shelf.threads, relies)
             try:
                 _commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance))
+            except Overtaken:
+                return record.id
             except StorageError:
                 if found is None or not shelf.is_stored_anew(found):
                     raise
@@ -74,7 +77,7 @@ def store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | No
         return
     try:
         _store_without(shelf, child, gone, base)
-    except StorageError:
+    except (StorageError, Overtaken):
         if not shelf.is_stored_anew(child):
             raise
         store_without(shelf, shelf.open(child.id), gone, base)
@@ -84,7 +87,8 @@ def _store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | N
     with shelf.pool() as pool, shelf.sources() as sources:
         state = read_state(child, sources, pool)
         found = None if base is None else sources.model(base)
-        saving = Saving(shelf.folder, state, child.record, found, sources, _nowhere, pool, shelf.threads, partial(relying, shelf))
+        relies = partial(relying, shelf, lambda: not shelf.is_stored_anew(child))
+        saving = Saving(shelf.folder, state, child.record, found, sources, _nowhere, pool, shelf.threads, relies)
         reason = f"{child.about.reason}; stored again without {gone}"
         about = replace(child.about, reason=reason, base=base if child.about.base == gone else child.about.base)
         try:

@@ -48,6 +48,9 @@ class Folder(Protocol):
     def removing(self, model: ModelId | None = None) -> AbstractContextManager[None]:
         """While a model, or what nobody needs, is removed."""
 
+    def turn(self, path: PurePath) -> AbstractContextManager[None]:
+        """While a file is committed whose folder is there: others wait who commit it, too, where there are locks."""
+
     def leftovers(self, older_than: float) -> Sequence[PurePath]:
         """What killed writers left behind; ``older_than`` seconds where nobody can be kept from writing now."""
 
@@ -98,6 +101,10 @@ class LocalFolder:
     def removing(self, model: ModelId | None = None) -> AbstractContextManager[None]:
         """The lock for one alone."""
         return locking.alone(self.root)
+
+    def turn(self, path: PurePath) -> AbstractContextManager[None]:
+        """By a lock on its folder."""
+        return locking.alone(Path(path).parent)
 
     def leftovers(self, older_than: float) -> list[PurePath]:
         """Files with temporary names."""

@@ -66,6 +66,10 @@ class Notices:
         """What is being removed, or was when its remover was killed."""
         return frozenset(_model_of(path) for path in self._folder.files(_GOING))
 
+    def coming(self) -> frozenset[ModelId]:
+        """What is about to be committed, or was when its saver was killed."""
+        return frozenset(_model_of(path) for path in self._folder.files(_COMING))
+
     def announce(self, model: ModelId, needs: frozenset[ModelId]) -> PurePath:
         """Say that a model comes which needs others. It stands until ``withdraw``: also when whoever said so was killed."""
         return self._leave(_COMING, model, "\n".join(sorted(needs)).encode())

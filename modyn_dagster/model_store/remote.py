@@ -94,6 +94,10 @@ class RemoteFolder:
         """With a notice on the model."""
         return nullcontext() if model is None else self.notices.removing(model)
 
+    def turn(self, path: PurePath) -> nullcontext[None]:
+        """Nobody waits."""
+        return nullcontext()
+
     def leftovers(self, older_than: float) -> list[PurePath]:
         """Files with temporary names and notices, older than that; where the file system tells no times, none."""
         found = self._found("").items()

@@ -40,7 +40,7 @@ class Saving:
         find: other models' tensors.
         pool: threads to encode in.
         threads: how many these are.
-        relying: around the commit of a model that needs others; ``NeededGoes`` when they do not stay.
+        relying: around the commit; ``NeededGoes`` when what the model needs does not stay, ``Overtaken`` when it came otherwise.
     """
 
     folder: Folder
@@ -135,15 +135,17 @@ class Saving:
         path = file_of(self.folder.root, self.model, PLAIN)
         places = self.record.places()
         header = encode_header(self.record.to_metadata() | about.to_metadata(), places)
-        with self.folder.writing(path) as file:
-            file.write(header)
-            for name in places:
-                file.write(self.content(name))
-            n_bytes = file.tell()
-        self.folder.remove(path.with_suffix(PACKED))
         start = len(header)
         entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
-        return Stored(self.model, path, n_bytes, self.record, entries, about)
+        with ExitStack() as committing:
+            with self.folder.writing(path) as file:
+                file.write(header)
+                for name in places:
+                    file.write(self.content(name))
+                stored = Stored(self.model, path, file.tell(), self.record, entries, about)
+                committing.enter_context(self.relying(stored))
+            self.folder.remove(path.with_suffix(PACKED))
+        return stored
 
     def _is_turn_of_a_full_one(self, delta: Delta) -> bool:
         interval = delta.full_model_interval

@@ -46,7 +46,7 @@ class Killed(BaseException):
 class Actor:
     """One process: how it uses a store, up to before the write after ``fatal`` others."""
 
-    def __init__(self, url: str, use: Callable[..., object], ids: Sequence[str], fatal: int | None = None) -> None:
+    def __init__(self, url: str, use: Callable[..., object], given: Sequence[Any], fatal: int | None = None) -> None:
         self.n_writes = 0
         self.error: BaseException | None = None
         self._left, self._dead = fatal, False
@@ -55,7 +55,7 @@ class Actor:
         store, files = ModelStore(url, threads=1), Files()
         folder: Any = store._shelf.folder
         folder._fs, folder._whole, files.actor = files, True, self
-        self._thread = threading.Thread(target=self._run, args=(partial(use, store, *ids),), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(partial(use, store, *given),), daemon=True)
         self._thread.start()
         #: None at the end.
         self.next: Step | None = self._said.get()

@@ -125,6 +125,57 @@ def test_who_saves_a_model_that_is_being_removed_saves_it(url):
     assert all(errors == [None, None] for errors in ends)
 
 
+SHARED, OTHER = torch.arange(4.0), torch.arange(4.0) + 9
+
+
+def three_savers(store: ModelStore) -> list[tuple[dict[str, torch.Tensor], str]]:
+    """Two who save one model, as differences to two bases; and one who relies on tensors that only one of their files holds."""
+    one = store.save({"a": SHARED, "b": torch.zeros(3)}, strategy=Snapshot(compress=False))
+    other = store.save({"a": OTHER, "b": torch.ones(3)}, strategy=Snapshot(compress=False))
+    model = {"a": SHARED, "b": torch.ones(3)}
+    identity = ModelStore(f"memory://models/{uuid.uuid4().hex}").save(model)
+    return [(model, one), (model, other), ({"a": SHARED, "b": torch.full((3,), 2.0)}, identity)]
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_of_two_savers_of_one_model_the_first_stays(tmp_path, url, monkeypatch, is_local):
+    """A third one may rely on it already."""
+    root = tmp_path if is_local else url
+    store, another = ModelStore(root), ModelStore(root)
+    saves = three_savers(store)
+    folder: Any = store._shelf.folder
+    real = folder.writing
+    models: list[str] = []
+
+    def late(path: PurePath) -> Any:
+        if path.suffix == ".pack" and not models:
+            models.extend(another.save(state, base=base, strategy="changed_layers") for state, base in saves[1:])
+        return real(path)
+
+    monkeypatch.setattr(folder, "writing", late)
+    assert store.save(saves[0][0], base=saves[0][1], strategy="changed_layers") == models[0]
+    assert store.info(models[0]).base == saves[1][1]
+    assert store.info(models[1]).needs != ()
+    assert store.verify() == []
+
+
+def test_nor_does_a_third_who_relies_on_one_of_two_savers_of_one_model(url):
+    store = ModelStore(url)
+    saves = three_savers(store)
+    before = dict(MemoryFileSystem.store)
+
+    def use(store: ModelStore, place: int) -> str:
+        return store.save(saves[place][0], base=saves[place][1], strategy="changed_layers")
+
+    def start() -> list[Actor]:
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.store.update(before)
+        return [Actor(url, use, [place]) for place in range(3)]
+
+    for actors in orders(start, rng_for(1, "orders"), some=40):
+        assert store.verify() == [], [actor.error for actor in actors]
+
+
 def test_a_base_that_was_removed_and_stored_otherwise_is_seen(url, monkeypatch):
     """It is there again when the saver looks, but does not hold any more what the saver found in it."""
     store, another = ModelStore(url), ModelStore(url)
