@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from modyn_dagster.errors import ConfigError, ModelInUse, NotAllowed, NotReproducible, StorageError, WeightsNotStored
-from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance, committing
+from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance
 from modyn_dagster.model_store.hash_tree import Hashing
 from modyn_dagster.storage import checksum_of
 from tests.model_store import trainings
@@ -260,7 +260,7 @@ def test_a_model_that_was_hashed_by_sha256_is_trained_again(store, monkeypatch):
     provenance = Provenance(train=TRAIN)
     state = provenance.run(None, allow=[TRAININGS])
     with monkeypatch.context() as earlier:
-        earlier.setattr(committing.Record, "of", partial(committing.Record.of, hashing=Hashing.SHA256))
+        earlier.setattr(Record, "of", partial(Record.of, hashing=Hashing.SHA256))
         model = store.save(state, strategy="provenance", provenance=provenance)
     assert store.save(state, strategy="provenance", provenance=provenance) != model
     assert_exact(store.load(model, retrain=True), state)
