@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent
 # Upper bounds that are not obvious are explained in docs/dependencies.md.
 REQUIREMENTS = [
     "alembic>=1.13,<2",
+    "blake3>=1,<2",
     "click>=8.1,<9",
     "dagster>=1.13.27,<1.14",
     "dagster-postgres>=0.29.27,<0.30",
@@ -118,7 +119,7 @@ setup(
     zip_safe=False,
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
-    ext_modules=cythonize(extensions(), language_level=3),  # type: ignore[no-untyped-call]
+    ext_modules=cythonize(extensions(), language_level=3),  # type: ignore[no-untyped-call]  # Cython has no types
     entry_points={
         "console_scripts": ["modyn-dagster = modyn_dagster.cli:main"],
         "dagster_dg_cli.registry_modules": ["modyn_dagster = modyn_dagster.component"],

@@ -32,7 +32,7 @@ class Trainer:
         loss = nn.functional.binary_cross_entropy_with_logits(self.model(batch["num"], batch["cat"])[:, 0], batch["label"])
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
         for optimizer in self._optimizers:
             optimizer.step()
         return loss.detach()

@@ -98,7 +98,7 @@ def _train(network: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor,
     for _ in range(epochs):
         for rows in torch.split(torch.randperm(len(labels)), _BATCH):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(network(inputs[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call, unused-ignore]
+            torch.nn.functional.cross_entropy(network(inputs[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call, unused-ignore]  # torch has no type for it
             optimizer.step()
 
 

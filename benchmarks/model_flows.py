@@ -161,7 +161,7 @@ def _trained(module: nn.Module, recipe: Recipe, *, lr: float, steps: int, seed: 
         for step in range(steps):
             inputs, labels = Images.make().batch(recipe.batch, seed * 10_000 + step)
             optimizer.zero_grad()
-            nn.functional.cross_entropy(module(inputs), labels).backward()  # type: ignore[no-untyped-call]
+            nn.functional.cross_entropy(module(inputs), labels).backward()  # type: ignore[no-untyped-call]  # torch has no type for it
             optimizer.step()
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 

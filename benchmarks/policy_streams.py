@@ -123,7 +123,7 @@ def digits_by_era(data: Path) -> LabelledStream:
 def demo(_: Path) -> LabelledStream:
     """The stream of the demo: seasons of baseball players, 1900-2024; pitcher or not?"""
     sys.path.insert(0, str(_DEMO))
-    from make_data import BATTING, player_seasons  # type: ignore[import-not-found, unused-ignore]
+    from make_data import BATTING, player_seasons  # type: ignore[import-not-found, unused-ignore]  # of a folder put on the path a line before
 
     table = player_seasons()
     units = Units(500, (2500, 10_000), ("5y", "20y"), 5e10, 40, 0.95, 0.02, "2y", "5y")

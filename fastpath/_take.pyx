@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Keys and weights at any positions of a training set, over its partitions. ``fastpath.taking`` has checked the arrays."""
+"""Keys and weights at any positions of a training set, over its partitions. ``fastpath.partitions`` has checked the arrays."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -71,7 +71,7 @@ _watch: Final = _Watch()
 def is_told(path: Path | str) -> bool:
     """Whether the kernel tells this process which pages of a file are in memory: only owners and who may write learn it."""
     with suppress(OSError):  # gone meanwhile: whoever reads it will say so
-        return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)  # noqa: PTH116
+        return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)  # noqa: PTH116 - a path is a text here
     return False
 
 

@@ -9,7 +9,6 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from fastpath._files import address_of, first_changed
 from fastpath.cold import is_told
+from fastpath.file_arrays import FileArrays
 from fastpath.users import Mark, Users
 from fastpath.verified import Version
 
@@ -31,33 +31,6 @@ class Opened(NamedTuple):
     holder: object
     address: int
     version: Version
-
-
-@dataclass(frozen=True, slots=True)
-class FileArrays:
-    """Facts by file id; a longer copy takes their place when files are added."""
-
-    base: npt.NDArray[np.uint64]
-    size: npt.NDArray[np.int64]
-    path: npt.NDArray[np.uint64]
-    inode: npt.NDArray[np.uint64]
-    modified: npt.NDArray[np.int64]
-    used: npt.NDArray[np.int64]
-    lasting: npt.NDArray[np.bool_]
-
-    @classmethod
-    def empty(cls, capacity: int) -> "FileArrays":
-        """For so many files, none of which is mapped."""
-        base, path, inode = np.zeros((3, capacity), dtype=np.uint64)
-        size, modified, used = np.zeros((3, capacity), dtype=np.int64)
-        return cls(base, size, path, inode, modified, used, np.zeros(capacity, dtype=np.bool_))
-
-    def grown(self, capacity: int) -> "FileArrays":
-        """A copy with room for more."""
-        longer = FileArrays.empty(capacity)
-        for field in fields(self):
-            getattr(longer, field.name)[: len(self.base)] = getattr(self, field.name)
-        return longer
 
 
 class FileTable:
@@ -127,7 +100,7 @@ class FileTable:
 
     def hold(self, file: int, opened: Opened, *, lasting: bool = False) -> None:
         """Kernels read the file at this address from now on; a lasting one is never unmapped."""
-        path = os.fsencode(os.path.abspath(opened.path))  # noqa: PTH100
+        path = os.fsencode(os.path.abspath(opened.path))  # noqa: PTH100 - a path is a text here, and Path would keep its `..`
         told = is_told(opened.path)
         with self._lock:
             self.told &= told

@@ -1,11 +1,5 @@
-"""The index of a batch: times, labels and places of its samples, one Arrow file that is mapped and never parsed.
+"""The index of a batch: times, labels and places of its samples, one Arrow file that is mapped and never parsed."""
 
-The file holds three Arrow IPC streams, one after the other: ``samples`` (a row per sample, in key order), ``extents`` (runs
-of samples at equal distances in one file) and ``files`` (what the extents point to). Equal content, equal bytes: no date,
-no run id, and no paths but those of source files relative to the dataset's root.
-"""
-
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,55 +13,14 @@ from fastpath._files import MappedFile
 from fastpath._take import copy_out
 from fastpath.errors import CorruptFile
 from fastpath.extents import Extents, Int64Array
+from fastpath.index_file import FILES, RUNS, SAMPLES, IndexedFile, TimeArray, read_stream, values_of, write_index_to
 from fastpath.skeleton import Skeleton
 from fastpath.verified import Expected, Version, open_verified
 
 __all__ = ["BatchIndex", "Extents", "IndexedFile", "Int64Array", "TimeArray", "write_index_to"]
 
-TimeArray = npt.NDArray[np.datetime64]
-
-_VERSION: Final = b"1"
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_SAMPLES: Final = {"time": _TIME, "label": pa.int64(), "target": pa.float64()}
-_RUNS: Final = {"start": pa.int64(), "file": pa.int32(), "offset": pa.int64(), "stride": pa.int64(), "length": pa.int64()}
-_FILES: Final = {"path": pa.string(), "size": pa.int64(), "checksum": pa.string()}
-_REQUIRED: Final = {"time", "file", "offset", "length", "path", "size", "checksum"}
 #: What Arrow raises for bytes that are not what it expects.
 _UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedFile:
-    """A file that holds samples: ``path`` relative to the dataset's root, None for the batch's own shard."""
-
-    path: str | None
-    size: int
-    checksum: str
-
-
-def write_index_to(
-    out: Any,
-    times: TimeArray,
-    labels: Int64Array | None,
-    targets: npt.NDArray[np.float64] | None,
-    extents: Extents,
-    files: Sequence[IndexedFile],
-) -> None:
-    """Write an index to a binary file; the arguments are the fields of ``BatchIndex``."""
-    samples = {"time": pa.array(times.view(np.int64)).view(_TIME), "label": labels, "target": targets}
-    runs = {"start": extents.start, "file": extents.file, "offset": extents.offset}
-    runs |= {"stride": extents.stride, "length": extents.length}
-    _write_stream(out, samples, _SAMPLES)
-    _write_stream(out, runs, _RUNS)
-    _write_stream(out, {name: [getattr(file, name) for file in files] for name in _FILES}, _FILES)
-
-
-def _write_stream(out: Any, columns: Mapping[str, Any], types: Mapping[str, pa.DataType]) -> None:
-    arrays = {name: pa.array(values, types[name]) for name, values in columns.items() if values is not None}
-    batch = pa.record_batch(list(arrays.values()), names=list(arrays))
-    batch = batch.replace_schema_metadata({b"modyn_index": _VERSION})
-    with pa.ipc.new_stream(out, batch.schema) as writer:
-        writer.write_batch(batch)
 
 
 @dataclass(frozen=True)
@@ -110,14 +63,14 @@ class BatchIndex:
         try:
             skeleton = Skeleton(content, is_stream=True)
             with pa.PythonFile(skeleton, mode="r") as source:
-                samples, runs = (_read_stream(source, types) for types in (_SAMPLES, _RUNS))
+                samples, runs = (read_stream(source, types) for types in (SAMPLES, RUNS))
                 rest = private_copy(path, np.frombuffer(memoryview(content), dtype=np.uint8)[skeleton.tell() :])
-            columns = {name: _values(samples, name, skeleton) for name in _SAMPLES}
-            extents = Extents(**{name: _values(runs, name, skeleton) for name in _RUNS})
+            columns = {name: values_of(samples, name, skeleton) for name in SAMPLES}
+            extents = Extents(**{name: values_of(runs, name, skeleton) for name in RUNS})
             extents = _private(path, extents) if len(extents.file) == 1 else extents
             with pa.BufferReader(pa.py_buffer(rest)) as source:
-                files = _read_stream(source, _FILES)
-            sizes = _values(files, "size")
+                files = read_stream(source, FILES)
+            sizes = values_of(files, "size")
             files.validate(full=True)
             if files.column("checksum").null_count:
                 raise ValueError("a file has no checksum")
@@ -139,7 +92,7 @@ class BatchIndex:
 
     def file(self, i: int) -> IndexedFile:
         """One of the files."""
-        return IndexedFile(*(self._files[name][i].as_py() for name in _FILES))
+        return IndexedFile(*(self._files[name][i].as_py() for name in FILES))
 
     def locate(self, positions: Int64Array) -> tuple[npt.NDArray[np.int32], Int64Array, Int64Array]:
         """Where samples lie: index into ``files``, byte offset and length, each ``[k]``; positions below ``n``."""
@@ -162,41 +115,9 @@ def private_copy(path: Path, values: npt.NDArray[Any]) -> Any:
 
 
 def _private(path: Path, extents: Extents) -> Extents:
-    named: dict[str, Any] = {name: getattr(extents, name) for name in _RUNS}
+    named: dict[str, Any] = {name: getattr(extents, name) for name in RUNS}
     copies: dict[str, Any] = {name: None if values is None else private_copy(path, values) for name, values in named.items()}
     return Extents(**copies)
-
-
-def _read_stream(source: pa.NativeFile, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    reader = pa.ipc.open_stream(source)
-    if reader.schema.metadata != {b"modyn_index": _VERSION}:
-        raise ValueError(f"expected an index of version {_VERSION.decode()}, found metadata {reader.schema.metadata}")
-    # To the end marker, so that the next stream begins where this one ends.
-    batches = list(reader)
-    if len(batches) != 1:
-        raise ValueError(f"a stream of an index has one record batch, found {len(batches)}")
-    [batch] = batches
-    batch.validate()
-    names = batch.schema.names
-    if len(set(names)) < len(names) or any(types.get(field.name) != field.type for field in batch.schema):
-        raise ValueError(f"expected columns of {dict(types)}, found {batch.schema}")
-    if missing := (_REQUIRED & set(types)) - set(names):
-        raise ValueError(f"columns {sorted(missing)} are missing")
-    return batch
-
-
-def _values(batch: pa.RecordBatch, name: str, skeleton: Skeleton | None = None) -> Any:
-    """A column as it lies in the file, or in the file of this skeleton; None where the stream has none of this name."""
-    if name not in batch.schema.names:
-        return None
-    column = batch.column(name)
-    column = column.view(pa.int64()) if name == "time" else column
-    values = column.to_numpy(zero_copy_only=True)
-    if skeleton is not None and len(values):
-        values = skeleton.place(values)
-    if column.null_count or not values.flags.aligned:
-        raise ValueError(f"column {name} has {column.null_count} nulls or is not aligned")
-    return values
 
 
 def _checked(path: Path, n: int, extents: Extents, sizes: Int64Array) -> int | None:

@@ -48,7 +48,7 @@ class SampleStore:
         self._width: tuple[int | None] | None = None
 
     @classmethod
-    def open(  # noqa: PLR0913
+    def open(  # noqa: PLR0913 - all but the first have defaults and are given by name
         cls,
         indexes: Mapping[int, Path] | Iterable[Path],
         *,

@@ -50,7 +50,7 @@ class BatchStream:
     closes the one before.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(  # noqa: PLR0913 - all but the first three have defaults and are given by name
         self,
         store: SampleStore,
         training_set: TrainingSet | tuple[KeyArray, WeightArray] | KeyArray,

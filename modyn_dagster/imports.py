@@ -19,4 +19,4 @@ def import_callable(path: str, *, source: str, field: str) -> Callable[..., Any]
         raise ImportPathError(source, field, path, f"cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ImportPathError(source, field, path, f"names a {type(found).__name__}, which cannot be called")
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]  # just seen to be callable

@@ -69,7 +69,7 @@ def restored_generators() -> Iterator[None]:
 
 def _restored() -> Iterator[None]:
     python, numpy = random.getstate(), np.random.get_state()
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch has no type for it
     try:
         with torch.random.fork_rng(devices):
             yield

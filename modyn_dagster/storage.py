@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import io
 import os
 import secrets
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from modyn_dagster.errors import CorruptFile, StorageError, WriteFailed
+from modyn_dagster.synced_along import SyncedAlong
 
 _CHUNK = 1 << 20
 
@@ -74,10 +76,10 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     temporary = _temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as raw:
-            yield raw
-            raw.flush()
-            os.fsync(raw.fileno())
+        with SyncedAlong(temporary, mode) as raw, io.BufferedWriter(raw) as file:
+            yield file
+            file.flush()
+            raw.sync()
         os.replace(temporary, path)
         _sync_directory(path.parent)
     except OSError as error:

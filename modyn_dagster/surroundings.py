@@ -25,5 +25,5 @@ def accelerator(device: torch.device) -> dict[str, str]:
     return {
         "device": torch.cuda.get_device_name(device),
         "cuda": str(torch.version.cuda or ""),
-        "cudnn": str(torch.backends.cudnn.version() or ""),  # type: ignore[no-untyped-call]
+        "cudnn": str(torch.backends.cudnn.version() or ""),  # type: ignore[no-untyped-call]  # torch has no type for it
     }

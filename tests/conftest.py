@@ -73,7 +73,7 @@ class RunningServer:
 @contextmanager
 def _enterable_folder() -> Iterator[Path]:
     # For root not where TMPDIR says: that may be a place closed to others.
-    parent = "/tmp" if os.geteuid() == 0 else None  # noqa: S108
+    parent = "/tmp" if os.geteuid() == 0 else None  # noqa: S108 - for the account that Postgres runs under
     folder = Path(tempfile.mkdtemp(prefix="modyn-tests-", dir=parent))
     folder.chmod(0o711)
     try:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 def do_not_wait_for_the_disk() -> None:
     """In this process, from now on. What a killed process has written stays written: the operating system has it."""
-    os.fsync = lambda fd: None
+    os.fsync = os.fdatasync = lambda fd: None
     sa.event.listen(sa.Engine, "connect", _asynchronous)
 
 

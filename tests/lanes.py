@@ -6,7 +6,7 @@ where pytest 9.2 no longer looks.
 
 from typing import Final
 
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # xdist has no types
 
 #: Files of ``tests/integration`` by lane. A lane takes minutes, most of them waiting for programs that do the work.
 LANES: Final = {
@@ -18,7 +18,7 @@ LANES: Final = {
 LANE_OF: Final = {f"tests/integration/test_{name}.py": lane for lane, names in LANES.items() for name in names}
 
 
-class Lanes(LoadScopeScheduling):  # type: ignore[misc]
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # nor has its class
     """A worker is given a lane or a file at a time: lanes first, then the files with the most tests."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -115,7 +115,7 @@ class Setup:
                 each = nn.functional.cross_entropy(model(*inputs), targets, reduction="none")
                 loss = torch.dot(each, w) / w.sum()
                 losses.append(float(loss.detach()))
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
                 optimizer.step()
         seconds = time.perf_counter() - start
         torch.use_deterministic_algorithms(False)

@@ -11,9 +11,9 @@ from benchmarks.contenders.library import Library, Positions, Take, batch_of_row
 # The library imports torchvision, whose wheels bring their compiled operators for a CUDA build of torch only. With a CPU
 # build two of them are missing at import; nothing here calls them.
 if torch.version.cuda is None:
-    _OPERATORS = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+    _OPERATORS = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]  # torch has no type for it
     for name in ("nms", "qnms"):
-        _OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
+        _OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]  # torch has no type for it
 
 from streaming import LocalDataset, MDSWriter
 

@@ -1,6 +1,7 @@
 """Deterministic against free training: load, forward, backward (Figure 13 of the MMlib paper, EDBT 2023)."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -46,7 +47,7 @@ def _compared(name: str, side: int, batch: int, steps: int, machine: Machine) ->
         seconds[kind].append(parts)
         return Run(steps, sum(parts.values()))
 
-    interleave({kind: lambda kind=kind: contender(kind) for kind in _KINDS}, machine, rounds=ROUNDS, warm_up=0)  # type: ignore[misc]
+    interleave({kind: partial(contender, kind) for kind in _KINDS}, machine, rounds=ROUNDS, warm_up=0)
     shown = f"{name}, {batch} images of {side} pixels"
     for stage in _STAGES:
         spent = {kind: [each[stage] for each in seconds[kind]] for kind in _KINDS}

@@ -16,7 +16,7 @@ from benchmarks.database import Database
 from benchmarks.figures.metadata import labelled_rows
 from benchmarks.measure import Machine, Run, Spread, anonymous_bytes, interleave
 from benchmarks.report import Figure
-from modyn_dagster.catalog.batches import register
+from modyn_dagster.catalog.announcements import register
 from modyn_dagster.catalog.datasets import ensure_dataset
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.ingestion.discovery import announce

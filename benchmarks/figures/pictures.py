@@ -160,7 +160,7 @@ def _trainer(device: str) -> Callable[[Any], Tensor]:
     def step(batch: Any) -> Tensor:
         loss = nn.functional.cross_entropy(model(batch["features"].float() / 255), batch["label"])
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
         optimizer.step()
         return loss.detach()
 

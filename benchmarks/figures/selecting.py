@@ -10,7 +10,8 @@ from benchmarks.database import Database
 from benchmarks.figures.metadata import labelled_rows, sample_rows
 from benchmarks.measure import Machine, Run, interleave
 from benchmarks.report import Figure
-from modyn_dagster.catalog.batches import Announcement, BatchFacts, FileFacts, mark_ingested, register, visible_batches
+from modyn_dagster.catalog.announcements import Announcement, register
+from modyn_dagster.catalog.batches import BatchFacts, FileFacts, mark_ingested, visible_batches
 from modyn_dagster.catalog.datasets import ensure_dataset, partition_of
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.samples import copy_samples

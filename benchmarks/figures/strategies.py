@@ -15,7 +15,8 @@ from benchmarks.measure import Contender, Machine, Run, Spread, interleave
 from benchmarks.report import Figure
 from fastpath.extents import Extents
 from fastpath.index import IndexedFile, write_index_to
-from modyn_dagster.catalog.batches import Announcement, BatchFacts, BatchRow, FileFacts, mark_ingested, register, visible_batches
+from modyn_dagster.catalog.announcements import Announcement, register
+from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, mark_ingested, visible_batches
 from modyn_dagster.catalog.datasets import ensure_dataset, partition_of
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.samples import SampleRows, copy_samples

@@ -1,35 +1,19 @@
-"""Batches: ordinals given in announcement order, and the three states open, ingested and failed."""
+"""Batches and their three states: open, ingested and failed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import count
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
 
-from modyn_dagster.catalog.datasets import lock_dataset
 from modyn_dagster.catalog.rows import as_row
 from modyn_dagster.catalog.tables import batch, dataset, source_file
-from modyn_dagster.errors import CatalogError, UnknownName
+from modyn_dagster.errors import UnknownName
 from modyn_dagster.keys import MAX_ORDINAL
 
 #: Where a failed batch's source keeps the state of its files when it failed.
 SEEN: Final = "seen"
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """A batch that can be registered.
-
-    Attributes:
-        partition_key: its wish; a key that is taken gets a number.
-        source: what to ingest, JSON with at least ``paths``: the files, the directory or the manifest it is known by.
-    """
-
-    partition_key: str
-    source: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +78,6 @@ class FileFacts:
     checksum: str
 
 
-def register(conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement]) -> list[BatchRow]:
-    """Give batches the next ordinals, in the order announced; those with a path that is known already are left out."""
-    row = lock_dataset(conn, dataset_id)
-    known = known_paths(conn, dataset_id)
-    fresh = [item for item in announcements if not known.intersection(item.source["paths"])]
-    return _insert(conn, dataset_id, row.next_ordinal, fresh)
-
-
-def register_again(conn: sa.Connection, failed: BatchRow) -> BatchRow | None:
-    """Deliver a failed batch again at the end of the stream, under the key ``<key>~2``; None if that is done already."""
-    row = lock_dataset(conn, failed.dataset_id)
-    state = conn.execute(sa.select(batch.c.state, batch.c.repaired_by).where(batch.c.id == failed.id)).one()
-    if state.state != "failed" or state.repaired_by is not None:
-        return None
-    source = {name: value for name, value in failed.source.items() if name != SEEN}
-    [again] = _insert(conn, failed.dataset_id, row.next_ordinal, [Announcement(source["key"], source)])
-    conn.execute(sa.update(batch).where(batch.c.id == failed.id).values(repaired_by=again.id))
-    return again
-
-
 def list_batches(conn: sa.Connection, dataset_id: int, state: str | None = None) -> list[BatchRow]:
     """All batches of a dataset, or those in one state, in ordinal order."""
     where = batch.c.dataset_id == dataset_id
@@ -173,12 +137,6 @@ def lock_batch(conn: sa.Connection, batch_id: int) -> BatchRow:
     return as_row(BatchRow, conn.execute(sa.select(batch).where(batch.c.id == batch_id).with_for_update()).one())
 
 
-def known_paths(conn: sa.Connection, dataset_id: int) -> set[str]:
-    """Every path a batch of the dataset was announced by: the same path again is nothing new."""
-    paths = sa.func.jsonb_array_elements_text(batch.c.source["paths"])
-    return set(conn.execute(sa.select(paths).where(batch.c.dataset_id == dataset_id)).scalars())
-
-
 def mark_ingested(conn: sa.Connection, row: BatchRow, facts: BatchFacts, files: Sequence[FileFacts]) -> None:
     """Close a locked open batch; its samples are copied in the same transaction."""
     values = asdict(facts) | {"state": "ingested", "ingested_at": sa.func.now()}
@@ -194,69 +152,6 @@ def mark_failed(conn: sa.Connection, row: BatchRow, error: str, seen: Mapping[st
     conn.execute(sa.update(batch).where(where).values(state="failed", error=error, source=source))
 
 
-def source_files(conn: sa.Connection, batch_id: int) -> list[FileFacts]:
-    """The files of an ingested batch in path order."""
-    statement = sa.select(source_file).where(source_file.c.batch_id == batch_id).order_by(source_file.c.path)
-    return [as_row(FileFacts, row) for row in conn.execute(statement)]
-
-
-def batches_of_file(conn: sa.Connection, dataset_id: int, path: str) -> list[BatchRow]:
-    """The ingested batches that read a file, in ordinal order: one, or several slices of the same bulk import."""
-    statement = sa.select(batch).join(source_file, source_file.c.batch_id == batch.c.id)
-    where = (source_file.c.dataset_id == dataset_id) & (source_file.c.path == path)
-    return [as_row(BatchRow, row) for row in conn.execute(statement.where(where).order_by(batch.c.ordinal))]
-
-
 def set_index(conn: sa.Connection, batch_id: int, *, path: str, checksum: str) -> None:
     """Make a rewrite of the index, and of the shard with its stem, the one that counts; both files are there already."""
     conn.execute(sa.update(batch).where(batch.c.id == batch_id).values(index_path=path, index_checksum=checksum))
-
-
-def mtimes_in_place(conn: sa.Connection, dataset_id: int) -> dict[str, int]:
-    """By path, the mtime in nanoseconds that files read in place had when they were ingested."""
-    statement = sa.select(source_file.c.path, source_file.c.mtime_ns).where(
-        source_file.c.dataset_id == dataset_id, source_file.c.mtime_ns.is_not(None)
-    )
-    return {path: int(mtime) for path, mtime in conn.execute(statement).tuples()}
-
-
-def owners_of(conn: sa.Connection, row: BatchRow, paths: Sequence[str]) -> dict[str, str]:
-    """Which of these paths another batch has ingested, as path: partition key.
-
-    Slices of the same bulk import share their files.
-    """
-    statement = (
-        sa.select(source_file.c.path, batch.c.partition_key)
-        .join(batch, source_file.c.batch_id == batch.c.id)
-        .where(source_file.c.dataset_id == row.dataset_id, batch.c.id != row.id)
-        .where(source_file.c.path == sa.any_(sa.literal(list(paths), ARRAY(sa.Text))))
-    )
-    if "import" in row.source:
-        statement = statement.where(batch.c.source["import"].astext.is_distinct_from(row.source["import"]))
-    return dict(conn.execute(statement).tuples().all())
-
-
-def _insert(conn: sa.Connection, dataset_id: int, first: int, items: Sequence[Announcement]) -> list[BatchRow]:
-    if first + len(items) > MAX_ORDINAL:
-        raise CatalogError(
-            f"dataset {dataset_id} would pass batch ordinal {MAX_ORDINAL}; register larger batches in a new dataset"
-        )
-    taken = set(conn.execute(sa.select(batch.c.partition_key).where(batch.c.dataset_id == dataset_id)).scalars())
-    values = []
-    for ordinal, item in enumerate(items, first):
-        key = _free_key(item.partition_key, taken)
-        taken.add(key)
-        source = {**item.source, "key": item.partition_key}
-        values.append({"dataset_id": dataset_id, "ordinal": ordinal, "partition_key": key, "source": source})
-    if not values:
-        return []
-    conn.execute(sa.insert(batch), values)
-    conn.execute(sa.update(dataset).where(dataset.c.id == dataset_id).values(next_ordinal=first + len(values)))
-    where = (batch.c.dataset_id == dataset_id) & (batch.c.ordinal >= first)
-    return [as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))]
-
-
-def _free_key(wish: str, taken: set[str]) -> str:
-    if wish not in taken:
-        return wish
-    return next(key for n in count(2) if (key := f"{wish}~{n}") not in taken)

@@ -9,7 +9,6 @@ from sqlalchemy.dialects.postgresql import insert
 
 from modyn_dagster.catalog.rows import as_row
 from modyn_dagster.catalog.tables import measurement
-from modyn_dagster.keys import key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +47,6 @@ def measurements_after(
     """What was measured with a model at the points of a run after a key, in order; the first ``limit`` of them."""
     where = (measurement.c.run_id == run_id) & (measurement.c.model_hash == model_hash) & (measurement.c.point > after)
     rows = conn.execute(sa.select(measurement).where(where).order_by(measurement.c.point).limit(limit))
-    return [as_row(MeasurementRow, row) for row in rows]
-
-
-def measurements_in_batch(conn: sa.Connection, run_id: int, ordinal: int) -> list[MeasurementRow]:
-    """What was measured at the points of a run in one batch, in order."""
-    inside = measurement.c.point.between(key_of(ordinal, 0), key_of(ordinal + 1, 0) - 1)
-    rows = conn.execute(sa.select(measurement).where((measurement.c.run_id == run_id) & inside).order_by(measurement.c.point))
     return [as_row(MeasurementRow, row) for row in rows]
 
 

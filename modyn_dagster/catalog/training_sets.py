@@ -42,7 +42,7 @@ def record_training_set(conn: sa.Connection, trigger_id: int, values: Mapping[st
     replaced = {"details": {}, **values, "removed_at": None, "created_at": sa.func.now()}
     conn.execute(statement.on_conflict_do_update(index_elements=["trigger_id"], set_=replaced))
     found = find_training_set(conn, trigger_id)
-    assert found is not None, "just inserted"  # noqa: S101
+    assert found is not None, "just inserted"  # noqa: S101 - for the type checker
     return found
 
 

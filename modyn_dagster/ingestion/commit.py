@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from fastpath.index import Extents, IndexedFile
-from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested, owners_of
+from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested
 from modyn_dagster.catalog.datasets import Column, DatasetRow, append_class_names, lock_dataset, set_columns
 from modyn_dagster.catalog.moments import as_timestamp
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
+from modyn_dagster.catalog.source_files import owners_of
 from modyn_dagster.errors import DuplicateFile
 from modyn_dagster.ingestion.assemble import Assembled
 from modyn_dagster.ingestion.attributes import as_bytes

@@ -7,8 +7,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from fastpath.index import BatchIndex
-from modyn_dagster.catalog.batches import BatchRow, FileFacts, batches_of_file, source_files
+from modyn_dagster.catalog.batches import BatchRow, FileFacts
 from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.source_files import batches_of_file, source_files
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array
 from modyn_dagster.ingestion.order import natural_key

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from modyn_dagster.catalog.batches import Announcement
+from modyn_dagster.catalog.announcements import Announcement
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.members import is_unfinished
 from modyn_dagster.ingestion.order import natural_key

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, known_paths, list_batches, register
+from modyn_dagster.catalog.announcements import known_paths, register
+from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.datasets import ensure_dataset, lock_dataset, set_columns
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.errors import DataError

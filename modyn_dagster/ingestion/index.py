@@ -1,4 +1,4 @@
-"""Indexes of batches, written atomically. Their format is that of ``fastpath.index``."""
+"""Indexes of batches, written atomically. Their format is that of ``fastpath.index_file``."""
 
 from collections.abc import Sequence
 from pathlib import Path

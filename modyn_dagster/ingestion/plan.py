@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from modyn_dagster.catalog.batches import Announcement
+from modyn_dagster.catalog.announcements import Announcement
 from modyn_dagster.catalog.datasets import Column, DatasetRow
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.columns import Found, settle_columns

@@ -7,7 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, known_paths, register, register_again
+from modyn_dagster.catalog.announcements import known_paths, register, register_again
+from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.datasets import ensure_dataset
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.ingestion.discovery import discover_ready

@@ -14,10 +14,11 @@ from typing import Final
 import numpy as np
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, FileFacts, lock_batch, set_index, source_files
+from modyn_dagster.catalog.batches import BatchRow, FileFacts, lock_batch, set_index
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.deletions import forget_samples, lock_deletions, not_purged
 from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.source_files import source_files
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.ingestion.deletion import plan_deletion
 from modyn_dagster.ingestion.purge_rewrite import Rewrite

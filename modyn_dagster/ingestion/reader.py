@@ -11,8 +11,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from fastpath import Blobs, FixedRows, SampleStore
-from modyn_dagster.catalog.batches import mtimes_in_place, visible_batches
+from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow
+from modyn_dagster.catalog.source_files import mtimes_in_place
 from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.formats import row_format
 from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array
@@ -43,7 +44,7 @@ class SampleReader:
         store: the samples' bytes by key; raises the errors of ``fastpath``.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(  # noqa: PLR0913 - all but the first two are given by name
         self,
         spec: DatasetSpec,
         columns: Sequence[Column] | None,

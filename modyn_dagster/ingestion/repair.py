@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import SEEN, BatchRow, get_batch, list_batches, register_again
+from modyn_dagster.catalog.announcements import register_again
+from modyn_dagster.catalog.batches import SEEN, BatchRow, get_batch, list_batches
 from modyn_dagster.catalog.datasets import ensure_dataset
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.errors import UnknownName

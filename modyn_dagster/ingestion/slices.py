@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.catalog.batches import Announcement
+from modyn_dagster.catalog.announcements import Announcement
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.order import natural_key
 from modyn_dagster.ingestion.times import TimeArray

@@ -2,8 +2,9 @@
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, source_files
+from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.source_files import source_files
 from modyn_dagster.errors import ChangedBatch, DataError
 from modyn_dagster.ingestion.members import members_of
 from modyn_dagster.ingestion.source import Source

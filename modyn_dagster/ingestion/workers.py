@@ -1,4 +1,4 @@
-"""A few short-lived threads for work that runs without the interpreter's lock: parsing, hashing, reading files."""
+"""Work in threads that run without the interpreter's lock (parsing, hashing, reading files): begun ahead, taken in order."""
 
 import os
 from collections import deque
@@ -20,9 +20,9 @@ def n_workers() -> int:
 
 
 def in_order(work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
-    """``map`` in threads: results in the order of the items, at most two per thread unfinished or waiting to be taken.
+    """``map`` in the threads of an ingestion: at most two results per thread unfinished or waiting to be taken.
 
-    The first error in the order of the items is raised; what was not begun by then never runs.
+    A single item needs no thread. Errors and the end are as of ``done_ahead``.
     """
     remaining = iter(items)
     first = list(islice(remaining, 2))
@@ -30,12 +30,24 @@ def in_order(work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
         yield from map(work, first)
         return
     threads = n_workers()
+    yield from done_ahead(work, chain(first, remaining), threads=threads, prefetch=2 * threads - 1)
+
+
+def done_ahead(work: Callable[[In], Out], items: Iterable[In], *, threads: int, prefetch: int) -> Iterator[Out]:
+    """``work`` of every item in their order, at most ``prefetch`` of them ahead; with none ahead there are no threads.
+
+    Items are taken by the caller's thread. The first error in the order of the items is raised where its result would be; what
+    was not begun by then, or when the caller stops, never runs.
+    """
+    if prefetch == 0:
+        yield from map(work, items)
+        return
     waiting: deque[Future[Out]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="ingest") as pool:
+    with ThreadPoolExecutor(threads, thread_name_prefix="ahead") as pool:
         try:
-            for item in chain(first, remaining):
+            for item in items:
                 waiting.append(pool.submit(work, item))
-                if len(waiting) == 2 * threads:
+                if len(waiting) > prefetch:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

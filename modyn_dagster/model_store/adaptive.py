@@ -15,9 +15,9 @@ import numpy as np
 
 from modyn_dagster.model_store.about import About
 from modyn_dagster.model_store.codec import CHUNK, Codec, decode_chunk
-from modyn_dagster.model_store.encoding import begin, read_chunk
+from modyn_dagster.model_store.encoding import begin
 from modyn_dagster.model_store.hash_tree import leaf_hash
-from modyn_dagster.model_store.planning import Part
+from modyn_dagster.model_store.planning import TINY, Part
 from modyn_dagster.model_store.saving import SMALL, Saving
 from modyn_dagster.model_store.strategies import Adaptive, ChangedLayers, Delta, Retrain, Snapshot, Strategy
 
@@ -28,6 +28,9 @@ _PIECE: Final = 64 << 10
 _TENSOR_SECONDS: Final = 1e-4
 # Opening, syncing and renaming a file.
 _FILE_SECONDS: Final = 0.005
+# Writing a byte and syncing it, and reading one from the page cache, of the seconds to hash it.
+_WRITING: Final = 5.0
+_READING: Final = 2.5
 # A difference that saves less than this is worth a new keyframe: later differences are then to a nearer one.
 _NEW_KEYFRAME: Final = 0.9
 # Estimates of a busy machine are off by so much.
@@ -79,7 +82,8 @@ def choose(saving: Saving, adaptive: Adaptive, about: About) -> tuple[Strategy, 
 def _estimates(saving: Saving, adaptive: Adaptive, about: About) -> Iterator[Estimate]:
     hashing = _hashing(saving)
     raw = saving.n_bytes
-    yield Estimate(Snapshot(compress=False), raw, _FILE_SECONDS + 2 * raw * hashing, raw * 2 * hashing / saving.threads)
+    recover = raw * (1 + _READING) * hashing / saving.threads
+    yield Estimate(Snapshot(compress=False), raw, _FILE_SECONDS + raw * _WRITING * hashing, recover)
     full = None
     samples: dict[object, Sample] = {}
     if raw >= SMALL:
@@ -112,17 +116,18 @@ def _estimate(
     saving: Saving, strategy: Delta | ChangedLayers | Snapshot, hashing: float, samples: dict[object, Sample]
 ) -> Estimate:
     parts = saving.parts(strategy)
-    written = [part for part in parts if part.n_bytes]
+    written = [part for part in parts if part.n_bytes >= TINY]
+    as_they_are = sum(part.n_bytes for part in parts if part.n_bytes < TINY)
     # What two strategies store in the same way is looked at once.
     key = tuple((part.name, part.base is None) for part in written)
     sample = samples[key] = samples.get(key) or _sample(saving, written)
     stored = sum(part.n_bytes for part in written)
-    n_bytes = stored * sample.ratio + 60 * len(parts) + 1000
+    n_bytes = stored * sample.ratio + as_they_are + 60 * len(parts) + 1000
     tensors = len(written) * _TENSOR_SECONDS
-    writing = n_bytes * hashing + _FILE_SECONDS
+    writing = n_bytes * _WRITING * hashing + _FILE_SECONDS
     save = (stored * sample.encode + tensors) / saving.threads + writing
     # Everything is hashed, also what lies elsewhere.
-    recover = (stored * sample.decode + saving.n_bytes * hashing + tensors) / saving.threads
+    recover = (stored * sample.decode + (saving.n_bytes + as_they_are * _READING) * hashing + tensors) / saving.threads
     return Estimate(strategy, n_bytes, save, recover)
 
 
@@ -136,7 +141,8 @@ def _sample(saving: Saving, parts: Sequence[Part]) -> Sample:
         began = time.thread_time()
         base, reading = None, 0.0
         if part.base is not None:
-            whole = read_chunk(part.base, chunk, min(CHUNK, part.leaf.n_bytes - chunk * CHUNK))
+            whole = memoryview(bytearray(min(CHUNK, part.leaf.n_bytes - chunk * CHUNK)))
+            part.base.source.read(chunk, whole)
             base, reading = whole[inside : inside + words.nbytes], (time.thread_time() - began) * words.nbytes / whole.nbytes
         read = time.thread_time()
         codec, planes = begin(part, words, base)
@@ -164,7 +170,7 @@ def _places(parts: Sequence[Part]) -> Iterator[tuple[Part, int]]:
 
 
 def _hashing(saving: Saving) -> float:
-    """Seconds to hash a byte here and now: about those of reading it from the page cache, too."""
+    """Seconds to hash a byte here and now, in which those of reading and writing one are reckoned."""
     for name, leaf in saving.record.leaves.items():
         if leaf.n_bytes >= CHUNK:
             content = saving.content(name)[: 4 * _PIECE]

@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO, Final
 
-import numpy as np
-import numpy.typing as npt
-
-from modyn_dagster.model_store.codec import CHUNK, Codec, Planes, encode_chunk, table
-from modyn_dagster.model_store.hash_tree import leaf_digest
+from modyn_dagster.model_store.batches import batches
+from modyn_dagster.model_store.codec import CHUNK, CHUNKS, Codec, Planes, encode_chunk, table
 from modyn_dagster.model_store.pack import Entry
-from modyn_dagster.model_store.planning import Base, Part
+from modyn_dagster.model_store.planning import TINY, Base, Part
 from modyn_dagster.model_store.sources import Sources, check
 
 # A piece of this size tells whether planes are smaller than a difference.
@@ -42,30 +39,32 @@ class Encoded:
 
 def encode(part: Part, content: memoryview) -> Encoded:
     """One tensor by the codec that its beginning says is best."""
-    first = None if part.base is None else read_chunk(part.base, 0, min(CHUNK, part.leaf.n_bytes))
-    codec, planes = begin(part, content[:CHUNK], first)
-    if codec == Codec.RAW:
-        return Encoded(codec, [content])
-    base = part.base if codec.needs_base else None
-    digest = None if base is None or base.source.has_checksums else leaf_digest(base.leaf.dtype, base.leaf.shape)
-    if digest is not None and first is not None:
-        digest.update(first.data)
-    chunks = [planes]
-    for start in range(CHUNK, part.leaf.n_bytes, CHUNK):
-        words = content[start : start + CHUNK]
-        other = None if base is None else read_chunk(base, start // CHUNK, words.nbytes)
-        if digest is not None and other is not None:
-            digest.update(other.data)
-        chunks.append(encode_chunk(codec, part.leaf.dtype, words, other))
+    with CHUNKS.lent() as buffer:
+        codec, planes = begin(part, content[:CHUNK], _base_chunk(part.base, 0, buffer[: content.nbytes]))
+        if codec == Codec.RAW:
+            return Encoded(codec, [content])
+        base = part.base if codec.needs_base else None
+        digest = None if base is None or base.source.has_checksums else base.leaf.digest()
+        if digest is not None:
+            digest.update(buffer[: content.nbytes])
+        chunks = [planes]
+        for start in range(CHUNK, part.leaf.n_bytes, CHUNK):
+            words = content[start : start + CHUNK]
+            other = _base_chunk(base, start // CHUNK, buffer[: words.nbytes])
+            if digest is not None and other is not None:
+                digest.update(other)
+            chunks.append(encode_chunk(codec, part.leaf.dtype, words, other))
     found = Encoded(codec, [*chain.from_iterable(chunks), table(chunks)], None if digest is None else digest.hexdigest())
     return Encoded(Codec.RAW, [content]) if found.n_bytes >= part.leaf.n_bytes else found
 
 
-def begin(part: Part, words: memoryview, base: npt.NDArray[np.uint8] | None) -> tuple[Codec, Planes]:
+def begin(part: Part, words: memoryview, base: memoryview | None) -> tuple[Codec, Planes]:
     """How to store a tensor that begins with ``words``, up to a chunk of it, and ``base`` its base with; and these, stored so.
 
     The difference where it is clearly the smallest; else the smaller of it and planes, judged on a piece; or as it is.
     """
+    if part.leaf.n_bytes < TINY:
+        return Codec.RAW, [words]
     dtype = part.leaf.dtype
     difference: Planes | None = None
     best = float(words.nbytes)
@@ -86,10 +85,10 @@ def _size(planes: Planes) -> int:
     return sum(len(plane) for plane in planes)
 
 
-def read_chunk(base: Base, chunk: int, n_bytes: int) -> npt.NDArray[np.uint8]:
-    """A chunk of the base."""
-    out = np.empty(n_bytes, np.uint8)
-    base.source.read(chunk, out.data)
+def _base_chunk(base: Base | None, chunk: int, out: memoryview) -> memoryview | None:
+    if base is None:
+        return None
+    base.source.read(chunk, out)
     return out
 
 
@@ -118,14 +117,13 @@ def write_parts(
 
 
 def _in_order(parts: Iterable[Part], content: Content, pool: Executor, ahead: int) -> Iterator[tuple[Part, Encoded | None]]:
-    waiting: deque[tuple[Part, Future[Encoded] | None]] = deque()
-    for part in parts:
-        waiting.append((part, pool.submit(encode, part, content(part.name)) if part.n_bytes else None))
+    def encoded(batch: list[Part]) -> list[tuple[Part, Encoded | None]]:
+        return [(part, encode(part, content(part.name)) if part.n_bytes else None) for part in batch]
+
+    waiting: deque[Future[list[tuple[Part, Encoded | None]]]] = deque()
+    for batch in batches(parts, lambda part: part.n_bytes):
+        waiting.append(pool.submit(encoded, batch))
         if len(waiting) > ahead:
-            yield _result(*waiting.popleft())
+            yield from waiting.popleft().result()
     while waiting:
-        yield _result(*waiting.popleft())
-
-
-def _result(part: Part, future: "Future[Encoded] | None") -> tuple[Part, Encoded | None]:
-    return part, None if future is None else future.result()
+        yield from waiting.popleft().result()

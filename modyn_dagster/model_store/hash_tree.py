@@ -8,28 +8,51 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from json.encoder import encode_basestring_ascii as _json
+from typing import Final, Protocol
 
 import torch
+from blake3 import blake3
 
 from modyn_dagster.model_store.dtypes import name_of
 
-#: Hex SHA-256, the fastest of the strong hashes where the processor has instructions for it.
+#: Hex SHA-256 over the tree, 64 digits.
 ModelId = str
 
 # Deeper names share a node; nobody nests modules like that, and a hostile file must not exhaust the stack.
 _MAX_DEPTH: Final = 64
 
 
-def leaf_digest(dtype: torch.dtype, shape: Sequence[int]) -> "hashlib._Hash":
+class Hashing(StrEnum):
+    """What the leaves of a model are hashed with; nodes and ids are SHA-256 in any case."""
+
+    #: As strong as SHA-256, and three to seven times as fast with vector instructions.
+    BLAKE3 = "blake3"
+    #: Of models saved before BLAKE3 was: they are read and verified as they are.
+    SHA256 = "sha256"
+
+
+class Digest(Protocol):
+    """A hash on its way."""
+
+    def update(self, data: memoryview, /) -> object:
+        """Take more bytes in."""
+
+    def hexdigest(self) -> str:
+        """64 digits."""
+
+
+def leaf_digest(dtype: torch.dtype, shape: Sequence[int], hashing: Hashing = Hashing.BLAKE3) -> Digest:
     """A digest that waits for the bytes of a tensor of this kind."""
-    return hashlib.sha256(f"tensor {name_of(dtype)} {json.dumps(list(shape))}\n".encode())
+    kind = f"tensor {name_of(dtype)} {json.dumps(list(shape))}\n".encode()
+    return hashlib.sha256(kind) if hashing == Hashing.SHA256 else blake3(kind)
 
 
-def leaf_hash(dtype: torch.dtype, shape: Sequence[int], content: memoryview) -> str:
+def leaf_hash(dtype: torch.dtype, shape: Sequence[int], content: memoryview, hashing: Hashing = Hashing.BLAKE3) -> str:
     """Hash of one tensor: equal values of another dtype or shape have another hash."""
-    digest = leaf_digest(dtype, shape)
+    digest = leaf_digest(dtype, shape, hashing)
     digest.update(content)
     return digest.hexdigest()
 
@@ -55,8 +78,9 @@ class HashTree:
     @cached_property
     def hash(self) -> str:
         """Covers everything below, whatever the order of the names."""
-        below = [[part, child.hash] for part, child in sorted(self.children.items())]
-        return hashlib.sha256(f"node {json.dumps([self.leaf, below])}\n".encode()).hexdigest()
+        below = ", ".join(f"[{_json(part)}, {_json(child.hash)}]" for part, child in sorted(self.children.items()))
+        leaf = "null" if self.leaf is None else _json(self.leaf)
+        return hashlib.sha256(f"node [{leaf}, [{below}]]\n".encode()).hexdigest()
 
     def differences(self, other: "HashTree", prefix: str = "") -> Iterator[str]:
         """Names whose tensors are not the same in both trees; equal subtrees are not walked."""

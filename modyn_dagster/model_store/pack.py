@@ -1,7 +1,7 @@
 """The file of a model that is not a plain snapshot: tensors and header in one, so that one rename commits both.
 
 ``MAGIC | tensors | header, zstd | SHA-256 of that | its length, its length when decompressed (uint64) | MAGIC``. The header
-is JSON: ``about`` (see ``about.py``), ``order``, ``ties``, and ``tensors``: name to
+is JSON: ``about`` (see ``about.py``), ``order``, ``ties``, ``hashing`` (SHA-256 where it is not said), and ``tensors``: name to
 ``[dtype, shape, hash, codec, start, end, home model, hash of the base tensor]``. The tensors cover the file without gap.
 """
 
@@ -20,10 +20,12 @@ from modyn_dagster.errors import CorruptFile
 from modyn_dagster.model_store.about import About
 from modyn_dagster.model_store.codec import Codec, table_bytes
 from modyn_dagster.model_store.dtypes import DTYPE_BY_NAME, name_of
+from modyn_dagster.model_store.hash_tree import Hashing
 from modyn_dagster.model_store.layout import MAX_HEADER
-from modyn_dagster.model_store.record import Leaf, Record
+from modyn_dagster.model_store.record import Leaf, Record, parse_hashing
 
 MAGIC: Final = b"MODYNPK1"
+_CODECS: Final[Mapping[str, Codec]] = {str(codec): codec for codec in Codec}
 _END: Final = struct.Struct("<32sQQ8s")
 
 
@@ -49,7 +51,13 @@ class Entry:
 def write_footer(file: BinaryIO, record: Record, entries: Mapping[str, Entry], about: About) -> None:
     """The header and what follows it; ``entries`` is empty for a model without weights."""
     tensors = {name: _row(leaf, entries.get(name)) for name, leaf in record.leaves.items()}
-    content = {"about": about.to_json(), "order": record.order, "ties": record.ties, "tensors": tensors}
+    content = {
+        "about": about.to_json(),
+        "order": record.order,
+        "ties": record.ties,
+        "tensors": tensors,
+        "hashing": record.hashing,
+    }
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     header = zstandard.ZstdCompressor(write_content_size=True).compress(text)
     file.write(header)
@@ -68,9 +76,10 @@ def read_pack(file: BinaryIO, path: PurePath) -> tuple[Record, Mapping[str, Entr
         parsed = About.parse(about)
     except ValueError as error:
         raise CorruptFile(path, "the circumstances of a model", str(error)) from error
-    rows = {name: _parse_row(name, row, path) for name, row in tensors.items()}
+    hashing = parse_hashing(content, path)
+    rows = {name: _parse_row(name, row, hashing, path) for name, row in tensors.items()}
     _check_names(order, ties, tensors, path)
-    record = Record(tuple(order), {name: rows[name][0] for name in order if name not in ties}, ties)
+    record = Record(tuple(order), {name: rows[name][0] for name in order if name not in ties}, ties, hashing)
     entries = {name: entry for name, (_, entry) in rows.items() if entry is not None}
     if entries and len(entries) != len(rows):
         raise CorruptFile(path, "a place for every tensor", f"{len(entries)} places for {len(rows)} tensors")
@@ -105,10 +114,10 @@ def _content(file: BinaryIO, path: PurePath) -> tuple[Any, int]:
         raise CorruptFile(path, "a JSON header", f"{type(error).__name__}: {error}") from error
 
 
-def _parse_row(name: str, row: object, path: PurePath) -> tuple[Leaf, Entry | None]:
+def _parse_row(name: str, row: object, hashing: Hashing, path: PurePath) -> tuple[Leaf, Entry | None]:
     match row:
         case [str(dtype), list(shape), str(leaf), *rest] if dtype in DTYPE_BY_NAME and all(_is_size(n) for n in shape):
-            found = Leaf(DTYPE_BY_NAME[dtype], tuple(shape), leaf)
+            found = Leaf(DTYPE_BY_NAME[dtype], tuple(shape), leaf, hashing)
             if not rest:
                 return found, None
             entry = _entry(found, rest)
@@ -119,15 +128,20 @@ def _parse_row(name: str, row: object, path: PurePath) -> tuple[Leaf, Entry | No
 
 def _entry(leaf: Leaf, row: list[object]) -> Entry | None:
     match row:
-        case [str(codec), int(start), int(end), None, None] if codec == Codec.RAW and end - start == leaf.n_bytes:
-            return Entry(Codec.RAW, start, end)
-        case [str(codec), int(start), int(end), None, None] if codec == Codec.PLANES and _fits(leaf, end - start):
-            return Entry(Codec.PLANES, start, end)
-        case [("xor" | "subtract") as codec, int(start), int(end), str(home), str(base)] if _fits(leaf, end - start):
-            return Entry(Codec(codec), start, end, home, base)
-        case [str(codec), 0, 0, str(home), None] if codec == Codec.ELSEWHERE:
-            return Entry(Codec.ELSEWHERE, home=home)
-    return None
+        case [str(kind), int(start), int(end), (str() | None) as home, (str() | None) as base] if kind in _CODECS:
+            found, n_bytes = Entry(_CODECS[kind], start, end, home, base), end - start
+        case _:
+            return None
+    match found.codec, home, base:
+        case Codec.RAW, None, None:
+            fits = n_bytes == leaf.n_bytes
+        case (Codec.PLANES, None, None) | (Codec.XOR | Codec.SUBTRACT, str(), str()):
+            fits = _fits(leaf, n_bytes)
+        case Codec.ELSEWHERE, str(), None:
+            fits = start == end == 0
+        case _:
+            fits = False
+    return found if fits else None
 
 
 def _fits(leaf: Leaf, stored: int) -> bool:

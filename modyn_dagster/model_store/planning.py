@@ -15,6 +15,9 @@ from modyn_dagster.model_store.strategies import Delta
 #: Below this, looking for the same tensor in other models costs more than it saves.
 SHARED: Final = 64 << 10
 
+#: Below this a tensor is stored as it is: of most models these are half the tensors, and half a percent of the bytes.
+TINY: Final = 4 << 10
+
 #: The model that holds the tensor with this hash, if any does.
 Find = Callable[[str], ModelId | None]
 
@@ -73,7 +76,7 @@ def _held_by(base: Stored, sources: Sources) -> Mapping[str, ModelId]:
 def _base_of(name: str, leaf: Leaf, base: Stored, delta: Delta, sources: Sources) -> Base | None:
     """The keyframe's tensor, or one on the way there that is not deeper than allowed."""
     other = base.record.leaves.get(name)
-    if other is None or (other.dtype, other.shape) != (leaf.dtype, leaf.shape) or not leaf.n_bytes or name not in base.entries:
+    if other is None or (other.dtype, other.shape) != (leaf.dtype, leaf.shape) or leaf.n_bytes < TINY or name not in base.entries:
         return None
     stored, there = sources.home(base, name)
     while sources.depth(stored, there) >= delta.max_depth:

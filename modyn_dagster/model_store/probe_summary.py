@@ -10,6 +10,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.model_store.environment import Environment
+from modyn_dagster.model_store.hash_tree import Hashing
 from modyn_dagster.storage import atomic_file
 
 Phase = Literal["forward", "training"]
@@ -46,6 +47,7 @@ class Summary:
             "calls": [[getattr(call, name) for name in Call.__dataclass_fields__] for call in self.calls],
             "parameters": dict(self.parameters),
             "environment": self.environment.to_json(),
+            "hashing": Hashing.BLAKE3,
         }
         with atomic_file(path) as file:
             file.write(json.dumps(content).encode())
@@ -57,6 +59,8 @@ class Summary:
             text = file.read(_MAX_BYTES)
         try:
             content = json.loads(text)
+            if content.get("hashing") != Hashing.BLAKE3:
+                raise ValueError("hashes of an earlier version; probe again there")
             calls = tuple(_call(row) for row in content["calls"])
             return cls(calls, dict(content["parameters"]), Environment.parse(content["environment"]))
         except (ValueError, TypeError, KeyError, RecursionError) as error:

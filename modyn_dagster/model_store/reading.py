@@ -1,16 +1,21 @@
 """From a file back to a state, every tensor verified while it is read."""
 
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import PurePath
+from typing import TypeVar
 
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.model_store.batches import batches
 from modyn_dagster.model_store.record import Leaf
 from modyn_dagster.model_store.sources import Source, Sources, check, read_unverified, read_verified
 from modyn_dagster.model_store.stored import Stored
 from modyn_dagster.model_store.tensor_bytes import allocate, tensor_of
+
+_Read = TypeVar("_Read")
 
 
 def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool = True) -> dict[str, Tensor]:
@@ -27,14 +32,10 @@ def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool
         read_unverified(source, leaf, content)
         return buffer, leaf.hash
 
-    leaves = stored.record.leaves
-    origins = {name: sources.of(stored, name) for name in leaves}
-    results = {name: pool.submit(read, leaf, origins[name]) for name, leaf in leaves.items()}
     held = {}
-    for name, leaf in leaves.items():
-        buffer, found = results[name].result()
+    for name, (buffer, found) in _of_every_tensor(stored, sources, pool, read):
         check(sources, stored, name, found)
-        held[name] = _tensor(buffer, leaf, name, stored.path)
+        held[name] = _tensor(buffer, stored.record.leaves[name], name, stored.path)
     return {name: held[stored.record.ties.get(name, name)] for name in stored.record.order}
 
 
@@ -44,10 +45,22 @@ def verify_state(stored: Stored, sources: Sources, pool: Executor) -> None:
     def read(leaf: Leaf, source: Source) -> str:
         return read_verified(source, leaf, allocate(leaf.n_bytes).numpy().data)
 
-    origins = {name: sources.of(stored, name) for name in stored.record.leaves}
-    results = [(name, pool.submit(read, leaf, origins[name])) for name, leaf in stored.record.leaves.items()]
-    for name, result in results:
-        check(sources, stored, name, result.result())
+    for name, found in _of_every_tensor(stored, sources, pool, read):
+        check(sources, stored, name, found)
+
+
+def _of_every_tensor(
+    stored: Stored, sources: Sources, pool: Executor, read: Callable[[Leaf, Source], _Read]
+) -> Iterator[tuple[str, _Read]]:
+    """What ``read`` says of each, in order."""
+
+    def each(batch: list[tuple[str, Source]]) -> list[tuple[str, _Read]]:
+        return [(name, read(leaves[name], source)) for name, source in batch]
+
+    leaves = stored.record.leaves
+    origins = [(name, sources.of(stored, name)) for name in leaves]
+    for result in [pool.submit(each, batch) for batch in batches(origins, lambda item: leaves[item[0]].n_bytes)]:
+        yield from result.result()
 
 
 def memory_of_the_machine() -> int:

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import PurePath
 from typing import Any, Final, Protocol, Self
 
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.model_store.batches import batches
 from modyn_dagster.model_store.dtypes import CODES, DTYPES, VIEWED, VIEWED_NAMES
-from modyn_dagster.model_store.hash_tree import ModelId, leaf_hash, model_id
+from modyn_dagster.model_store.hash_tree import Digest, Hashing, ModelId, leaf_digest, leaf_hash, model_id
 from modyn_dagster.model_store.layout import METADATA, Header, Place
 from modyn_dagster.model_store.tensor_bytes import bytes_of, n_bytes_of, require_storable
 
@@ -26,17 +28,22 @@ class Leaf:
     dtype: torch.dtype
     shape: tuple[int, ...]
     hash: str
+    hashing: Hashing = Hashing.BLAKE3
+    #: Size of its elements.
+    n_bytes: int = field(init=False)
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of its elements."""
-        return n_bytes_of(self.dtype, self.shape)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_bytes", n_bytes_of(self.dtype, self.shape))
+
+    def digest(self) -> Digest:
+        """What gives ``hash`` once it was told the bytes."""
+        return leaf_digest(self.dtype, self.shape, self.hashing)
 
 
 class Mapper(Protocol):
     """``map``, or that of an executor."""
 
-    def __call__(self, function: Callable[[Tensor], Leaf], tensors: Iterable[Tensor], /) -> Iterable[Leaf]:
+    def __call__(self, function: Callable[[list[Tensor]], list[Leaf]], work: Iterable[list[Tensor]], /) -> Iterable[list[Leaf]]:
         """Results in order."""
 
 
@@ -48,14 +55,16 @@ class Record:
         order: all names, in the order of the state.
         leaves: the tensors that are stored, by name, in the order of the state.
         ties: names that share all memory of a stored tensor.
+        hashing: what all leaves are hashed with.
     """
 
     order: tuple[str, ...]
     leaves: Mapping[str, Leaf]
     ties: Mapping[str, str]
+    hashing: Hashing = Hashing.BLAKE3
 
     @classmethod
-    def of(cls, state: Mapping[str, Tensor], mapper: Mapper = map) -> Self:
+    def of(cls, state: Mapping[str, Tensor], mapper: Mapper = map, hashing: Hashing = Hashing.BLAKE3) -> Self:
         """Describe and hash a state, the tensors by ``mapper``; ``StorageError`` names what cannot be stored."""
         owned: dict[str, Tensor] = {}
         ties: dict[str, str] = {}
@@ -68,8 +77,9 @@ class Record:
                 owned[name] = tensor
             else:
                 ties[name] = owner
-        leaves = dict(zip(owned, mapper(_leaf, owned.values()), strict=True))
-        return cls(tuple(state), leaves, ties)
+        found = mapper(partial(_leaves, hashing), batches(owned.values(), lambda tensor: tensor.nbytes))
+        leaves = dict(zip(owned, chain.from_iterable(found), strict=True))
+        return cls(tuple(state), leaves, ties, hashing)
 
     @cached_property
     def id(self) -> ModelId:
@@ -90,7 +100,9 @@ class Record:
         """What the header carries beside the places; equal states give equal bytes."""
         viewed = {name: VIEWED_NAMES[leaf.dtype] for name, leaf in self.leaves.items() if leaf.dtype in VIEWED_NAMES}
         hashes = {name: leaf.hash for name, leaf in self.leaves.items()}
-        content = {"order": self.order, "ties": self.ties, "viewed": viewed, "hashes": hashes}
+        content: dict[str, Any] = {"order": self.order, "ties": self.ties, "viewed": viewed, "hashes": hashes}
+        if self.hashing != Hashing.SHA256:
+            content["hashing"] = self.hashing
         return {"format": "pt", _KEY: json.dumps(content, separators=(",", ":"), ensure_ascii=False)}
 
     @classmethod
@@ -103,15 +115,24 @@ class Record:
         ties_fit = set(ties) <= set(order) and set(ties.values()) <= set(stored) and set(content["viewed"]) <= set(stored)
         if not (names_fit and ties_fit):
             raise CorruptFile(path, "the names of the tensors it holds", "a record of other names")
-        leaves = {}
+        leaves, hashing = {}, parse_hashing(content, path)
         for name in stored:
             dtype, shape = _dtype_and_shape(name, header.places[name], content["viewed"].get(name), path)
-            leaves[name] = Leaf(dtype, shape, content["hashes"][name])
-        return cls(tuple(order), leaves, ties)
+            leaves[name] = Leaf(dtype, shape, content["hashes"][name], hashing)
+        return cls(tuple(order), leaves, ties, hashing)
 
 
-def _leaf(tensor: Tensor) -> Leaf:
-    return Leaf(tensor.dtype, tuple(tensor.shape), leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor)))
+def parse_hashing(content: Mapping[str, Any], path: PurePath) -> Hashing:
+    """What a header says the leaves are hashed with; models saved before there was a choice do not say it."""
+    found = content.get("hashing", Hashing.SHA256)
+    if found not in list(Hashing):
+        raise CorruptFile(path, f"tensors hashed with {' or '.join(Hashing)}", str(found)[:200])
+    return Hashing(found)
+
+
+def _leaves(hashing: Hashing, tensors: list[Tensor]) -> list[Leaf]:
+    hashes = [leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor), hashing) for tensor in tensors]
+    return [Leaf(tensor.dtype, tuple(tensor.shape), found, hashing) for tensor, found in zip(tensors, hashes, strict=True)]
 
 
 def _require_name(name: object) -> None:
@@ -129,7 +150,7 @@ def _memory(tensor: Tensor) -> tuple[object, ...]:
     return (str(tensor.device), tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), flags)
 
 
-def _content(header: Header, path: PurePath) -> Mapping[str, Any]:
+def _content(header: Header, path: PurePath) -> dict[str, Any]:
     try:
         content: Any = json.loads(header.metadata.get(_KEY, ""))
     except (ValueError, RecursionError) as error:
@@ -138,7 +159,7 @@ def _content(header: Header, path: PurePath) -> Mapping[str, Any]:
         case {"order": list(order), "ties": dict(ties), "viewed": dict(viewed), "hashes": dict(hashes)}:
             texts = [*order, *ties.values(), *viewed.values(), *hashes.values()]
             if all(isinstance(text, str) for text in texts):
-                return {"order": order, "ties": ties, "viewed": viewed, "hashes": hashes}
+                return dict(content)
     raise CorruptFile(path, "the record of a model", str(content)[:200])
 
 

@@ -68,7 +68,7 @@ def train_again(
 ) -> dict[str, Tensor]:
     """The state, which has the hash that was recorded; ``NotReproducible`` when it has another."""
     state = normalised(provenance.run(base, allow=allow))
-    found = Record.of(state).id
+    found = Record.of(state, hashing=model.record.hashing).id
     if found != model.id:
         raise NotReproducible("hash", model.id, found)
     return state

@@ -3,17 +3,27 @@
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from itertools import accumulate
 from pathlib import PurePath
 from types import TracebackType
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from modyn_dagster.errors import CorruptFile, UnknownModel
-from modyn_dagster.model_store.codec import CHUNK, BadChunk, Codec, checksum, decode_chunk, n_chunks, parse_table, table_bytes
+from modyn_dagster.model_store.codec import (
+    CHUNK,
+    CHUNKS,
+    BadChunk,
+    Codec,
+    checksum,
+    decode_chunk,
+    n_chunks,
+    parse_table,
+    table_bytes,
+)
 from modyn_dagster.model_store.dtypes import words_of
-from modyn_dagster.model_store.hash_tree import ModelId, leaf_digest
+from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.pack import Entry
 from modyn_dagster.model_store.record import Leaf
 from modyn_dagster.model_store.stored import Stored
@@ -63,9 +73,8 @@ class Encoded:
             self._lengths, self._checksums = parse_table(text, n_chunks(leaf.n_bytes))
         if len(text) != n_table or sum(self._lengths) != entry.end - entry.start - n_table:
             raise CorruptFile(path, f"the planes of tensor {name!r} in {entry.end - entry.start} bytes", "other lengths")
-        width = words_of(leaf.dtype)[0]
-        self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.int64)])[::width] + entry.start
-        self._width = width
+        self._width = words_of(leaf.dtype)[0]
+        self._starts = list(accumulate(self._lengths, initial=entry.start))[:: self._width]
 
     @property
     def has_checksums(self) -> bool:
@@ -74,23 +83,24 @@ class Encoded:
 
     def read(self, chunk: int, out: memoryview) -> None:
         """Decompressed, joined, and put on the base."""
-        first, end = int(self._starts[chunk]), int(self._starts[chunk + 1])
-        stored = memoryview(os.pread(self._file, end - first, first))
-        if (found := checksum([stored])) != (expected := self._checksums[chunk]):
-            name = f"chunk {chunk} of tensor {self._name!r} with XXH3 {expected:016x}"
-            raise CorruptFile(self._path, name, f"{found:016x}")
-        planes, start = [], 0
-        for length in self._lengths[chunk * self._width : (chunk + 1) * self._width]:
-            planes.append(stored[start : start + length])
-            start += length
-        base: npt.NDArray[np.uint8] | None = None
-        if self._base is not None:
-            base = np.empty(out.nbytes, np.uint8)
-            self._base.read(chunk, base.data)
-        try:
-            decode_chunk(self._codec, self._dtype, planes, base, out)
-        except BadChunk as error:
-            raise CorruptFile(self._path, f"chunk {chunk} of tensor {self._name!r} as {error.args[0]}", "other bytes") from error
+        first, end = self._starts[chunk], self._starts[chunk + 1]
+        with CHUNKS.lent() as memory, CHUNKS.lent() as other:
+            stored, base = memory[: end - first], other[: out.nbytes]
+            n_read = os.preadv(self._file, [stored], first)
+            if (found := checksum([stored[:n_read]])) != (expected := self._checksums[chunk]):
+                name = f"chunk {chunk} of tensor {self._name!r} with XXH3 {expected:016x}"
+                raise CorruptFile(self._path, name, f"{found:016x}")
+            planes, start = [], 0
+            for length in self._lengths[chunk * self._width : (chunk + 1) * self._width]:
+                planes.append(stored[start : start + length])
+                start += length
+            if self._base is not None:
+                self._base.read(chunk, base)
+            try:
+                decode_chunk(self._codec, self._dtype, planes, None if self._base is None else base, out)
+            except BadChunk as error:
+                name = f"chunk {chunk} of tensor {self._name!r} as {error.args[0]}"
+                raise CorruptFile(self._path, name, "other bytes") from error
 
 
 class Sources(AbstractContextManager["Sources"]):
@@ -170,7 +180,7 @@ class Sources(AbstractContextManager["Sources"]):
 
 def read_verified(source: Source, leaf: Leaf, out: memoryview) -> str:
     """Fill ``out`` with a tensor and return the hash of what came."""
-    digest = leaf_digest(leaf.dtype, leaf.shape)
+    digest = leaf.digest()
     for chunk, start in enumerate(range(0, leaf.n_bytes, CHUNK)):
         part = out[start : start + CHUNK]
         source.read(chunk, part)

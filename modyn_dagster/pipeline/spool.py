@@ -36,7 +36,7 @@ class Spool:
 
     def _first_pass(self) -> Iterator[Columns]:
         # Only a pass that came to its end is there for others.
-        file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+        file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - the finaliser closes it
         close = weakref.finalize(self, file.close)
         shape = []
         try:

@@ -190,5 +190,5 @@ def _commit(
         policy.model_trained(ModelTrained(trigger.key, row.n_samples, seconds))
         move_run(conn, run, policy_state=policy.state_dict(), previous_model=model_hash)
         committed = find_model(conn, trigger.id)
-    assert committed is not None, "just inserted"  # noqa: S101
+    assert committed is not None, "just inserted"  # noqa: S101 - for the type checker
     return committed

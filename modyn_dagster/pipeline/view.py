@@ -9,11 +9,12 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from fastpath.index import BatchIndex
-from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_place
+from modyn_dagster.catalog.batches import BatchRow, changed_batches
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.moments import as_datetime64
 from modyn_dagster.catalog.samples import iter_values
+from modyn_dagster.catalog.source_files import mtimes_in_place
 from modyn_dagster.catalog.tables import sample
 from modyn_dagster.ingestion.deleted_lists import DeletedLists
 from modyn_dagster.ingestion.reader import SampleReader

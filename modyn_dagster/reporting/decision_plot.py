@@ -78,13 +78,13 @@ def _parts(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
 def _plot(axes: Axes, title: str, name: str, scores: Sequence[DecidedScore], fired: Sequence[datetime]) -> None:
     prepare_axes(axes, title, "", name)
     times = [_plain(score.time) for score in scores]
-    axes.plot(times, [score.score for score in scores], color=COLOURS[0], marker="o", markersize=3, label="score")  # type: ignore[arg-type]
+    axes.plot(times, [score.score for score in scores], color=COLOURS[0], marker="o", markersize=3, label="score")  # type: ignore[arg-type]  # matplotlib plots dates too
     # NaN breaks the line where there is no threshold.
     thresholds = [np.nan if score.threshold is None else score.threshold for score in scores]
-    axes.plot(times, thresholds, color=COLOURS[1], linestyle="--", label="threshold")  # type: ignore[arg-type]
+    axes.plot(times, thresholds, color=COLOURS[1], linestyle="--", label="threshold")  # type: ignore[arg-type]  # matplotlib plots dates too
     for index, moment in enumerate(fired):
         label = "a trigger" if index == 0 else None
-        axes.axvline(moment, color=COLOURS[2], linewidth=1.6, linestyle="-.", label=label, zorder=1)  # type: ignore[arg-type]
+        axes.axvline(moment, color=COLOURS[2], linewidth=1.6, linestyle="-.", label=label, zorder=1)  # type: ignore[arg-type]  # matplotlib plots dates too
     if title:
         axes.legend(fontsize=10, loc="best")
 

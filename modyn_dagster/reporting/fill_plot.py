@@ -22,7 +22,7 @@ def fill_over_time(fills: Sequence[FillPoint], *, min_fill: float, title: str) -
         note(axes, "nothing was taken in yet")
         return figure
     times = [point.time.astimezone(UTC).replace(tzinfo=None) for point in fills]
-    axes.plot(times, [point.fill for point in fills], color=COLOURS[0], marker="o", markersize=3, label="fill")  # type: ignore[arg-type]
+    axes.plot(times, [point.fill for point in fills], color=COLOURS[0], marker="o", markersize=3, label="fill")  # type: ignore[arg-type]  # matplotlib plots dates too
     if min_fill > 0:
         axes.axhline(min_fill, color=COLOURS[1], linestyle="--", label="min_fill")
     ends = [list(points)[-1] for _, points in groupby(fills, key=lambda point: point.ordinal)]
@@ -30,6 +30,6 @@ def fill_over_time(fills: Sequence[FillPoint], *, min_fill: float, title: str) -
         shown = [point for point in ends if point.skipped is skipped]
         if shown:
             at = [point.time.astimezone(UTC).replace(tzinfo=None) for point in shown]
-            axes.plot(at, [point.fill for point in shown], marker, color=COLOURS[2], markersize=9, label=label)  # type: ignore[arg-type]
+            axes.plot(at, [point.fill for point in shown], marker, color=COLOURS[2], markersize=9, label=label)  # type: ignore[arg-type]  # matplotlib plots dates too
     axes.legend(fontsize=10, loc="best")
     return figure

@@ -74,7 +74,7 @@ def samples_over_time(times: Sequence[datetime], counts: Sequence[int], names: S
     figure, axes = new_axes(title, _TIME if on_time_axis else "batch", "samples", height=4.2, fitted=True)
     label = f"{len(counts):,} batches, {sum(counts):,} samples"
     if on_time_axis:
-        axes.bar([_plain(time) for time in times], counts, width=gap * 0.8, color=COLOURS[0], label=label)  # type: ignore[arg-type]
+        axes.bar([_plain(time) for time in times], counts, width=gap * 0.8, color=COLOURS[0], label=label)  # type: ignore[arg-type]  # matplotlib plots dates too
     else:
         axes.bar(np.arange(len(counts)), counts, color=COLOURS[0], label=label)
         _name_some(axes, names)
@@ -103,7 +103,7 @@ def comparison_over_time(comparison: Comparison) -> Figure:
     if comparison.shared:
         first, last = comparison.shared[0][0], comparison.shared[-1][1]
         label = f"first to last of the {len(comparison.shared)} intervals that the means are over"
-        axes.axvspan(_plain(first), _plain(last), color="#f3f3f3", zorder=0, label=label)  # type: ignore[arg-type]
+        axes.axvspan(_plain(first), _plain(last), color="#f3f3f3", zorder=0, label=label)  # type: ignore[arg-type]  # matplotlib plots dates too
     _finish_scores(axes, [score for run in comparison.runs for score in run.summary.active])
     return figure
 
@@ -140,14 +140,14 @@ def _plot_scores(axes: Axes, scores: Sequence[IntervalScore], label: str, **styl
     # NaN breaks the line where there is no score.
     values = [np.nan if score.value is None else score.value for score in scores]
     middles = [_plain(score.start) + (score.end - score.start) / 2 for score in scores]
-    axes.plot(middles, values, label=label, linewidth=1.8, **style)  # type: ignore[arg-type]
+    axes.plot(middles, values, label=label, linewidth=1.8, **style)  # type: ignore[arg-type]  # matplotlib plots dates too, and styles are of many types
 
 
 def _mark_triggers(axes: Axes, summary: RunSummary) -> None:
     moments = [_plain(model.train_end) for model in summary.models]
     for index, moment in enumerate(moments):
         label = "a model is trained up to here" if index == 0 else None
-        axes.axvline(moment, color="#999999", linewidth=0.9, linestyle=":", label=label, zorder=0)  # type: ignore[arg-type]
+        axes.axvline(moment, color="#999999", linewidth=0.9, linestyle=":", label=label, zorder=0)  # type: ignore[arg-type]  # matplotlib plots dates too
 
 
 def _finish_scores(axes: Axes, scores: Sequence[IntervalScore]) -> None:

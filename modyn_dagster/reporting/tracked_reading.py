@@ -16,7 +16,9 @@ from modyn_dagster.catalog.training_sets import find_training_set, list_fills
 from modyn_dagster.evaluation.champion import Verdict, champions
 from modyn_dagster.reporting.scores import CompositeSeries, Interval, composite_series
 from modyn_dagster.reporting.summary import RunSummary, summarise_run
-from modyn_dagster.reporting.tracked_content import Content, DagsterRun, TriggerRecord, run_content
+from modyn_dagster.reporting.tracked_content import run_content
+from modyn_dagster.reporting.tracked_form import Content, DagsterRun
+from modyn_dagster.reporting.tracked_trigger import TriggerRecord
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.measured import measures
 from modyn_dagster.spec.pipeline import PipelineSpec

@@ -24,10 +24,12 @@ from modyn_dagster.reporting.plots import score_over_time
 from modyn_dagster.reporting.registered_models import LiveVersion, RegisteredModels, registered_name
 from modyn_dagster.reporting.scores import Interval
 from modyn_dagster.reporting.summary import RunSummary
-from modyn_dagster.reporting.tracked_content import Content, DagsterRun, comparison_tags, trigger_content
+from modyn_dagster.reporting.tracked_content import comparison_tags
+from modyn_dagster.reporting.tracked_form import Content, DagsterRun
 from modyn_dagster.reporting.tracked_points import digest_of, interval_table
 from modyn_dagster.reporting.tracked_reading import read_models, read_run, read_trigger
 from modyn_dagster.reporting.tracked_runs import TrackedRuns
+from modyn_dagster.reporting.tracked_trigger import trigger_content
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from modyn_dagster.training import FastPath
 
 
-class FastPathResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class FastPathResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
     """Settings of this machine, not of a pipeline: none of them changes a model, so no run's identity holds them.
 
     What does change a model (``shuffle``, ``block_size``, ``batch_size``) stands in the pipeline's spec.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modyn_dagster.reporting.tracking import Tracker
 
 
-class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
     """Where pipelines show their runs. Nothing is imported or opened before ``client`` or ``tracker`` is called."""
 
     tracking_uri: str = Field(

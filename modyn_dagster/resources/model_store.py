@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelStore
 
 
-class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
     """Where models are; by default where the pipelines store theirs.
 
     Examples

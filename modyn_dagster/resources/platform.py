@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from modyn_dagster.pipeline.platform import Platform
 
 
-class PlatformResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class PlatformResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
     """What every asset and sensor of ours works with."""
 
     # A dependency and no configuration: Dagster shows configuration in its pages, and the address may hold a password.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 
-class PostgresResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class PostgresResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
     """Our database, embedded or at ``MODYN_POSTGRES_URL``; the pool of connections is the platform's.
 
     Examples

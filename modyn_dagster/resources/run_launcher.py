@@ -63,7 +63,7 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         run = self._instance.get_run_by_id(run_id)
         process = self._process(run) if run is not None and not run.is_finished else None
         try:
-            asked: bool = super().terminate(run_id)  # type: ignore[no-untyped-call]
+            asked: bool = super().terminate(run_id)  # type: ignore[no-untyped-call]  # Dagster has no type for it
         except dg.DagsterError:
             # The code server is gone, or does not answer.
             if process is None:

@@ -60,7 +60,7 @@ class Groups:
         in_a_row = n > 0 and int(self.values[-1]) - int(self.values[0]) == n - 1
         for keys, numbers in self._numbered():
             if numbers is not None:
-                numbers = numbers - self.values[0] if in_a_row else np.searchsorted(self.values, numbers)  # noqa: PLW2901
+                numbers = numbers - self.values[0] if in_a_row else np.searchsorted(self.values, numbers)  # noqa: PLW2901 - the same numbers, counted from 0
             yield keys, numbers
 
 

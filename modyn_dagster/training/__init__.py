@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from modyn_dagster.training.checkpoint import CheckpointFile
     from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
     from modyn_dagster.training.fast_path import FastPath
-    from modyn_dagster.training.loader import StreamDataset, StreamLoader
+    from modyn_dagster.training.loader import StreamLoader
     from modyn_dagster.training.loop import train
     from modyn_dagster.training.predictor import Predictor, build_predictor
     from modyn_dagster.training.progress import TrainingProgress, training_bar
+    from modyn_dagster.training.stream_dataset import StreamDataset
 
 __all__ = [
     "CheckpointFile",
@@ -42,7 +43,7 @@ _MODULES: Final = {
     "FastPath": "fast_path",
     "Predictor": "predictor",
     "PreviousModel": "data",
-    "StreamDataset": "loader",
+    "StreamDataset": "stream_dataset",
     "StreamLoader": "loader",
     "Task": "data",
     "TrainedModel": "data",

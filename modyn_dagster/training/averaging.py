@@ -28,7 +28,7 @@ class MovingAverage:
         """An optimizer step is over."""
         self._n += 1
         decay = min(self._decay, (1 + self._n) / (10 + self._n))
-        get_ema_multi_avg_fn(decay)(self._averages, self._weights, self._n)  # type: ignore[no-untyped-call]
+        get_ema_multi_avg_fn(decay)(self._averages, self._weights, self._n)  # type: ignore[no-untyped-call]  # torch has no type for it
 
     @torch.no_grad()
     def apply(self) -> None:

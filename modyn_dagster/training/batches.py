@@ -1,7 +1,7 @@
 """The batches of an epoch: which samples go into which step, and the tensors of each."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,10 @@ from torch import Tensor
 
 from fastpath import Order, TrainingSet
 from fastpath.dealing import Batching
+from modyn_dagster.ingestion.workers import done_ahead
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.batch import Batch, Subset, standing_for
 from modyn_dagster.training.device_copy import DeviceCopy, tensor_of
 from modyn_dagster.training.in_memory import InMemory, Positions
 from modyn_dagster.training.memory import aligned, empty_aligned
@@ -22,56 +24,7 @@ from modyn_dagster.training.reading import Loaded, Walk
 from modyn_dagster.training.stopwatch import Stopwatch
 from modyn_dagster.training.survey import Survey
 from modyn_dagster.training.targets import targets_of
-from modyn_dagster.training.transforms.ahead import done_ahead
 from modyn_dagster.training.transforms.chain import Pass
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One step's samples, on the device that trains.
-
-    Attributes:
-        keys: ``int64[B]``.
-        inputs: by name, ``[B, ...]``.
-        targets: ``[B]``.
-        weights: ``float32[B]``.
-        weight: their sum, or that of the pool they were drawn from.
-        divisor: what the weighted sum of losses is divided by; None: the sum of the weights.
-    """
-
-    keys: Tensor
-    inputs: Tensors
-    targets: Tensor
-    weights: Tensor
-    weight: float
-    divisor: float | None = None
-
-    def drawn(self, indices: Tensor, weights: Tensor, *, estimates: bool) -> "Batch":
-        """Some of it, with the weights they were drawn with; an estimator's losses stand for the whole batch."""
-        at = indices.to(self.targets.device)
-        return Batch(
-            self.keys.index_select(0, indices.to(self.keys.device)),
-            {name: tensor.index_select(0, at) for name, tensor in self.inputs.items()},
-            self.targets.index_select(0, at),
-            self.weights.index_select(0, at) * weights.to(self.weights),
-            self.weight,
-            self.weight if estimates else None,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Subset:
-    """What an epoch trains on.
-
-    Attributes:
-        positions: ``int64[k]`` in the training set.
-        weights: ``float32[k]``, all above 0.
-        pool_weight: sum of the weights that an estimator's losses stand for; None: they stand for themselves.
-    """
-
-    positions: npt.NDArray[np.int64]
-    weights: npt.NDArray[np.float32]
-    pool_weight: float | None
 
 
 def batch_sizes(n: int, spec: TrainingSpec) -> list[int]:
@@ -128,7 +81,7 @@ class Batches:
             made = (_transformed(beside, batch) for batch in made)
         # Nothing to be moved on a CPU: its batches are tensors already.
         whole = made if self._copy is None else self._copy(made)
-        return whole if subset is None or subset.pool_weight is None else _standing_for(whole, subset)
+        return whole if subset is None or subset.pool_weight is None else standing_for(whole, subset)
 
     def _read(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int, ahead: Pass) -> Iterator[Batch]:
         walk = Walk(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start)
@@ -184,14 +137,6 @@ def _transformed(passing: Pass, batch: Batch) -> Batch:
     # must not look like a change of the one that is trained on.
     own = {name: tensor.data for name, tensor in batch.inputs.items()}
     return replace(batch, inputs=passing(own, batch.keys.numpy().view(np.uint64)))
-
-
-def _standing_for(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:
-    """A batch of ``b`` of the ``k`` samples of an estimate stands for the ``b / k``-th part of the pool."""
-    assert subset.pool_weight is not None  # noqa: S101 - for the type checker
-    for batch in batches:
-        share = subset.pool_weight * len(batch.targets) / len(subset.positions)
-        yield replace(batch, weight=share, divisor=share)
 
 
 def _pinned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

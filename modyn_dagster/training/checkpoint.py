@@ -53,7 +53,7 @@ class CheckpointFile:
                 if (header.get("version"), header.get("fingerprint")) != (_VERSION, fingerprint):
                     logger.info("%s is of another training; this one begins at its beginning", self.path)
                     return None
-                tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
                 content = json.loads(header["state"])
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             logger.warning("%s cannot be read (%s); the training begins at its beginning", self.path, error)

@@ -59,7 +59,7 @@ class DeviceCopy:
 
     def __init__(self, device: torch.device, *, pin: bool, watch: Stopwatch | None = None) -> None:
         self._device, self._pin, self._watch = device, pin, watch
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # torch has no type for it
 
     def __call__(self, batches: Iterable[T]) -> Iterator[T]:
         """The batches, in order; on CUDA the next one is being copied while one is at work."""
@@ -80,7 +80,7 @@ class DeviceCopy:
                 begun.append(following)
                 if ahead is not None:
                     yield self._arrived(ahead)
-                begun = [copy for copy in begun if not copy.done.query()]  # type: ignore[no-untyped-call]
+                begun = [copy for copy in begun if not copy.done.query()]  # type: ignore[no-untyped-call]  # torch has no type for it
                 ahead = following
             if ahead is not None:
                 yield self._arrived(ahead)
@@ -105,7 +105,7 @@ class DeviceCopy:
 
         with torch.cuda.stream(self._stream):
             moved = mapped(batch, copied)
-            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch has no type for it
             done.record(self._stream)
         return _Copy(moved, held, done)
 
@@ -118,7 +118,8 @@ class DeviceCopy:
             tensor.record_stream(computing)
             return tensor
 
-        return mapped(copy.batch, used)  # type: ignore[no-any-return]
+        arrived: T = mapped(copy.batch, used)
+        return arrived
 
 
 def as_tensor(part: npt.NDArray[Any] | Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.batch import Batch
 from modyn_dagster.training.curve import LossCurve
 from modyn_dagster.training.generators import generator_states, set_generator_states
 from modyn_dagster.training.plan import length_of, spent

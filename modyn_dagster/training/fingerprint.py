@@ -22,8 +22,8 @@ def surroundings(device: torch.device, *, threads: int) -> dict[str, Any]:
     return {
         **libraries(),
         **accelerator(device),
-        "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
-        "mkldnn": bool(torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),  # type: ignore[no-untyped-call]
+        "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]  # torch has no type for it
+        "mkldnn": bool(torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),  # type: ignore[no-untyped-call]  # torch has no type for it
         "threads": threads,
         "interop_threads": torch.get_num_interop_threads(),
         "matmul_precision": torch.get_float32_matmul_precision(),

@@ -33,7 +33,7 @@ from modyn_dagster.training.survey import Survey, survey
 from modyn_dagster.training.transforms.labels import Relabeling
 
 
-def train(  # noqa: PLR0913
+def train(  # noqa: PLR0913 - all but the first two are given by name
     spec: TrainingSpec,
     data: TrainingData,
     *,

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.batches import Batch, Batches, batch_sizes
+from modyn_dagster.training.batch import Batch
+from modyn_dagster.training.batches import Batches, batch_sizes
 from modyn_dagster.training.checkpoint import CheckpointFile
 from modyn_dagster.training.data import Task, TrainedModel, TrainingData
 from modyn_dagster.training.downsampling.holdout import irreducible_losses, split

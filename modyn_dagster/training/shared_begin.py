@@ -17,7 +17,7 @@ class SharedBegin:
     def __init__(self, epoch: int, position: int) -> None:
         # Epoch, position, and the iteration that begins there (0: the next one, whichever it is).
         self._values = torch.tensor([epoch, position, 0], dtype=torch.int64)
-        self._values.share_memory_()  # type: ignore[no-untyped-call]
+        self._values.share_memory_()  # type: ignore[no-untyped-call]  # torch has no type for it
         self._n_entered = 0
 
     def read(self) -> dict[str, int]:

@@ -11,7 +11,7 @@ from modyn_dagster.errors import NonFiniteLoss
 from modyn_dagster.spec.optimizers import optimizer_fields
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.averaging import MovingAverage
-from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.batch import Batch
 from modyn_dagster.training.downsampling.scoring import gradients_at
 from modyn_dagster.training.losses import SampleLoss, build_loss, check_outputs, weighted_mean
 from modyn_dagster.training.network import Network, call_body
@@ -40,7 +40,7 @@ class Steps:
     """
 
     def __init__(self, spec: TrainingSpec, network: Network, fabric: "Fabric", reading: Reading, n_outputs: int) -> None:
-        self._spec, self._network, self._fabric = spec, network, fabric
+        self._spec, self._network = spec, network
         self._source, self._n_outputs = reading.source, n_outputs
         self._layout = reading.features.layout
         self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)

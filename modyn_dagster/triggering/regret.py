@@ -63,7 +63,7 @@ class LatencyRegret(Regret):
     def at(self, place: Place, measured: Measured | None) -> float:
         """Add what has waited since the last point."""
         now = place.stream.moment(place.point)
-        assert now is not None, "a point is a sample"  # noqa: S101
+        assert now is not None, "a point is a sample"  # noqa: S101 - for the type checker
         if self._waiting:
             self._microseconds += self._waiting * (now - self._now)
         self._microseconds += place.stream.waited(self._counted, place.point)

@@ -43,7 +43,7 @@ class TimePolicy(TriggeringPolicy):
             return self._evidence[0]
         if self._tick is None and not self._begin(stream):
             return None
-        assert self._tick is not None, "set when it began"  # noqa: S101
+        assert self._tick is not None, "set when it began"  # noqa: S101 - for the type checker
         self._evidence = evidence = stream.passing(self._tick, cursor)
         return None if evidence is None else evidence[0]
 

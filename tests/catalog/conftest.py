@@ -1,14 +1,20 @@
-"""Servers of a test's own, for tests that stop and kill them."""
+"""Servers of a test's own, for tests that stop and kill them, and databases of before a migration."""
 
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
+from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.migrate import upgrade
+from modyn_dagster.catalog.revisions import MIGRATIONS
 
 # What only root can do: run the server under another account than its own.
 collect_ignore = [] if os.geteuid() == 0 else ["test_embedded_as_root.py"]
@@ -49,3 +55,29 @@ def server(_stopped_home: Path, new_server: EmbeddedPostgres) -> EmbeddedPostgre
     """A server that was started once and does not run; stopped at the end. A copy of one made once: initdb is slow."""
     subprocess.run(["cp", "-a", _stopped_home, new_server.home], check=True)
     return new_server
+
+
+@pytest.fixture
+def empty(engine: sa.Engine) -> sa.Engine:
+    """A database without any table."""
+    with transaction(engine) as connection:
+        connection.execute(sa.text("drop schema public cascade"))
+        connection.execute(sa.text("create schema public"))
+    return engine
+
+
+@pytest.fixture
+def upgraded_from(empty: sa.Engine) -> Callable[[str, str], sa.Engine]:
+    """A database that was made at an earlier revision, held rows then, and was upgraded since."""
+
+    def made(revision: str, content: str) -> sa.Engine:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        with transaction(empty) as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, revision)
+            connection.exec_driver_sql(content)
+        upgrade(empty)
+        return empty
+
+    return made

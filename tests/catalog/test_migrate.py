@@ -34,15 +34,6 @@ def facts(engine: sa.Engine) -> list[str]:
         return sorted(str(tuple(row)) for row in connection.execute(sa.text(_FACTS)))
 
 
-@pytest.fixture
-def empty(engine: sa.Engine) -> sa.Engine:
-    """A database without any table."""
-    with transaction(engine) as connection:
-        connection.execute(sa.text("drop schema public cascade"))
-        connection.execute(sa.text("create schema public"))
-    return engine
-
-
 def test_a_migrated_database_is_what_the_tables_module_says_to_alembic(engine: sa.Engine) -> None:
     with transaction(engine) as connection:
         options = {"compare_type": True, "compare_server_default": True}

@@ -1,14 +1,12 @@
 """The migration that gave cells addresses, on a database that holds cells and predictions already."""
 
+from collections.abc import Callable
+
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.evaluations import find_addresses, list_evaluations, list_predictions
-from modyn_dagster.catalog.migrate import upgrade
-from modyn_dagster.catalog.revisions import MIGRATIONS
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_stage
 
 _BEFORE = """
@@ -27,17 +25,8 @@ _CELL = "insert into evaluation (trigger_id, interval_start, interval_end, metri
 
 
 @pytest.fixture
-def upgraded(engine: sa.Engine) -> sa.Engine:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with transaction(engine) as connection:
-        connection.execute(sa.text("drop schema public cascade"))
-        connection.execute(sa.text("create schema public"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-        connection.exec_driver_sql(_BEFORE)
-    upgrade(engine)
-    return engine
+def upgraded(upgraded_from: Callable[[str, str], sa.Engine]) -> sa.Engine:
+    return upgraded_from("0004", _BEFORE)
 
 
 def test_what_was_there_stays_and_is_known_to_follow_from_nothing_certain(upgraded: sa.Engine) -> None:

@@ -1,14 +1,12 @@
 """The migration that brought decisions, on a database that holds a pipeline run already."""
 
+from collections.abc import Callable
+
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from modyn_dagster.catalog.decisions import list_decisions
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.measurements import measurements_after
-from modyn_dagster.catalog.migrate import upgrade
-from modyn_dagster.catalog.revisions import MIGRATIONS
 from modyn_dagster.catalog.timings import seconds_by_batch, seconds_by_stage
 
 _BEFORE = """
@@ -22,22 +20,10 @@ insert into stage_timing (run_id, trigger_id, attempt, stage, seconds) values (1
 """
 
 
-def at_the_second_revision(engine: sa.Engine) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with transaction(engine) as connection:
-        connection.execute(sa.text("drop schema public cascade"))
-        connection.execute(sa.text("create schema public"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
-
-
-def test_a_run_of_before_goes_on_with_no_decision_recorded_and_answers_to_nothing(engine: sa.Engine) -> None:
-    at_the_second_revision(engine)
-    with transaction(engine) as connection:
-        connection.exec_driver_sql(_BEFORE)
-    upgrade(engine)
-    with transaction(engine) as connection:
+def test_a_run_of_before_goes_on_with_no_decision_recorded_and_answers_to_nothing(
+    upgraded_from: Callable[[str, str], sa.Engine],
+) -> None:
+    with transaction(upgraded_from("0002", _BEFORE)) as connection:
         assert list_decisions(connection, 1) == []
         [row] = measurements_after(connection, 1, "m", -1)
         assert (row.asked, row.values, row.details) == ("", {"": {"x": 1}}, {})

@@ -1,36 +1,23 @@
 """The migration that made deletions possible, on a database that holds data already."""
 
+from collections.abc import Callable
+
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.migrate import head_revision, upgrade
-from modyn_dagster.catalog.revisions import MIGRATIONS
+from modyn_dagster.catalog.migrate import head_revision
 from modyn_dagster.catalog.tables import batch, dataset
 
-
-def at_the_first_revision(engine: sa.Engine) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with transaction(engine) as connection:
-        connection.execute(sa.text("drop schema public cascade"))
-        connection.execute(sa.text("create schema public"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+_BEFORE = """
+insert into dataset (name, spec) values ('d', '{}');
+insert into batch (dataset_id, ordinal, partition_key, source) values (1, 0, 'a', '{}'), (1, 1, 'b', '{}');
+"""
 
 
-def test_what_was_ingested_before_has_nothing_deleted(engine: sa.Engine) -> None:
-    at_the_first_revision(engine)
-    with transaction(engine) as connection:
-        connection.execute(sa.text("insert into dataset (name, spec) values ('d', '{}')"))
-        connection.execute(
-            sa.text("insert into batch (dataset_id, ordinal, partition_key, source) values (1, 0, 'a', '{}'), (1, 1, 'b', '{}')")
-        )
-    upgrade(engine)
+def test_what_was_ingested_before_has_nothing_deleted(upgraded_from: Callable[[str, str], sa.Engine]) -> None:
     columns = (batch.c.partition_key, batch.c.deleted_version, batch.c.deleted_checksum, batch.c.n_deleted)
-    with transaction(engine) as connection:
+    with transaction(upgraded_from("0001", _BEFORE)) as connection:
         rows = connection.execute(sa.select(*columns).order_by(batch.c.ordinal)).all()
         assert connection.execute(sa.select(dataset.c.name)).scalars().all() == ["d"]
     assert [tuple(row) for row in rows] == [("a", 0, None, 0), ("b", 0, None, 0)]

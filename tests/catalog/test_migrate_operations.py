@@ -1,14 +1,12 @@
 """The migration that let operators stop runs and people make triggers, on a database that holds a live run already."""
 
+from collections.abc import Callable
+
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.migrate import upgrade
 from modyn_dagster.catalog.models import list_models
-from modyn_dagster.catalog.revisions import MIGRATIONS
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.triggers import list_triggers
 
@@ -25,17 +23,8 @@ _SECOND = "insert into pipeline_run (pipeline_id, spec_id, mode, seed, threads) 
 
 
 @pytest.fixture
-def upgraded(engine: sa.Engine) -> sa.Engine:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with transaction(engine) as connection:
-        connection.execute(sa.text("drop schema public cascade"))
-        connection.execute(sa.text("create schema public"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
-        connection.exec_driver_sql(_BEFORE)
-    upgrade(engine)
-    return engine
+def upgraded(upgraded_from: Callable[[str, str], sa.Engine]) -> sa.Engine:
+    return upgraded_from("0003", _BEFORE)
 
 
 def test_a_run_of_before_goes_on_as_it_was(upgraded: sa.Engine) -> None:

@@ -1,12 +1,10 @@
 """The migration that brought what a selection tells, on a database that holds training sets already."""
 
+from collections.abc import Callable
+
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.migrate import upgrade
-from modyn_dagster.catalog.revisions import MIGRATIONS
 from modyn_dagster.catalog.training_sets import find_training_set, list_fills, record_training_set
 
 _BEFORE = """
@@ -19,17 +17,10 @@ insert into training_set (trigger_id, after, until, n_pool, n_samples, path, che
 """
 
 
-def test_training_sets_of_before_tell_nothing_and_later_ones_how_full_the_sample_was(engine: sa.Engine) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with transaction(engine) as connection:
-        connection.execute(sa.text("drop schema public cascade"))
-        connection.execute(sa.text("create schema public"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-        connection.exec_driver_sql(_BEFORE)
-    upgrade(engine)
-    with transaction(engine) as connection:
+def test_training_sets_of_before_tell_nothing_and_later_ones_how_full_the_sample_was(
+    upgraded_from: Callable[[str, str], sa.Engine],
+) -> None:
+    with transaction(upgraded_from("0004", _BEFORE)) as connection:
         before = find_training_set(connection, 1)
         assert before is not None
         assert before.details == {}

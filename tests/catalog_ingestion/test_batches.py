@@ -3,17 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import (
-    Announcement,
-    BatchRow,
-    get_batch,
-    known_paths,
-    list_batches,
-    mark_failed,
-    register,
-    register_again,
-    visible_batches,
-)
+from modyn_dagster.catalog.announcements import Announcement, known_paths, register, register_again
+from modyn_dagster.catalog.batches import BatchRow, get_batch, list_batches, mark_failed, visible_batches
 from modyn_dagster.catalog.datasets import ensure_dataset
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.tables import batch

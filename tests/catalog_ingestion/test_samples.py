@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import Announcement, BatchFacts, FileFacts, mark_ingested, register
+from modyn_dagster.catalog.announcements import Announcement, register
+from modyn_dagster.catalog.batches import BatchFacts, FileFacts, mark_ingested
 from modyn_dagster.catalog.datasets import ensure_dataset
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.samples import SampleRows, copy_samples, count_samples, iter_keys

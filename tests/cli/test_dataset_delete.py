@@ -70,7 +70,7 @@ def test_keys_come_from_a_file_a_source_file_or_a_condition(world: World, tmp_pa
     assert "40 samples in 1 batches" in run("--source-file", "day_02.csv", "--yes").stdout
     assert n_deleted(world) == [1, 1, 40]
     condition = run("--where", "label = 1 and time < 2024-01-02", "--yes")
-    ones = world.platform.view(DATASET).batches[0].label_counts["1"]  # type: ignore[index]
+    ones = world.platform.view(DATASET).batches[0].label_counts["1"]  # type: ignore[index]  # there are counts
     assert f"batch day_00: {ones} of 40 samples" in condition.stdout
     nothing = run("--where", "time < 1999-01-01", "--yes")
     assert (nothing.exit_code, nothing.stdout) == (0, "tiny: 0 samples in 0 batches\nused by 0 training sets\n")

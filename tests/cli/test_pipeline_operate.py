@@ -112,7 +112,7 @@ def test_what_is_given_up_at_once_is_cancelled_in_dagster(world: World, command:
         done = run(command[0], "by_amount", *command[1:]).stdout
         assert f"Dagster run {training}, which trained 000001-000001, is cancelled\n" in done
         assert f"Dagster run {measuring}, which measured, is cancelled\n" in done
-        statuses = [str(instance.get_run_by_id(each).status.value) for each in (training, measuring, *others)]  # type: ignore[union-attr]
+        statuses = [str(instance.get_run_by_id(each).status.value) for each in (training, measuring, *others)]  # type: ignore[union-attr]  # there is a run
     assert statuses == ["CANCELED", "CANCELED", "QUEUED", "QUEUED"]
 
 

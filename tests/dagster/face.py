@@ -57,7 +57,7 @@ class Face:
         ranged = {} if batches is None else dict(zip(_RANGE, batches))
         ops = {"__".join(assets[0]): {"config": dict(config)}} if config else {}
         return dg.materialize(
-            list(self.defs.assets or []),  # type: ignore[arg-type]
+            list(self.defs.assets or []),  # type: ignore[arg-type]  # Dagster's type of assets is wider than what it makes
             selection=[dg.AssetKey(list(key)) for key in assets],
             instance=self.instance,
             resources=self.defs.resources,

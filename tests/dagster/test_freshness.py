@@ -31,7 +31,7 @@ def said(face: Face, cursor: str | None) -> tuple[list[dg.AssetCheckEvaluation],
     with context:
         result = face.defs.resolve_sensor_def(SENSOR)(context)
     assert isinstance(result, dg.SensorResult)
-    return list(result.asset_events), result.cursor  # type: ignore[arg-type]
+    return list(result.asset_events), result.cursor  # type: ignore[arg-type]  # the result's type is wider than what comes
 
 
 def age(face: Face, **since: float) -> None:

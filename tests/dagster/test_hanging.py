@@ -103,7 +103,7 @@ def look_after(face: Face, run: dg.DagsterRun, hours: float = 0.0) -> dg.Dagster
     with pytest.MonkeyPatch.context() as patch:
         moment = record.start_time + 3600 * hours + 1
         patch.setattr("dagster._daemon.monitoring.run_monitoring.get_current_timestamp", lambda: moment)
-        monitor_started_run(face.instance, None, record, LOG)  # type: ignore[arg-type]
+        monitor_started_run(face.instance, None, record, LOG)  # type: ignore[arg-type]  # this check needs no workspace
     now = face.instance.get_run_by_id(run.run_id)
     assert now is not None
     return now.status

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -211,10 +212,10 @@ def test_another_kind_of_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    def interrupted() -> object:
+    def interrupted() -> Iterator[Predictions]:
         yield predict(Stream([5]), whole([5]))
         raise OSError(28, "No space left on device")
 
     with pytest.raises(WriteFailed, match="No space left on device"):
-        write_predictions(tmp_path / "p.arrow", interrupted(), kind="class", n_outputs=3)  # type: ignore[arg-type]
+        write_predictions(tmp_path / "p.arrow", interrupted(), kind="class", n_outputs=3)
     assert list(tmp_path.iterdir()) == []

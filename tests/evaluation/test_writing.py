@@ -9,6 +9,7 @@ from modyn_dagster.errors import WriteFailed
 from modyn_dagster.evaluation import Predictions, read_predictions, write_predictions
 from modyn_dagster.evaluation.writing import PredictionWriter
 from modyn_dagster.keys import keys_of
+from modyn_dagster.spec.training import TaskKind
 
 
 def some(n: int, begin: int = 0) -> Predictions:
@@ -39,9 +40,9 @@ def test_a_file_that_cannot_be_written_is_an_error_where_it_is_asked_for_and_sto
 
 
 @pytest.mark.parametrize("kind", ["class", "target"])
-def test_no_predictions_are_those_of_a_file_of_none(tmp_path: Path, kind: str) -> None:
-    written = write_predictions(tmp_path / "p.arrow", [], kind=kind, n_outputs=3)  # type: ignore[arg-type]
-    read, empty = read_predictions(tmp_path / "p.arrow", written.checksum), Predictions.empty(kind, 3)  # type: ignore[arg-type]
+def test_no_predictions_are_those_of_a_file_of_none(tmp_path: Path, kind: TaskKind) -> None:
+    written = write_predictions(tmp_path / "p.arrow", [], kind=kind, n_outputs=3)
+    read, empty = read_predictions(tmp_path / "p.arrow", written.checksum), Predictions.empty(kind, 3)
     for name in ("keys", "times", "truth", "outputs", "losses"):
         one, other = getattr(read, name), getattr(empty, name)
         assert (one.shape, one.dtype) == (other.shape, other.dtype)

@@ -268,7 +268,7 @@ def test_paths_say_ordinals_dataset_and_home_and_the_last_rewrite_counts(tmp_pat
 
 def test_a_pickled_store_reads_the_same(tmp_path: Path) -> None:
     files = one_file_of_rows(tmp_path, 4)
-    with files.open(dtype=np.dtype([("f0", "<u8")])) as store, pickle.loads(pickle.dumps(store)) as again:  # noqa: S301
+    with files.open(dtype=np.dtype([("f0", "<u8")])) as store, pickle.loads(pickle.dumps(store)) as again:  # noqa: S301 - of our own
         assert again.dtype == store.dtype
         np.testing.assert_array_equal(rows(again, files.keys), rows(store, files.keys))
 

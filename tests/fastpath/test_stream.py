@@ -147,7 +147,7 @@ def test_samples_of_any_length_come_as_blobs(texts, threads):
 
 
 def content(batch: Batch) -> tuple[bytes, ...]:
-    samples = batch.rows.rows if batch.rows is not None else batch.blobs.buffer  # type: ignore[union-attr]
+    samples = batch.rows.rows if batch.rows is not None else batch.blobs.buffer  # type: ignore[union-attr]  # one of both is there
     arrays = (samples, batch.keys, batch.weights, batch.labels, batch.timestamps)
     return tuple(b"" if array is None else array.tobytes() for array in arrays)
 

@@ -110,7 +110,7 @@ def test_a_stream_that_is_closed_or_forgotten_leaves_no_thread(rows, how):
         assert not any(thread.is_alive() for thread in threads)
         return
     if how == "cycle":
-        stream.itself, stream.iterator = stream, iterator  # type: ignore[attr-defined]
+        stream.itself, stream.iterator = stream, iterator  # type: ignore[attr-defined]  # makes the cycle
     del stream, iterator
     gc.collect()
     wait_until_gone(threads)

@@ -40,7 +40,7 @@ def test_a_pickled_stream_goes_on_where_it_stood(rows):
     iterator = iter(stream)
     for _ in range(4):
         next(iterator)
-    again = pickle.loads(pickle.dumps(stream))  # noqa: S301
+    again = pickle.loads(pickle.dumps(stream))  # noqa: S301 - of our own
     assert again.state_dict() == stream.state_dict()
     assert keys_of(again) == whole[4:]
     # The one that was pickled has its threads still.

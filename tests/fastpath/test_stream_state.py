@@ -73,7 +73,7 @@ def test_another_number_of_consumers_goes_on_where_all_stood(rows, before, after
 def test_numbers_of_numpy_make_a_state_of_plain_ones(rows):
     numbers = {name: np.int64(value) for name, value in {"batch_size": 20, "seed": 3, "block_size": 9}.items()}
     stream = stream_of(rows, **numbers, drop_last=np.bool_(True), shuffle=np.bool_(True))
-    stream.set_epoch(np.int64(2))  # type: ignore[arg-type]
+    stream.set_epoch(np.int64(2))  # type: ignore[arg-type]  # an integer that is no int
     state = json.loads(json.dumps(stream.state_dict()))
     stream_of(rows, block_size=9, drop_last=True).load_state_dict(state)
 

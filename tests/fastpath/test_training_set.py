@@ -205,7 +205,7 @@ def test_a_set_goes_to_another_process_as_its_path_or_its_arrays(tmp_path):
     stored = TrainingSet.open(path, write(path, parts_of([4, 3])))
     assert len(pickle.dumps(stored)) < 1_000
     for found in (stored, TrainingSet.of(*joined(parts_of([4, 3])))):
-        again = pickle.loads(pickle.dumps(found))  # noqa: S301
+        again = pickle.loads(pickle.dumps(found))  # noqa: S301 - of our own
         assert (again.path, again.checksum) == (found.path, found.checksum)
         np.testing.assert_array_equal(again.keys(), found.keys())
         np.testing.assert_array_equal(again.weights(), found.weights())

@@ -47,4 +47,4 @@ def _around_renames(reach: Callable[[], None]) -> None:
         rename(source, target)
         reach()
 
-    storage.os.replace = replace  # type: ignore[attr-defined]
+    storage.os.replace = replace  # type: ignore[attr-defined]  # the module that storage imported

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.catalog.batches import Announcement
+from modyn_dagster.catalog.announcements import Announcement
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.assemble import Assembled, assemble

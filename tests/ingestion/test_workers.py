@@ -46,5 +46,5 @@ def test_a_consumer_that_is_slow_holds_the_workers_back() -> None:
         next(results)
         time.sleep(0.001)
         assert started < taken + 2 * n_workers()
-    results.close()  # type: ignore[attr-defined]
+    results.close()  # type: ignore[attr-defined]  # it is a generator
     assert threading.active_count() < 50

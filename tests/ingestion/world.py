@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, list_batches, register
+from modyn_dagster.catalog.announcements import register
+from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.datasets import DatasetRow, ensure_dataset
 from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.samples import iter_keys

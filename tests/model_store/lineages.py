@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from modyn_dagster.model_store import ChangedLayers, Delta, ModelStore, Snapshot
+from modyn_dagster.model_store.planning import TINY
 from modyn_dagster.model_store.strategies import Strategy
 from tests.model_store.states import copied, tensors
 
@@ -44,7 +45,7 @@ def moved(state: dict[str, Tensor], seed: int, relative: float = 1e-3, only: str
 @st.composite
 def lineages(draw: st.DrawFn) -> list[tuple[dict[str, Tensor], str | Strategy]]:
     """States that each keep, move, replace, add or drop tensors of the one before; each with a strategy."""
-    state = draw(st.dictionaries(st.sampled_from("abcde"), tensors(), min_size=1, max_size=5))
+    state = draw(st.dictionaries(st.sampled_from("abcde"), _of_any_size(), min_size=1, max_size=5))
     found = [(state, draw(st.sampled_from(STRATEGIES)))]
     for _ in range(draw(st.integers(1, 4))):
         state = dict(state)
@@ -54,9 +55,19 @@ def lineages(draw: st.DrawFn) -> list[tuple[dict[str, Tensor], str | Strategy]]:
             elif name in state and draw(st.booleans()):
                 state[name] = flipped(state[name], draw(st.integers(0, 7)))
             else:
-                state[name] = draw(tensors())
+                state[name] = draw(_of_any_size())
         found.append((state, draw(st.sampled_from(STRATEGIES))))
     return found
+
+
+def _of_any_size() -> st.SearchStrategy[Tensor]:
+    """Some so large that they are encoded."""
+    return st.one_of(tensors(), tensors().map(_repeated))
+
+
+def _repeated(tensor: Tensor) -> Tensor:
+    words = copied(tensor).reshape(-1).view(torch.uint8)
+    return words.repeat(1 + TINY // words.nbytes).view(tensor.dtype) if tensor.numel() else tensor
 
 
 def flipped(tensor: Tensor, bit: int) -> Tensor:

@@ -11,7 +11,8 @@ from torch import Tensor
 from modyn_dagster.model_store.dtypes import CODES, VIEWED_NAMES
 
 DTYPES = [*CODES, *VIEWED_NAMES]
-NAMES = st.text(max_size=12).filter(lambda name: name != "__metadata__")
+#: Without what wrappers put in front of names.
+NAMES = st.text(max_size=12).filter(lambda name: name != "__metadata__" and "_orig_mod." not in name and "module." not in name)
 
 
 @st.composite

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from modyn_dagster.model_store import Adaptive, ChangedLayers, Delta, ModelStore, Prices, Provenance, Snapshot
 from modyn_dagster.model_store.codec import CHUNK, Codec, decode_chunk
 from modyn_dagster.model_store.encoding import begin
-from modyn_dagster.model_store.planning import Part
+from modyn_dagster.model_store.planning import TINY, Part
 from modyn_dagster.model_store.record import Leaf
 from modyn_dagster.model_store.saving import Saving
 from modyn_dagster.model_store.stored import read_stored
@@ -42,7 +42,7 @@ def view(array: np.ndarray) -> np.ndarray:
     ],
 )
 def test_a_tensor_is_stored_by_what_makes_it_small(words, base, expected):
-    codec, planes = begin(part(words), view(words).data, None if base is None else view(base))
+    codec, planes = begin(part(words), view(words).data, None if base is None else view(base).data)
     assert codec == expected
     assert sum(map(len, planes)) <= words.nbytes
 
@@ -50,8 +50,10 @@ def test_a_tensor_is_stored_by_what_makes_it_small(words, base, expected):
 @given(st.binary(min_size=4, max_size=600), st.binary(min_size=4, max_size=600), st.sampled_from([Codec.XOR, Codec.SUBTRACT]))
 def test_what_a_tensor_begins_with_comes_back(a, b, operator):
     n = min(len(a), len(b)) // 4 * 4
-    base = np.frombuffer(b[:n], np.uint8)
-    codec, planes = begin(part(base, operator), memoryview(a[:n]), base)
+    times = -(-TINY // n)
+    a, b, n = a[:n] * times, b[:n] * times, n * times
+    base = np.frombuffer(b, np.uint8)
+    codec, planes = begin(part(base, operator), memoryview(a), base.data)
     assert sum(map(len, planes)) <= n
     if codec == Codec.RAW:
         assert b"".join(planes) == a[:n]

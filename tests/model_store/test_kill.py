@@ -27,6 +27,7 @@ import builtins, io, json, os, signal, sys
 repository, strategy, base, jobs = sys.argv[1], sys.argv[2], sys.argv[3] or None, json.loads(sys.argv[4])
 sys.path.insert(0, repository)
 from modyn_dagster.model_store import ModelStore
+from modyn_dagster.synced_along import SyncedAlong
 from tests.model_store.lineages import moved, network
 steps, fatal = 0, 0
 def step():
@@ -53,6 +54,7 @@ def opening(root, real):
 def save(root):
     for name in ("fsync", "replace", "unlink", "mkdir"):
         setattr(os, name, before(getattr(os, name)))
+    SyncedAlong.__init__, SyncedAlong.write = before(SyncedAlong.__init__), before(SyncedAlong.write)
     builtins.open = opening(root, builtins.open)
     state = network() if base is None else moved(network(), 1)
     return ModelStore(root).save(state, base=base, strategy=strategy)

@@ -38,11 +38,11 @@ def network() -> nn.Sequential:
 
 
 def compiled(module: nn.Module) -> nn.Module:
-    return torch.compile(module, backend="eager")  # type: ignore[return-value]
+    return torch.compile(module, backend="eager")  # type: ignore[return-value]  # a callable that is a module
 
 
 def compiled_inside(module: nn.Module) -> nn.Module:
-    module[1] = compiled(module[1])  # type: ignore[index, operator]
+    module[1] = compiled(module[1])  # type: ignore[index, operator]  # it is an nn.Sequential
     return module
 
 
@@ -79,7 +79,7 @@ def test_a_module_called_module_keeps_its_name(store: ModelStore) -> None:
 def test_a_quantised_module_is_refused_by_name(store: ModelStore) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear})  # type: ignore[no-untyped-call]
+        module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear})  # type: ignore[no-untyped-call]  # torch has no type for it
         state = module.state_dict()
     with pytest.raises(StorageError, match=r"0\._packed_params"):
         store.save(state)
@@ -110,7 +110,7 @@ def test_every_format_gives_the_outputs_of_the_module(store: ModelStore, tmp_pat
         for suffix in (".pt", ".pt2", ".safetensors"):
             store.export(each, tmp_path / f"{each}{suffix}", inputs=(inputs,))
         with pytest.warns(DeprecationWarning, match="torch.jit.load"):
-            script = torch.jit.load(tmp_path / f"{each}.pt")  # type: ignore[no-untyped-call]
+            script = torch.jit.load(tmp_path / f"{each}.pt")  # type: ignore[no-untyped-call]  # torch has no type for it
         assert torch.equal(script(inputs), module(inputs))
         assert torch.equal(torch.export.load(tmp_path / f"{each}.pt2").module()(inputs), module(inputs))
         assert_exact(dict(sorted(load_file(tmp_path / f"{each}.safetensors").items())), dict(sorted(module.state_dict().items())))

@@ -22,7 +22,7 @@ from tests.model_store.lineages import moved, network
 from tests.model_store.states import assert_exact
 
 ID = "5" * 64
-SMALL = {f"a.{n}": torch.arange(40.0) + n for n in range(3)} | {"b": torch.ones(300, dtype=torch.int16)}
+SMALL = {f"a.{n}": torch.arange(1040.0) + n for n in range(3)} | {"b": torch.ones(2300, dtype=torch.int16), "c": torch.ones(9)}
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_unverified_means_that_bytes_stored_as_they_are_come_as_they_are(store):
 
 def test_bits_of_a_frame_that_mean_nothing_are_found_too(store):
     # Bit 4 of a frame's first byte is unused (RFC 8878, 3.1.1.1.1.3): what it holds decompresses all the same.
-    model = store.save({"a": torch.zeros(1000)}, strategy=Snapshot(compress=True))
+    model = store.save({"a": torch.zeros(2000)}, strategy=Snapshot(compress=True))
     path = store.info(model).path
     content = bytearray(path.read_bytes())
     start = content.index(zstandard.FRAME_HEADER)

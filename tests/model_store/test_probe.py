@@ -35,7 +35,7 @@ class Unsteady(nn.Module):
             return x + noise
         out = x * 1
         if x.requires_grad:
-            x.register_hook(lambda gradient: gradient * (1 + noise))  # type: ignore[no-untyped-call]
+            x.register_hook(lambda gradient: gradient * (1 + noise))  # type: ignore[no-untyped-call]  # torch has no type for it
         return out
 
 

@@ -1,6 +1,7 @@
 """Models stored as how they were trained: trained again bit for bit, or refused with the field that differs."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from safetensors.torch import load_file
 
 from modyn_dagster.errors import ConfigError, ModelInUse, NotAllowed, NotReproducible, StorageError, WeightsNotStored
 from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance
+from modyn_dagster.model_store.hash_tree import Hashing
 from modyn_dagster.storage import checksum_of
 from tests.model_store import trainings
 from tests.model_store.states import assert_exact
@@ -252,3 +254,13 @@ def test_what_may_not_run_is_refused_before_anything_is_looked_at(store):
     model = store.save(recipe.run(None, allow=[TRAININGS]), strategy="provenance", provenance=recipe)
     with pytest.raises(NotAllowed):
         ModelStore(store.root).load(model, retrain=True, environment="require")
+
+
+def test_a_model_that_was_hashed_by_sha256_is_trained_again(store, monkeypatch):
+    provenance = Provenance(train=TRAIN)
+    state = provenance.run(None, allow=[TRAININGS])
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Record, "of", partial(Record.of, hashing=Hashing.SHA256))
+        model = store.save(state, strategy="provenance", provenance=provenance)
+    assert store.save(state, strategy="provenance", provenance=provenance) != model
+    assert_exact(store.load(model, retrain=True), state)

@@ -1,3 +1,4 @@
+import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ import modyn_dagster.model_store as package
 from modyn_dagster.errors import StorageError, UnknownModel, WriteFailed
 from modyn_dagster.model_store import ModelStore
 from modyn_dagster.model_store.dtypes import VIEWED_NAMES
-from tests.model_store.states import DTYPES, STATES, assert_exact, raw
+from tests.model_store.states import DTYPES, STATES, assert_exact, flipped_bit, raw
 
 
 class Annotated(Tensor):
@@ -251,4 +252,27 @@ def test_what_is_exported_is_what_all_lists() -> None:
     for name in package.__all__:
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        package.nothing  # noqa: B018
+        package.nothing  # noqa: B018 - raises
+
+
+def test_models_hashed_by_sha256_are_read_verified_and_found_damaged(tmp_path: Path) -> None:
+    root = tmp_path / "models"
+    shutil.copytree(Path(__file__).with_name("hashed_by_sha256"), root)
+    store = ModelStore(root)
+    assert len(store.list()) == 3 and store.verify() == []
+    by_strategy = {store.info(model).strategy: model for model in store.list()}
+    for step, strategy in enumerate(["snapshot", "delta", "changed_layers"]):
+        weight = torch.arange(3000, dtype=torch.float32) / 7 + step * 1e-4
+        expected = {
+            "layer.weight": weight.reshape(30, 100),
+            "layer.bias": torch.full((30,), float(step)),
+            "steps": torch.tensor(step),
+        }
+        assert_exact(store.load(by_strategy[strategy]), expected)
+    newer = store.save(expected | {"steps": torch.tensor(9)}, base=by_strategy["delta"], strategy="delta")
+    assert store.load(newer)["steps"] == 9
+    store.delete(by_strategy["snapshot"], rebase=True)
+    assert store.verify() == []
+    path = next(root.glob("fd/*.pack"))
+    path.write_bytes(flipped_bit(path.read_bytes(), 8 * 100))
+    assert [error.path for error in store.verify()] == [str(path)]

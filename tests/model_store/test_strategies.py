@@ -134,7 +134,7 @@ def test_a_delta_to_a_damaged_base_is_refused_and_leaves_nothing(store):
     base = store.save(network(), strategy=Snapshot(compress=False))
     path = store.info(base).path
     content = bytearray(path.read_bytes())
-    content[-100] ^= 1
+    content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(CorruptFile, match="expected tensor '"):
         store.save(moved(network(), 1), base=base, strategy="delta")

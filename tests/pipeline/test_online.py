@@ -247,7 +247,7 @@ def test_limit_warm_up_and_schedule_hold_for_online_strategies_too(world_of):
     with pytest.raises(ConfigError, match=r"window: strategies that follow the stream"):
         write_pipeline(world.folder, online("bad", STRATEGIES["last"], selection={"window": {"last_triggers": 2}}))
         world.reload()
-        world.platform.project  # noqa: B018
+        world.platform.project  # noqa: B018 - raises
 
 
 def test_settings_that_contradict_each_other_are_found_before_a_run_starts(world_of):

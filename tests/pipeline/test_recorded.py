@@ -44,7 +44,7 @@ def test_equal_needs_have_equal_names_and_others_have_others():
 
 def test_a_need_of_something_without_a_json_form_is_refused():
     with pytest.raises(TypeError, match="a need holds a object"):
-        digest_of({"": replace(DRIFT, metrics={"x": object()})})  # type: ignore[dict-item]
+        digest_of({"": replace(DRIFT, metrics={"x": object()})})  # type: ignore[dict-item]  # what is to be refused
 
 
 @given(st.floats())

@@ -118,16 +118,16 @@ def test_the_loss_curve_has_its_points_and_the_epochs_at_their_ends() -> None:
 def test_stages_of_an_epoch_lie_on_top_of_each_other() -> None:
     shorter = {"n_samples": 50, "seconds": {"data": 0.5, "select": 1.0}}
     axes = plots.epoch_stages([EPOCH, shorter]).axes[0]
-    bars = [(bar.get_x() + bar.get_width() / 2, bar.get_y(), bar.get_height()) for bar in axes.patches]  # type: ignore[attr-defined]
+    bars = [(bar.get_x() + bar.get_width() / 2, bar.get_y(), bar.get_height()) for bar in axes.patches]  # type: ignore[attr-defined]  # patches of bars are rectangles
     assert bars == [(1, 0, 1), (2, 0, 0.5), (1, 1, 2), (2, 0.5, 0), (1, 3, 4), (2, 0.5, 0), (1, 7, 0), (2, 0.5, 1)]
 
 
 def test_bars_are_as_high_as_the_counts() -> None:
     axes = plots.label_histogram({"a": 3, "b": 1000}).axes[0]
-    assert [bar.get_height() for bar in axes.patches] == [3, 1000]  # type: ignore[attr-defined]
+    assert [bar.get_height() for bar in axes.patches] == [3, 1000]  # type: ignore[attr-defined]  # patches of bars are rectangles
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
     bars = plots.samples_over_time([year(0), year(1)], [5, 6], ["x", "y"], title="Samples").axes[0].patches
-    assert [bar.get_height() for bar in bars] == [5, 6]  # type: ignore[attr-defined]
+    assert [bar.get_height() for bar in bars] == [5, 6]  # type: ignore[attr-defined]  # patches of bars are rectangles
 
 
 def test_many_names_are_thinned_until_they_can_be_read() -> None:
@@ -166,6 +166,6 @@ def test_a_comparison_has_a_line_per_run_with_its_mean_and_shows_what_the_means_
 
 def test_costs_are_stacked_by_stage() -> None:
     seconds, samples = plots.costs(a_comparison()).axes
-    ends = {bar.get_x() + bar.get_width() for bar in seconds.patches}  # type: ignore[attr-defined]
+    ends = {bar.get_x() + bar.get_width() for bar in seconds.patches}  # type: ignore[attr-defined]  # patches of bars are rectangles
     assert {2.85, 24.85, 40.85} <= {round(end, 2) for end in ends}
-    assert [bar.get_width() for bar in samples.patches] == [100, 1200, 2000]  # type: ignore[attr-defined]
+    assert [bar.get_width() for bar in samples.patches] == [100, 1200, 2000]  # type: ignore[attr-defined]  # patches of bars are rectangles

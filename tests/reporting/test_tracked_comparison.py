@@ -6,7 +6,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from modyn_dagster.reporting.report_plots import report_figures
-from modyn_dagster.reporting.tracked_content import DagsterRun
+from modyn_dagster.reporting.tracked_form import DagsterRun
 from modyn_dagster.reporting.tracking import Tracker
 from modyn_dagster.reporting.tracking_client import open_client
 from tests.reporting.made_up import a_report

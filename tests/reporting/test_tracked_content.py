@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.entities import Param
 
-from modyn_dagster.reporting.tracked_content import flatten
+from modyn_dagster.reporting.tracked_form import flatten
 from modyn_dagster.reporting.tracked_points import interval_table, milliseconds, time_zero
 from modyn_dagster.reporting.tracking_client import open_client
 from tests.reporting.story import year

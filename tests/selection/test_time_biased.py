@@ -216,9 +216,9 @@ def test_ttbs_takes_the_mean_batch_size_that_just_suffices_however_it_was_rounde
     "make",
     [
         lambda: RTBS(0, 0.1, 0),
-        lambda: RTBS(2.5, 0.1, 0),  # type: ignore[arg-type]
-        lambda: RTBS(math.nan, 0.1, 0),  # type: ignore[arg-type]
-        lambda: SlidingWindow(math.inf),  # type: ignore[arg-type]
+        lambda: RTBS(2.5, 0.1, 0),  # type: ignore[arg-type]  # what is to be refused
+        lambda: RTBS(math.nan, 0.1, 0),  # type: ignore[arg-type]  # what is to be refused
+        lambda: SlidingWindow(math.inf),  # type: ignore[arg-type]  # what is to be refused
         lambda: RTBS(5, -0.1, 0),
         lambda: RTBS(5, math.inf, 0),
         lambda: TTBS(0, 0.1, 5, 0),

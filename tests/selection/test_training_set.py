@@ -55,7 +55,7 @@ def test_a_set_that_was_sent_to_another_process_still_raises_them(path: Path) ->
     sent = pickle.dumps(TrainingSet.open(path))
     path.unlink()
     with pytest.raises(CorruptFile, match="No such file"):
-        pickle.loads(sent)  # noqa: S301
+        pickle.loads(sent)  # noqa: S301 - of our own
 
 
 def test_checksums_say_what_they_are_of(path: Path) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, Task
 from modyn_dagster.training import survey as survey_module
-from modyn_dagster.training.batches import Batch, Batches, batch_sizes
+from modyn_dagster.training.batch import Batch
+from modyn_dagster.training.batches import Batches, batch_sizes
 from modyn_dagster.training.network import build_network
 from modyn_dagster.training.parsing.parsing import Parsing
 from modyn_dagster.training.survey import Survey, survey
@@ -125,4 +126,4 @@ def test_a_transform_that_works_in_place_changes_no_batch_that_is_trained_on() -
     weight = torch.ones(1, requires_grad=True)
     loss = (next(batches).inputs["features"] @ weight).sum()
     assert len(list(batches)) == 2
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it

@@ -85,6 +85,6 @@ def test_what_is_exported_is_what_all_lists_and_torch_waits_for_its_first_use() 
     for name in training.__all__:
         assert getattr(training, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        training.nothing  # noqa: B018
+        training.nothing  # noqa: B018 - raises
     code = "import sys, modyn_dagster.training; sys.exit('torch' in sys.modules or 'rich' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -51,7 +51,7 @@ def by_hand(
             value = (loss(module(scaled[at]), truth[at]) * w[at]).sum() / w[at].sum()
             total += value.item() * w[at].sum().item()
             steps.zero_grad()
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
             steps.step()
         means.append(total / w.sum().item())
     return module, means

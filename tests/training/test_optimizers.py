@@ -21,7 +21,7 @@ MLP = {"name": "mlp", "hidden": [4]}
 def test_every_name_learns_and_is_torchs_own(separable: Table, name: str) -> None:
     found = trained(separable, spec_of(optimizer={"name": name, "lr": 0.01}, epochs=3, batch_size=50))
     assert found.losses[-1] < found.losses[0]
-    assert OPTIMIZERS[name].__module__.startswith("torch.optim")  # type: ignore[index]
+    assert OPTIMIZERS[name].__module__.startswith("torch.optim")  # type: ignore[index]  # a name of the mapping
 
 
 def test_further_arguments_reach_the_torch_class(separable: Table) -> None:

@@ -224,5 +224,5 @@ def test_all_processes_end_though_threads_take_theirs_off_the_list_meanwhile() -
 
     listed = [Ending() for _ in range(4)]
     every = list(listed)
-    _end_all(listed, os.getpid())  # type: ignore[arg-type]
+    _end_all(listed, os.getpid())  # type: ignore[arg-type]  # has what is used of a process
     assert all(process.waited for process in every)

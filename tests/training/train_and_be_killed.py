@@ -23,7 +23,7 @@ def rows(n: int, seed: int) -> Table:
     return Table({"left": left, "right": right}, labels=(left + 0.3 * rng.normal(size=n) > right).astype(np.int64))
 
 
-def trained(spec: TrainingSpec, path: Path | None, kill_at: int = 0, fast_path: FastPath = FastPath()) -> TrainedModel:  # noqa: B008
+def trained(spec: TrainingSpec, path: Path | None, kill_at: int = 0, fast_path: FastPath = FastPath()) -> TrainedModel:  # noqa: B008 - frozen
     """The training all of this is about; it dies while batch ``kill_at`` is being told of."""
 
     def told(progress: TrainingProgress) -> None:

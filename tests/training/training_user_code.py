@@ -212,7 +212,7 @@ RATES: list[list[float]] = []
 class NotingSGD(torch.optim.SGD):
     """Writes down its learning rates before every step."""
 
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no step here has a closure
         RATES.append([float(group["lr"]) for group in self.param_groups])
         super().step(closure)
 

@@ -68,7 +68,10 @@ def test_several_metrics_are_given_by_name():
     expected = decide(drift(ABOVE_HALF, metrics=TWO, aggregate="all"), {"a": [0, 0.9, 0.9], "b": [0, 0.1, 0.9]}, n=3)
     assert [one.fire for one in expected] == [True, False, True]
     mixed = {"a": lambda start, stop, labels: 0.9, "b": [0, 0.1, 0.9]}
-    together = lambda start, stop, labels: {"a": 0.9, "b": 0.1 if stop == 2 else 0.9}  # noqa: E731
+
+    def together(start, stop, labels):
+        return {"a": 0.9, "b": 0.1 if stop == 2 else 0.9}
+
     for scores in (mixed, together):
         assert decide(drift(ABOVE_HALF, metrics=TWO, aggregate="all"), scores, n=3) == expected
 

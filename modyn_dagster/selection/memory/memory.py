@@ -12,7 +12,6 @@ from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import rng_for
 from modyn_dagster.selection.time_biased.sampler import State, checked_size, decoded, encoded, no_keys
 
-FloatArray = npt.NDArray[np.floating[Any]]
 Values = Literal["losses", "gradients"]
 
 #: Marks a place that a forgotten item left empty.

@@ -1,7 +1,6 @@
 """The batches that a training with a downsampling policy learns from."""
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,12 +10,14 @@ from torch import Tensor
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.batches import Batch, Batches, Subset, batch_sizes
+from modyn_dagster.training.batch import Batch, Subset
+from modyn_dagster.training.batches import Batches, batch_sizes
 from modyn_dagster.training.data import TrainingData
 from modyn_dagster.training.downsampling.history import History, Positions
 from modyn_dagster.training.downsampling.importance import DLIS
 from modyn_dagster.training.downsampling.plan import Plan
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
+from modyn_dagster.training.downsampling.pools import Pools
 from modyn_dagster.training.downsampling.scoring import Scored, Scorer
 from modyn_dagster.training.downsampling.start import ImportanceStart
 from modyn_dagster.training.downsampling.validation import Validation
@@ -54,13 +55,14 @@ class Sampler:
         validation: Validation | None = None,
     ) -> None:
         self._plan, self._spec, self._data, self._batches, self._scorer = plan, spec, data, batches, scorer
-        self._seed, self._irreducible, self._validation = seed, irreducible, validation
+        self._seed, self._validation = seed, validation
         self._source, self._seeds = f"downsampling by {plan.name}", dict[tuple[int, int], int]()
         self._subset: Subset | None = None
         self._n_batches = len(batch_sizes(len(data), spec))
         by_key = plan.spec.mode == "batch_then_sample" and bool(plan.needs & {"history", "irreducible_losses"})
         self._positions = Positions(data.chosen.keys()) if by_key else None
-        self._history = History(spec.epochs, len(data)) if "history" in plan.needs else None
+        history = History(spec.epochs, len(data)) if "history" in plan.needs else None
+        self._pools = Pools(plan, history, irreducible, validation)
         waits = isinstance(plan.policy, DLIS) and plan.policy.start == "auto" and plan.spec.mode == "batch_then_sample"
         self._start = ImportanceStart() if waits else None
 
@@ -100,7 +102,7 @@ class Sampler:
         """All that later batches depend on beside model, seed and place; a policy of the user's has a say if it has this too."""
         subset = self._subset
         return {name: part.state_dict() for name, part in self._stateful().items()} | {
-            "irreducible": self._irreducible,
+            "irreducible": self._pools.irreducible,
             "subset": None if subset is None else (subset.positions, subset.weights, subset.pool_weight),
         }
 
@@ -108,11 +110,11 @@ class Sampler:
         """Go on where another one was."""
         for name, part in self._stateful().items():
             part.load_state_dict(state[name])
-        self._irreducible = state["irreducible"]
+        self._pools.irreducible = state["irreducible"]
         self._subset = None if state["subset"] is None else Subset(*state["subset"])
 
     def _stateful(self) -> dict[str, Any]:
-        parts = {"history": self._history, "start": self._start, "validation": self._validation}
+        parts = {"history": self._pools.history, "start": self._start, "validation": self._validation}
         policy = {"policy": self._plan.policy} if hasattr(self._plan.policy, "state_dict") else {}
         return {name: part for name, part in parts.items() if part is not None} | policy
 
@@ -126,7 +128,7 @@ class Sampler:
             policy = policy.started()
         positions = None if self._positions is None else self._positions.of(batch.keys)
         scored = self._scorer(batch) if self._plan.needs else None
-        pool = self._pool(scored, batch.targets, positions, epoch)
+        pool = self._pools.of(scored, batch.targets, positions, epoch)
         with user_code(self._source):
             chosen = policy(pool, k, seed)
         return batch.drawn(chosen.indices, chosen.weights, estimates=self._estimates(chosen))
@@ -140,12 +142,12 @@ class Sampler:
     def _renew(self, epoch: int) -> None:
         period = self._plan.spec.period
         due = self._subset is None or (period > 0 and epoch % period == 0)
-        if not due and self._history is None:
+        if not due and self._pools.history is None:
             return
         n = len(self._data)
         scored = self._scored() if self._plan.needs else None
         targets = torch.empty(0) if scored is None else scored.targets
-        pool = self._pool(scored, targets, torch.arange(n), epoch)
+        pool = self._pools.of(scored, targets, torch.arange(n), epoch)
         if due:
             with user_code(self._source):
                 chosen = self._plan.policy(pool, self._plan.budget(n), seed_for(self._seed, "downsampling"))
@@ -154,28 +156,6 @@ class Sampler:
     def _scored(self) -> Scored:
         ordered = self._spec.model_copy(update={"shuffle": False, "drop_last": False})
         return self._scorer.all(self._batches.epoch(ordered, seed=self._seed, epoch=0, evaluate=True))
-
-    def _pool(self, scored: Scored | None, targets: Tensor, positions: Tensor | None, epoch: int) -> Pool:
-        n = len(targets) if positions is None else len(positions)
-        labels = None if targets.is_floating_point() else targets
-        if scored is None:
-            return Pool(n, self._plan.name, labels=labels, epoch=epoch)
-        irreducible = self._irreducible if positions is not None else None
-        pool = Pool(
-            n,
-            self._plan.name,
-            logits=scored.outputs if labels is not None else None,
-            labels=labels,
-            losses=scored.losses,
-            gradients=scored.last_layer() if self._plan.spec.gradient == "last_layer" else scored.gradients,
-            embeddings=scored.embeddings,
-            irreducible_losses=None if irreducible is None else irreducible[positions].to(scored.losses.device),
-            validation_gradient=None if self._validation is None else self._validation.gradient,
-            epoch=epoch,
-        )
-        if positions is not None and self._history is not None:
-            pool = replace(pool, history=self._history.record(epoch, positions, self._plan.scores(pool)))
-        return pool
 
     def _subset_of(self, chosen: Chosen) -> Subset:
         positions, drawn = chosen.indices.cpu().numpy(), chosen.weights.to("cpu", torch.float64).numpy()

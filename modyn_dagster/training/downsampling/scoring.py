@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.batch import Batch
 from modyn_dagster.training.downsampling.judging import judging
 from modyn_dagster.training.losses import SampleLoss
 from modyn_dagster.training.taps import EMBEDDING, listening
@@ -47,7 +47,7 @@ class Scored:
 
     def last_layer(self) -> Tensor:
         """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""
-        assert self.embeddings is not None and self.gradients is not None, "asked for both"  # noqa: S101
+        assert self.embeddings is not None and self.gradients is not None, "asked for both"  # noqa: S101 - for the type checker
         return torch.einsum("no,nh->noh", self.gradients, with_one(self.embeddings)).flatten(1)
 
 

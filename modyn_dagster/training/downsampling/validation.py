@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.batch import Batch
 from modyn_dagster.training.downsampling.scoring import Scored, Scorer, gradients_at, with_one
 from modyn_dagster.training.losses import SampleLoss
 
@@ -31,7 +31,7 @@ class Validation:
 
     def state_dict(self) -> dict[str, Any]:
         """The scores of the last renewal."""
-        assert self._scored is not None, "scored at the beginning of every epoch"  # noqa: S101
+        assert self._scored is not None, "scored at the beginning of every epoch"  # noqa: S101 - for the type checker
         return {each.name: getattr(self._scored, each.name) for each in fields(self._scored)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -41,11 +41,11 @@ class Validation:
     def gradient(self, step: Tensor) -> Tensor:
         """The mean gradient after the last layer was moved by ``-step``: ``float[d]`` for ``float[d]``."""
         scored = self._scored
-        assert scored is not None, "scored at the beginning of every epoch"  # noqa: S101
+        assert scored is not None, "scored at the beginning of every epoch"  # noqa: S101 - for the type checker
         moved = step.to("cpu", scored.outputs.dtype)
         if not self._last_layer:
             return gradients_at(scored.outputs - moved, scored.targets, self._loss)[1].mean(0)
-        assert scored.embeddings is not None, "asked for with the embeddings"  # noqa: S101
+        assert scored.embeddings is not None, "asked for with the embeddings"  # noqa: S101 - for the type checker
         features = with_one(scored.embeddings)
         outputs = scored.outputs - features @ moved.reshape(scored.outputs.shape[1], -1).T
         _, gradients = gradients_at(outputs, scored.targets, self._loss)

@@ -28,7 +28,7 @@ class DistilBert(nn.Module):
         super().__init__()
         from transformers import DistilBertConfig, DistilBertModel
 
-        config = DistilBertConfig(  # type: ignore[no-untyped-call]
+        config = DistilBertConfig(  # type: ignore[no-untyped-call]  # transformers has no type for it
             vocab_size=spec.buckets + 2,
             max_position_embeddings=spec.length + 1,
             n_layers=spec.layers,

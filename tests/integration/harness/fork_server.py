@@ -138,7 +138,7 @@ def _draw_nothing() -> None:
     """Pictures are made and stored, but stay white: to draw them takes a third of a replay, and no kill goes for them."""
     from matplotlib.figure import Figure
 
-    Figure.draw = lambda figure, renderer: None  # type: ignore[method-assign, assignment]
+    Figure.draw = lambda figure, renderer: None  # type: ignore[method-assign, assignment]  # in place of the method
 
 
 def _work(job: Job) -> None:

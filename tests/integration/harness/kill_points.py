@@ -62,7 +62,7 @@ class Watch:
                 self._reach("rename", "after")
 
         setattr(DefaultDialect, "do_commit", watched_commit)  # noqa: B010 - mypy refuses the assignment
-        os.replace = watched_replace  # type: ignore[assignment]
+        os.replace = watched_replace  # type: ignore[assignment]  # narrower than what it stands for
 
     def _reach(self, kind: Kind, moment: Moment) -> None:
         here = Point(kind, self._counts[kind], moment)
@@ -87,5 +87,5 @@ def points_of(passed: list[str]) -> list[Point]:
     points = []
     for text in passed:
         moment, kind, number = text.split()
-        points.append(Point(kind, int(number), moment))  # type: ignore[arg-type]
+        points.append(Point(kind, int(number), moment))  # type: ignore[arg-type]  # texts that were written as such
     return points

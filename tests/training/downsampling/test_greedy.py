@@ -141,7 +141,7 @@ def test_what_is_selected_already_counts_and_is_not_chosen_again(name: str) -> N
 
 @pytest.mark.parametrize("seed", range(3))
 def test_facility_location_and_graph_cut_agree_with_apricot(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    import numba  # type: ignore[import-untyped]
+    import numba  # type: ignore[import-untyped]  # numba has no types
 
     # To compile its loops takes seconds, to interpret them for so few samples takes none.
     monkeypatch.setattr(numba.config, "DISABLE_JIT", True)

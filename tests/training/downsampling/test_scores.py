@@ -68,7 +68,7 @@ def test_dlis_scores_are_the_gradients_of_autograd() -> None:
     """Drawn with replacement, weights tell the probabilities."""
     inputs = everything(15)
     logits = inputs["logits"].double().requires_grad_()
-    torch.nn.functional.cross_entropy(logits, inputs["labels"], reduction="sum").backward()  # type: ignore[no-untyped-call]
+    torch.nn.functional.cross_entropy(logits, inputs["labels"], reduction="sum").backward()  # type: ignore[no-untyped-call]  # torch has no type for it
     assert logits.grad is not None
     norms = logits.grad.norm(dim=1)
     indices, weights = select("dlis", logits=logits, labels=inputs["labels"], k=8, seed=2, start="always")

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from modyn_dagster.spec.downsampling import DownsamplingSpec
-from modyn_dagster.training.batches import Batch
+from modyn_dagster.training.batch import Batch
 from modyn_dagster.training.downsampling.plan import Plan
 from modyn_dagster.training.downsampling.scoring import Scored, Scorer
 

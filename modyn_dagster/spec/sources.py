@@ -1,0 +1,135 @@
+"""From files to samples: which files are one batch, and where a sample's time and label stand."""
+
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
+
+from modyn_dagster.spec.base import Spec
+
+
+def _check_glob(pattern: str) -> str:
+    pure = PurePosixPath(pattern)
+    if not pattern or pure.is_absolute() or ".." in pure.parts:
+        raise ValueError("must be a glob below the root: relative, without `..`")
+    return pattern
+
+
+def _check_time_pattern(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from error
+    if "time" not in groups:
+        raise ValueError("must have a group named `time`: (?P<time>...)")
+    return pattern
+
+
+#: A glob below the dataset's root.
+Glob = Annotated[str, AfterValidator(_check_glob)]
+#: The name of one file, no path.
+FileName = Annotated[str, Field(pattern=r"^[^/]+$")]
+#: The end of a file's name, with its dot.
+Suffix = Annotated[str, Field(pattern=r"^\.[^/]+$")]
+
+
+class FileBatches(Spec):
+    """One file is one batch; its partition key is its path without suffix."""
+
+    kind: Literal["file"] = "file"
+    pattern: Glob = Field("*", description="Glob under the root.")
+    quiet_seconds: Annotated[float, Field(ge=0)] = Field(
+        1.0, description="A file written within the last seconds is left for the next look, like one that two looks saw differ."
+    )
+
+
+class DirectoryBatches(Spec):
+    """One directory is one batch once its ready file appears."""
+
+    kind: Literal["directory"]
+    ready: FileName = "_READY"
+
+
+class ManifestBatches(Spec):
+    """One manifest is one batch: a CSV with a column ``file`` (paths under the root), ready once ``<manifest>_READY`` appears."""
+
+    kind: Literal["manifest"]
+    pattern: Glob = "*.manifest.csv"
+
+
+Batches = Annotated[FileBatches | DirectoryBatches | ManifestBatches, Field(discriminator="kind")]
+
+
+class ColumnTime(Spec):
+    """Sample time from a column: ISO 8601 text, a ``format`` of ``strptime``, or a number of ``unit`` since 1970."""
+
+    source: Literal["column"]
+    column: str
+    format: str | None = None
+    unit: Literal["s", "ms", "us"] = "s"
+
+
+class ManifestTime(Spec):
+    """Sample time from a column of the manifest."""
+
+    source: Literal["manifest"]
+    column: str = "time"
+    format: str | None = None
+    unit: Literal["s", "ms", "us"] = "s"
+
+
+class FileNameTime(Spec):
+    """Sample time from the file name: the group ``time`` of ``pattern``, read with ``format``."""
+
+    source: Literal["file_name"]
+    pattern: Annotated[str, AfterValidator(_check_time_pattern)] = Field(examples=[r"season_(?P<time>\d{4})\.csv"])
+    format: str = Field(examples=["%Y"])
+
+
+class ModifiedTime(Spec):
+    """Sample time is the file's modification time."""
+
+    source: Literal["mtime"]
+
+
+Time = Annotated[ColumnTime | ManifestTime | FileNameTime | ModifiedTime, Field(discriminator="source")]
+
+
+class ColumnLabel(Spec):
+    """Labels from a column of the rows, or of the manifest where samples are files."""
+
+    source: Literal["column", "manifest"]
+    column: str = "label"
+
+
+class SidecarLabel(Spec):
+    """Labels from a text file beside each sample: same name, this suffix."""
+
+    source: Literal["sidecar"]
+    suffix: Suffix = ".label"
+
+
+class FolderLabel(Spec):
+    """The name of the folder a sample's file lies in."""
+
+    source: Literal["folder"]
+
+
+class LabelSpec(Spec):
+    """What is learnt: a class (integer or string) or a regression target (float)."""
+
+    kind: Literal["class", "target"] = "class"
+    classes: list[str] | None = Field(
+        None, description="String classes allowed, in the order of their index; default: any, numbered as they come."
+    )
+    n_classes: PositiveInt | None = Field(None, description="Integer classes are 0 .. n_classes - 1; default: any >= 0.")
+    from_: Annotated[ColumnLabel | SidecarLabel | FolderLabel, Field(discriminator="source")] = Field(alias="from")
+
+    @model_validator(mode="after")
+    def _classes_are_for_classes(self) -> Self:
+        if self.kind == "target" and (self.classes is not None or self.n_classes is not None):
+            raise ValueError("classes and n_classes belong to kind `class`")
+        if self.classes is not None and self.n_classes is not None:
+            raise ValueError("give classes (strings) or n_classes (integers), not both")
+        return self
