@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from modyn_dagster.errors import ConfigError, ModelInUse, NotAllowed, NotReproducible, StorageError, WeightsNotStored
 from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance
 from modyn_dagster.model_store.hash_tree import Hashing
+from modyn_dagster.model_store.record import Record
 from modyn_dagster.storage import checksum_of
 from tests.model_store import trainings
 from tests.model_store.states import assert_exact
