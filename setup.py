@@ -61,6 +61,11 @@ EXTRAS = {
         "apricot-select>=0.6.1",
         "hypothesis>=6.100",
         "jsonschema>=4.23",
+        # An S3 server with what its web server needs; the extra moto[server] brings dozens of other services along.
+        "moto[s3]>=5.1,<6",
+        "flask>=3,<4",
+        "flask-cors>=5",
+        "s3fs>=2024.6",
         "playwright>=1.47",
         "pytest>=8.3",
         "pytest-xdist>=3.6",

@@ -1,9 +1,10 @@
-"""A state on its way to the shelf: the strategy is settled, the file committed, and what it relies on looked after again."""
+"""A state on its way to the shelf: the strategy is settled, and the file committed; by itself where what it needs goes away."""
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from modyn_dagster.model_store.loading import verify_all
 from modyn_dagster.model_store.provenance import Provenance
 from modyn_dagster.model_store.reading import read_state
 from modyn_dagster.model_store.record import Record
+from modyn_dagster.model_store.relying import NeededGoes, Overtaken, relying
 from modyn_dagster.model_store.saving import Saving
 from modyn_dagster.model_store.shelf import Shelf
 from modyn_dagster.model_store.stored import Stored
@@ -51,16 +53,24 @@ def save(
         with shelf.folder.adding(), shelf.sources() as sources:
             found = None if base is None else sources.model(base)
             find = shelf.finder(sources.model)
-            saving = Saving(shelf.folder, state, record, found, sources, find, pool, shelf.threads)
-            if not shelf.has(record.id):
-                shelf.keep_one(_commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance)))
-                return record.id
+            there, is_damaged = _what_is_there(shelf, record.id)
+            relies = partial(relying, shelf, lambda: there is not None or is_damaged or not shelf.has(record.id))
+            saving = Saving(shelf.folder, state, record, found, sources, find, pool, shelf.threads, relies)
             # Others may rely on what its file held, and it on them: stored again, it needs nobody.
             alone = replace(saving, base=None, find=_nowhere)
-            if verify_all(shelf, [record.id]):
-                shelf.keep_only(_commit(shelf, alone, Snapshot(), about_of(shelf, base, architecture, provenance)))
-            elif not (there := sources.model(record.id)).has_weights:
-                _add_weights(shelf, alone, strategy, there.about)
+            try:
+                if is_damaged:
+                    shelf.keep_only(_commit(shelf, alone, Snapshot(), about_of(shelf, base, architecture, provenance)))
+                elif there is None:
+                    shelf.keep_one(_commit(shelf, saving, strategy, about_of(shelf, base, architecture, provenance)))
+                elif not there.has_weights:
+                    _add_weights(shelf, alone, strategy, there.about)
+            except Overtaken:
+                return record.id
+            except StorageError:
+                if found is None or not shelf.is_stored_anew(found):
+                    raise
+                return save(shelf, state, strategy, base, architecture, provenance)
     return record.id
 
 
@@ -76,39 +86,63 @@ def _add_weights(shelf: Shelf, saving: Saving, strategy: Strategy, about: About)
 
 def store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | None) -> None:
     """Store a model again so that it does not need one that goes, as a difference to ``base`` where there is one."""
+    if gone not in child.needs:
+        return
+    try:
+        _store_without(shelf, child, gone, base)
+    except (StorageError, Overtaken):
+        if not shelf.is_stored_anew(child):
+            raise
+        store_without(shelf, shelf.open(child.id), gone, base)
+
+
+def _store_without(shelf: Shelf, child: Stored, gone: ModelId, base: ModelId | None) -> None:
     with shelf.pool() as pool, shelf.sources() as sources:
         state = read_state(child, sources, pool)
         found = None if base is None else sources.model(base)
-        saving = Saving(shelf.folder, state, child.record, found, sources, _nowhere, pool, shelf.threads)
+        relies = partial(relying, shelf, lambda: not shelf.is_stored_anew(child))
+        saving = Saving(shelf.folder, state, child.record, found, sources, _nowhere, pool, shelf.threads, relies)
         reason = f"{child.about.reason}; stored again without {gone}"
         about = replace(child.about, reason=reason, base=base if child.about.base == gone else child.about.base)
-        _require_needed(shelf, saving, saving.write_without(child, gone, about))
+        try:
+            stored = saving.write_without(child, gone, about)
+        except NeededGoes as error:
+            stored = _write_alone(saving, about, error)
+        shelf.keep_only(stored)
+
+
+def _what_is_there(shelf: Shelf, model: ModelId) -> tuple[Stored | None, bool]:
+    """The model, unless it is not there, or not any more, or damaged; and whether it is that."""
+    try:
+        if not shelf.has(model):
+            return None, False
+        is_damaged = bool(verify_all(shelf, [model]))
+        return (None if is_damaged else shelf.open(model)), is_damaged
+    except UnknownModel:
+        return None, False
 
 
 def _commit(shelf: Shelf, saving: Saving, strategy: Strategy, about: About, reason: str = "") -> Stored:
     if isinstance(strategy, Adaptive):
         strategy, reason = choose(saving, strategy, about)
     settled = saving.settled(strategy)
-    stored = saving.write(settled, replace(about, reason=reason or saving.why(strategy) or "asked for"))
-    stored = _require_needed(shelf, saving, stored)
+    about = replace(about, reason=reason or saving.why(strategy) or "asked for")
+    try:
+        stored = saving.write(settled, about)
+    except NeededGoes as error:
+        if isinstance(settled, Retrain):
+            raise UnknownModel(min(error.models), shelf.folder.root) from None
+        stored = _write_alone(saving, about, error)
     # A hint lost costs nothing but the sharing of its tensor.
     with suppress(OSError, StorageError):
         shelf.index.add(shelf.shareable(stored), saving.model)
     return stored
 
 
-def _require_needed(shelf: Shelf, saving: Saving, stored: Stored) -> Stored:
-    """Where removers are not kept out: what needs a model that went meanwhile is stored again by itself."""
-    if not (going := shelf.folder.gone(stored.needs)):
-        return stored
-    if not stored.has_weights:
-        shelf.remove(saving.model)
-        raise UnknownModel(min(going), shelf.folder.root)
+def _write_alone(saving: Saving, about: About, error: NeededGoes) -> Stored:
     alone = replace(saving, base=None, find=_nowhere)
-    reason = f"{stored.about.reason}; by itself, for {min(going)} was removed"
-    stored = alone.write(alone.settled(Snapshot()), replace(stored.about, reason=reason))
-    shelf.keep_only(stored)
-    return stored
+    reason = f"{about.reason}; by itself, for {min(error.models)} was removed"
+    return alone.write(alone.settled(Snapshot()), replace(about, reason=reason))
 
 
 def _nowhere(leaf: str) -> ModelId | None:  # noqa: ARG001 - a ``Find``

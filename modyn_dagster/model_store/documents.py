@@ -29,7 +29,7 @@ class Documents:
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest)
         # Where removers are not kept out, one that was just written is safe from them.
-        if not self._folder.keeps_removers_out or not self._has(path, content):
+        if self._folder.notices is not None or not self._has(path, content):
             with self._folder.writing(path) as file:
                 file.write(content)
         return digest

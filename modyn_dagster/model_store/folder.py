@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final, Protocol
 from modyn_dagster.ingestion.source import local_folder
 from modyn_dagster.model_store import locking
 from modyn_dagster.model_store.hash_tree import ModelId
+from modyn_dagster.model_store.notices import Notices
 from modyn_dagster.storage import atomic_file
 
 # Of temporary names beside models, documents and hints.
@@ -50,8 +51,8 @@ class Folder(Protocol):
     def removing(self, model: ModelId | None = None) -> AbstractContextManager[None]:
         """While a model, or what nobody needs, is removed."""
 
-    def gone(self, models: frozenset[ModelId]) -> frozenset[ModelId]:
-        """Those of them that are being removed in spite of whoever is ``adding``."""
+    def turn(self, path: PurePath) -> AbstractContextManager[None]:
+        """While a file is committed whose folder is there: others wait who commit it, too, where there are locks."""
 
     def leftovers(self, older_than: float) -> Sequence[PurePath]:
         """What killed writers left behind; ``older_than`` seconds where nobody can be kept from writing now."""
@@ -60,14 +61,14 @@ class Folder(Protocol):
         """Whether no writer of now can have written it."""
 
     @property
-    def keeps_removers_out(self) -> bool:
-        """Whether nothing is removed while somebody is ``adding``."""
+    def notices(self) -> Notices | None:
+        """How savers and removers find out about each other; None where nothing is removed while somebody is ``adding``."""
 
 
 class LocalFolder:
     """A folder of this machine: files are renamed into place, and savers and removers lock it."""
 
-    keeps_removers_out = True
+    notices = None
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -104,9 +105,9 @@ class LocalFolder:
         """The lock for one alone."""
         return locking.alone(self.root)
 
-    def gone(self, models: frozenset[ModelId]) -> frozenset[ModelId]:
-        """None, by the lock."""
-        return frozenset()
+    def turn(self, path: PurePath) -> AbstractContextManager[None]:
+        """By a lock on its folder."""
+        return locking.alone(Path(path).parent)
 
     def leftovers(self, older_than: float) -> list[PurePath]:
         """Files with temporary names, where a store has files: the folder may hold others' as well."""

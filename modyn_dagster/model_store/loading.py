@@ -118,7 +118,6 @@ def _as_it_is_now(shelf: Shelf, stored: Stored, reading: Callable[[Stored], _Fou
         try:
             return _with_errors_of_ours(stored, reading)
         except StorageError:
-            again = shelf.open(stored.id)
-            if (again.path, again.entries) == (stored.path, stored.entries):
+            if not shelf.is_stored_anew(stored):
                 raise
-            stored = again
+            stored = shelf.open(stored.id)

@@ -1,19 +1,16 @@
 """A store behind fsspec: S3, GCS, Azure, SFTP, memory, …, none of which has locks.
 
 A file is written to a local disk first and put as a whole: at once where the file system shows no half objects, else under a
-temporary name that is then changed. Who removes a model says so in a mark before looking for models that need it; who saves
-one looks for such marks after committing, and stores the model again by itself when it needs what goes. One of the two sees the
-other, where a listing shows what was put before it (as S3, GCS and Azure promise).
+temporary name that is then changed. Savers and removers leave notices, and see each other's where a listing shows what was put
+before it (as S3, GCS and Azure promise).
 """
 
 import os
 import re
 import secrets
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import PurePath
 from typing import Any, BinaryIO, Final, cast
 
@@ -21,26 +18,26 @@ import fsspec
 
 from modyn_dagster.errors import ConfigError, StorageError, WriteFailed, without_secrets
 from modyn_dagster.model_store.address import Address
+from modyn_dagster.model_store.ages import is_older
 from modyn_dagster.model_store.hash_tree import ModelId
+from modyn_dagster.model_store.notices import FOLDERS, Notices
 from modyn_dagster.model_store.ranges import open_ranges
 
 # Objects appear when all of them was put.
 _WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
 _PIECE: Final = 32 << 20
-_MARKS: Final = "going"
 # What a killed writer or remover leaves behind; others may have files below the same URL.
-_LEFT: Final = re.compile(rf"((documents/)?[0-9a-f]{{2}}|tensors|{_MARKS})/\.[^/]*\.tmp|{_MARKS}/[0-9a-f]{{64}}")
-# What file systems call the time of the last change.
-_TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+_NOTICES: Final = "|".join(FOLDERS)
+_LEFT: Final = re.compile(
+    rf"((documents/)?[0-9a-f]{{2}}|tensors|{_NOTICES})/\.[^/]*\.tmp|({_NOTICES})/[0-9a-f]{{64}}(\.[0-9a-f]+)?"
+)
 
 
 class RemoteFolder:
     """The files below a URL. Options go to fsspec and nowhere else: they may hold keys."""
 
-    keeps_removers_out = False
-
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        self._secrets = tuple(value for value in options.values() if isinstance(value, str) and len(value) > 3)
+        self._secrets = tuple(text for text in _texts_in(options) if len(text) > 3)
         shown = without_secrets(url, self._secrets)
         try:
             self._fs, base = fsspec.core.url_to_fs(url, **options)
@@ -53,6 +50,7 @@ class RemoteFolder:
         self._whole = not _WHOLE.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
         scheme, _, rest = shown.partition("://")
         self.root = Address(f"{scheme}:", rest.strip("/"))
+        self.notices = Notices(self)
 
     def files(self, below: str = "") -> list[PurePath]:
         """All files, or those below a folder; never any that is not below the root."""
@@ -95,56 +93,49 @@ class RemoteFolder:
             self._fs.rm_file(self._full(path))
 
     def adding(self) -> nullcontext[None]:
-        """Nothing keeps removers out; see ``gone``."""
+        """Nothing keeps removers out; they leave notices."""
         return nullcontext()
 
-    @contextmanager
-    def removing(self, model: ModelId | None = None) -> Iterator[None]:
-        """With a mark on the model."""
-        if model is None:
-            yield
-            return
-        mark = self.root / _MARKS / model
-        with self.writing(mark) as file:
-            file.write(b"going\n")
-        try:
-            yield
-        finally:
-            self.remove(mark)
+    def removing(self, model: ModelId | None = None) -> AbstractContextManager[None]:
+        """With a notice on the model."""
+        return nullcontext() if model is None else self.notices.removing(model)
 
-    def gone(self, models: frozenset[ModelId]) -> frozenset[ModelId]:
-        """Those with a mark, or without a file."""
-        if not models:
-            return models
-        there = self.files()
-        marked = {path.name for path in there if path.parent.name == _MARKS}
-        return (models & marked) | (models - {path.stem for path in there if path.suffix})
+    def turn(self, path: PurePath) -> nullcontext[None]:
+        """Nobody waits."""
+        return nullcontext()
 
     def leftovers(self, older_than: float) -> list[PurePath]:
-        """Files of the store with temporary names and marks, older than that; where the file system tells no times, none."""
+        """Files of the store with temporary names and notices, older than that; where the file system tells no times, none."""
         found = self._found("").items()
         named = [(path, info) for path, info in found if _LEFT.fullmatch("/".join(path.relative_to(self.root).parts))]
-        return [path for path, info in named if _is_older(info, older_than)]
+        return [path for path, info in named if is_older(info, older_than)]
 
     def removable(self, path: PurePath, older_than: float) -> bool:
         """Where the file system tells when it was written."""
         with self._reading(path):
-            return _is_older(self._fs.info(self._full(path)), older_than)
+            self._fs.invalidate_cache()
+            return is_older(self._fs.info(self._full(path)), older_than)
 
     def _found(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
         place = f"{self._base}/{below}" if below else self._base
-        found: Mapping[str, Mapping[str, Any]] = {}
-        # Nothing was put there yet, or as some file systems say it: there is no such folder.
-        with suppress(FileNotFoundError), self._reading(self.root / below):
+        with self._reading(self.root / below):
             self._fs.invalidate_cache()
-            if not (found := self._fs.find(place, detail=True)):
+            try:
+                found = self._fs.find(place, detail=True)
+            except FileNotFoundError as error:
+                # A folder without files is no error to a file system; this is a bucket that nobody made, or a host.
+                raise StorageError(f"{self.root}: {self._told(error)}") from None
+            if not found:
                 # Where nothing answers, or nothing may be seen, most file systems find nothing; listing says why.
-                self._fs.ls(place)
+                with suppress(FileNotFoundError):
+                    self._fs.ls(place)
         inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}
         return {self.root / name: info for name, info in inside.items() if ".." not in name.split("/")}
 
     def _size(self, path: PurePath) -> int:
         with self._reading(path):
+            # Not as of the last listing: others change and remove files.
+            self._fs.invalidate_cache()
             info = self._fs.info(self._full(path))
             if info["type"] != "file":
                 raise FileNotFoundError
@@ -177,6 +168,8 @@ class RemoteFolder:
             yield
         except FileNotFoundError:
             raise FileNotFoundError(str(path)) from None
+        except StorageError:
+            raise
         except Exception as error:  # noqa: BLE001 - as above
             # Not chained: their texts may show a key.
             raise StorageError(f"{path}: {self._told(error)}") from None
@@ -186,11 +179,12 @@ class RemoteFolder:
         return f"{type(error).__name__}: {without_secrets(text, self._secrets)}"
 
 
-def _is_older(info: Mapping[str, Any], seconds: float) -> bool:
-    found = next((info[name] for name in _TIMES if info.get(name) is not None), None)
-    if isinstance(found, str):
-        with suppress(ValueError):
-            found = datetime.fromisoformat(found)
-    if isinstance(found, datetime):
-        found = found.timestamp()
-    return isinstance(found, int | float) and time.time() - found >= seconds
+def _texts_in(options: object) -> Iterator[str]:
+    """All texts, also of options within options."""
+    if isinstance(options, str):
+        yield options
+    elif isinstance(options, Mapping):
+        yield from _texts_in(tuple(options.values()))
+    elif isinstance(options, Sequence) and not isinstance(options, bytes):
+        for option in options:
+            yield from _texts_in(option)

@@ -1,5 +1,6 @@
 """What may go, and how those that need it come to do without."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
@@ -14,12 +15,15 @@ from modyn_dagster.model_store.stored import PACKED, Stored, file_of
 
 #: Seconds after which nobody is taken to be writing a file any more, where nobody can be kept from it.
 ABANDONED: Final = 86_400.0
+#: Seconds to wait for those who are about to commit a model that needs the one to remove. New ones see that it goes.
+PATIENCE: Final = 30.0
 
 
 def delete(shelf: Shelf, model: ModelId, *, rebase: bool) -> None:
     """Remove a model. Those that need it are stored again without it, or it is ``ModelInUse``."""
     shelf.size(model)
     with shelf.folder.removing(model):
+        _require_nobody_relies(shelf, model)
         try:
             gone = shelf.open(model)
         except CorruptFile:
@@ -60,6 +64,20 @@ def _left_beside(shelf: Shelf, models: Iterable[Stored], older_than: float) -> l
     for path in removed:
         shelf.folder.remove(path)
     return removed
+
+
+def _require_nobody_relies(shelf: Shelf, model: ModelId) -> None:
+    if (notices := shelf.folder.notices) is None:
+        return
+    end, pause = time.monotonic() + PATIENCE, 0.05
+    while coming := notices.coming_on(model, ABANDONED):
+        if time.monotonic() >= end:
+            remedy = (
+                "these are being saved; try again later (should their saver be killed: after a day, or gc(older_than=seconds))"
+            )
+            raise ModelInUse(model, coming, remedy)
+        time.sleep(pause)
+        pause = min(2 * pause, 1.0)
 
 
 def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:

@@ -1,7 +1,8 @@
 """From a state to a file: the strategy decides which, and one rename commits it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,6 +40,7 @@ class Saving:
         find: other models' tensors.
         pool: threads to encode in.
         threads: how many these are.
+        relying: around the commit; ``NeededGoes`` when what the model needs does not stay, ``Overtaken`` when it came otherwise.
     """
 
     folder: Folder
@@ -49,6 +51,7 @@ class Saving:
     find: Find
     pool: Executor
     threads: int
+    relying: Callable[[Stored], AbstractContextManager[None]]
 
     @property
     def model(self) -> ModelId:
@@ -103,12 +106,13 @@ class Saving:
     def write_pack(self, parts: Sequence[Part], about: About) -> Stored:
         """Write these parts, and commit them."""
         path = file_of(self.folder.root, self.model, PACKED)
-        with self.folder.writing(path) as file:
+        with ExitStack() as committing, self.folder.writing(path) as file:
             file.write(MAGIC)
             entries = write_parts(file, parts, self.content, self.sources, self.pool, 2 * self.threads)
             write_footer(file, self.record, entries, about)
-            n_bytes = file.tell()
-        return Stored(self.model, path, n_bytes, self.record, entries, about)
+            stored = Stored(self.model, path, file.tell(), self.record, entries, about)
+            committing.enter_context(self.relying(stored))
+        return stored
 
     def write_without(self, stored: Stored, gone: ModelId, about: About) -> Stored:
         """Write a stored model again so that it does not need another one; what its file holds, it goes on holding.
@@ -132,14 +136,15 @@ class Saving:
         path = file_of(self.folder.root, self.model, PLAIN)
         places = self.record.places()
         header = encode_header(self.record.to_metadata() | about.to_metadata(), places)
-        with self.folder.writing(path) as file:
+        start = len(header)
+        entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
+        with ExitStack() as committing, self.folder.writing(path) as file:
             file.write(header)
             for name in places:
                 file.write(self.content(name))
-            n_bytes = file.tell()
-        start = len(header)
-        entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
-        return Stored(self.model, path, n_bytes, self.record, entries, about)
+            stored = Stored(self.model, path, file.tell(), self.record, entries, about)
+            committing.enter_context(self.relying(stored))
+        return stored
 
     def _is_turn_of_a_full_one(self, delta: Delta) -> bool:
         interval = delta.full_model_interval

@@ -66,14 +66,20 @@ class Shelf:
 
     def open(self, model: ModelId) -> Stored:
         """Its record, and where its tensors are. ``UnknownModel`` without a file, ``CorruptFile`` for a damaged one."""
-        path = file_of(self.folder.root, model, self._existing(model)[0])
-        try:
-            return read_stored(self.folder.open(path), path, model)
-        except FileNotFoundError:
-            # Removed a moment ago.
-            raise UnknownModel(model, self.folder.root) from None
-        except OSError as error:
-            raise CorruptFile(path, "a file that can be read", error.strerror or str(error)) from error
+        seen = ""
+        while True:
+            try:
+                return self._opened(model)
+            except CorruptFile as error:
+                # Where removers are not kept out it may have been stored anew between two reads; damage stays as it is.
+                if self.folder.notices is None or str(error) == seen:
+                    raise
+                seen = str(error)
+
+    def is_stored_anew(self, stored: Stored) -> bool:
+        """Whether it lies there otherwise than when it was opened: put right, or where there are no locks without its base."""
+        again = self.open(stored.id)
+        return (again.path, again.entries) != (stored.path, stored.entries)
 
     def readable(
         self, *, but: ModelId | None = None, sure: bool = False, progress: Callable[[int, int], None] | None = None
@@ -125,6 +131,16 @@ class Shelf:
         """Which model holds a tensor, as far as is known now."""
         self.index.refresh()
         return lambda leaf: self.index.find(leaf, model_of)
+
+    def _opened(self, model: ModelId) -> Stored:
+        path = file_of(self.folder.root, model, self._existing(model)[0])
+        try:
+            return read_stored(self.folder.open(path), path, model)
+        except FileNotFoundError:
+            # Removed a moment ago.
+            raise UnknownModel(model, self.folder.root) from None
+        except OSError as error:
+            raise CorruptFile(path, "a file that can be read", error.strerror or str(error)) from error
 
     def _descriptor(self, path: PurePath) -> int:
         try:

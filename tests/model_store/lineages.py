@@ -1,10 +1,12 @@
 """Models that derive from each other: real floats that moved a little, layers that did not move, and anything else."""
 
+import uuid
+
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from modyn_dagster.model_store import ChangedLayers, Delta, Snapshot
+from modyn_dagster.model_store import ChangedLayers, Delta, ModelStore, Snapshot
 from modyn_dagster.model_store.planning import TINY
 from modyn_dagster.model_store.strategies import Strategy
 from tests.model_store.states import copied, tensors
@@ -76,3 +78,16 @@ def flipped(tensor: Tensor, bit: int) -> Tensor:
     words = plain.reshape(-1).view(torch.uint8)
     words[:: plain.dtype.itemsize] ^= 1 << bit
     return plain
+
+
+#: Two tensors of which one stays.
+SMALL = [{"a": torch.arange(4.0), "b": torch.full((3,), float(n))} for n in range(4)]
+
+
+def three_savers(store: ModelStore) -> list[tuple[dict[str, torch.Tensor], str]]:
+    """Two who save one model, as differences to two bases; and one who relies on tensors that only one of their files holds."""
+    one = store.save({"a": SMALL[0]["a"], "b": torch.zeros(3)}, strategy=Snapshot(compress=False))
+    other = store.save({"a": torch.ones(4), "b": torch.ones(3)}, strategy=Snapshot(compress=False))
+    model = {"a": SMALL[0]["a"], "b": torch.ones(3)}
+    identity = ModelStore(f"memory://models/{uuid.uuid4().hex}").save(model)
+    return [(model, one), (model, other), ({"a": SMALL[0]["a"], "b": torch.full((3,), 2.0)}, identity)]

@@ -200,16 +200,18 @@ def test_a_save_that_ends_anywhere_leaves_a_readable_store(remote, monkeypatch, 
     assert_exact(remote.load(model), second)
 
 
-def test_a_folder_that_is_not_there_yet_is_empty_also_where_that_is_an_error(remote, monkeypatch):
+def test_a_folder_that_is_not_there_yet_is_empty_and_a_place_that_is_not_there_is_an_error(remote, monkeypatch):
     def refused(*args, **kwargs):
-        raise FileNotFoundError("no such folder")
+        raise FileNotFoundError("no such bucket")
 
-    state = network()
+    assert (remote.list(), remote.verify(), remote.gc()) == ([], [], [])
     with monkeypatch.context() as patched:
         patched.setattr(fsspec.get_filesystem_class("memory"), "find", refused)
-        assert (remote.list(), remote.verify(), remote.gc()) == ([], [], [])
-        model = remote.save(state)
-    assert_exact(remote.load(model), state)
+        for look in (remote.list, remote.verify, remote.gc):
+            with pytest.raises(StorageError, match="no such bucket"):
+                look()
+    state = network()
+    assert_exact(remote.load(remote.save(state)), state)
 
 
 def test_a_store_that_cannot_be_reached_is_no_empty_one():
@@ -344,10 +346,11 @@ print(store.save(network(1), base={model!r}, strategy="delta"))
     assert ModelStore(tmp_path / "a folder").list() == ModelStore(url).list()
 
 
-def test_nothing_shows_a_password(remote, monkeypatch):
+@pytest.mark.parametrize("options", [{"secret": "SECRETKEY"}, {"client": {"keys": ("id", "SECRETKEY")}}], ids=["plain", "nested"])
+def test_nothing_shows_a_password(monkeypatch, options):
     assert without_secrets("no route to sftp://ann:pa:ss@host:22/x?token=1 now") == "no route to sftp://host:22/x now"
     assert str(Address("sftp:", "host", "models") / "ab" / "x.pack") == "sftp://host/models/ab/x.pack"
-    store = ModelStore("memory://models/hidden", storage_options={"secret": "SECRETKEY"})
+    store = ModelStore(f"memory://models/{uuid.uuid4().hex}", storage_options=options)
     monkeypatch.setattr(store._shelf.folder, "_fs", _Failing())
     _Failing.left = 1
     with pytest.raises(WriteFailed) as caught:

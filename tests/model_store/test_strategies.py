@@ -1,12 +1,14 @@
 """Every strategy, mixed along lineages: what comes back is what was saved, and it is as small as the strategy promises."""
 
-import os
 import re
 import tempfile
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, UnknownModel
 from modyn_dagster.model_store import Adaptive, Delta, ModelStore, Prices, Snapshot
+from modyn_dagster.model_store.relying import relying
 from tests.model_store.lineages import STRATEGIES, lineages, moved, network
 from tests.model_store.states import DTYPES, STATES, assert_exact
 
@@ -203,17 +206,16 @@ def test_many_writers_of_one_model_store_it_once(store):
 
 
 def test_writers_of_one_model_in_different_kinds_never_lose_it(store, monkeypatch):
-    both, replace = Barrier(2, timeout=20), os.replace
+    both = Barrier(2, timeout=20)
 
-    def together(source: Path, target: Path) -> None:
-        is_model = target.suffix in (".pack", ".safetensors")
-        if is_model:
-            both.wait()
-        replace(source, target)
-        if is_model:
-            both.wait()
+    @contextmanager
+    def together(*args: Any) -> Iterator[None]:
+        both.wait()
+        with relying(*args):
+            yield
 
-    monkeypatch.setattr("os.replace", together)
+    # Both have found no such model and written all of it but its name.
+    monkeypatch.setattr("modyn_dagster.model_store.committing.relying", together)
     state = {"a": torch.full((300,), 1.5)}
     with ThreadPoolExecutor(2) as pool:
         kinds = [Snapshot(compress=False), Snapshot(compress=True)]

@@ -1,0 +1,28 @@
+"""Places for stores that tests of this folder share."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from modyn_dagster.model_store import removing
+from tests.model_store.s3 import S3, running
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """A server with a bucket."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def memory_url() -> str:
+    """Where nothing is yet."""
+    return f"memory://models/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who would wait for another finds out at once how that ends."""
+    monkeypatch.setattr(removing, "PATIENCE", 0.0)

@@ -1,0 +1,127 @@
+"""Savers and removers of a store without locks: whatever they do in whatever order, and wherever one is killed, no model is
+without what it needs.
+
+Here all orders are run of two who meet, and some of three; ``test_kill_remote.py`` kills processes.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from modyn_dagster.errors import ModelInUse, UnknownModel
+from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
+from modyn_dagster.randomness import rng_for
+from tests.model_store.interleaving import Actor, Killed, orders
+from tests.model_store.lineages import SMALL, three_savers
+
+pytestmark = pytest.mark.usefixtures("nobody_waits")
+
+Use = Callable[..., object]
+
+
+def lineage(store: ModelStore, n: int) -> list[str]:
+    """Models that each need the one before."""
+    ids: list[str] = []
+    for state in SMALL[:n]:
+        strategy = Delta(max_depth=3) if ids else Snapshot(compress=False)
+        ids.append(store.save(state, base=ids[-1] if ids else None, strategy=strategy))
+    return ids
+
+
+def explored(n_models: int, uses: Sequence[Use], fatal: Sequence[int | None] = (), some: int = 0) -> list[list[Any]]:
+    """How they end in every order, after a look that all is sound then; ``fatal``: after how many writes they are killed."""
+    url = f"memory://models/{uuid.uuid4().hex}"
+    store = ModelStore(url)
+    ids = lineage(store, n_models)
+    before = dict(MemoryFileSystem.store)
+    kills = [*fatal, *[None] * (len(uses) - len(fatal))]
+
+    def start() -> list[Actor]:
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.store.update(before)
+        return [Actor(url, use, ids, kill) for use, kill in zip(uses, kills, strict=True)]
+
+    ends = []
+    for actors in orders(start, rng_for(0, "orders"), some):
+        errors = [actor.error for actor in actors]
+        assert store.verify() == [], errors
+        assert all(isinstance(error, Killed | ModelInUse | UnknownModel | None) for error in errors), errors
+        ends.append(errors)
+    return ends
+
+
+def saving(strategy: str, n: int = 3, **more: Any) -> Use:
+    """Of a model that derives from the newest one."""
+    return lambda store, *ids: store.save(SMALL[n], base=ids[-1], strategy=strategy, **more)
+
+
+def deleting(place: int = -1, rebase: bool = True) -> Use:
+    return lambda store, *ids: store.delete(ids[place], rebase=rebase)
+
+
+RECIPE = Provenance(train="tests.model_store.trainings:train")
+SAVERS = [saving("changed_layers"), saving("delta"), saving("provenance", provenance=RECIPE)]
+
+
+@pytest.mark.parametrize("saver", SAVERS, ids=["changed_layers", "delta", "provenance"])
+@pytest.mark.parametrize("rebase", [True, False])
+def test_no_order_of_a_saver_and_a_remover_leaves_a_model_without_its_base(saver, rebase):
+    ends = explored(1, [saver, deleting(rebase=rebase)])
+    assert len(ends) > 20
+    kinds = {tuple(type(error) for error in errors) for errors in ends}
+    # The remover sees the saver; the saver sees the remover, or nothing left of the base.
+    assert {(type(None), ModelInUse), (UnknownModel, type(None))} <= kinds
+
+
+@pytest.mark.parametrize("saver", SAVERS[1:], ids=["delta", "provenance"])
+def test_nor_does_a_saver_that_is_killed_anywhere(saver):
+    for n_writes in range(3):
+        ends = explored(1, [saver, deleting()], [n_writes])
+        assert any(isinstance(errors[0], Killed) for errors in ends)
+
+
+@pytest.mark.parametrize("n_models", [1, 2])
+def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
+    for n_writes in range(4):
+        ends = explored(n_models, [saving("delta"), deleting(0)], [None, n_writes], some=40)
+        assert any(isinstance(errors[1], Killed) for errors in ends)
+
+
+@pytest.mark.parametrize(
+    ("n_models", "uses"),
+    [
+        (1, [saving("delta"), deleting(), deleting(rebase=False)]),
+        (2, [saving("delta"), deleting(0), deleting(1)]),
+        (3, [deleting(0), deleting(1)]),
+        (2, [saving("delta"), deleting(), lambda store, first, second: store.save(SMALL[1], base=first, strategy=Snapshot())]),
+        (2, [saving("delta"), saving("changed_layers", 2), deleting()]),
+    ],
+    ids=["two-of-one", "two-of-a-chain", "without-saver", "base-again", "two-savers"],
+)
+def test_nor_do_three_who_meet(n_models, uses):
+    explored(n_models, uses, some=30)
+
+
+def test_who_saves_a_model_that_is_being_removed_saves_it():
+    ends = explored(1, [lambda store, first: store.save(SMALL[0], strategy=Snapshot()), deleting()])
+    assert all(errors == [None, None] for errors in ends)
+
+
+def test_nor_does_a_third_who_relies_on_one_of_two_savers_of_one_model(memory_url):
+    store = ModelStore(memory_url)
+    saves = three_savers(store)
+    before = dict(MemoryFileSystem.store)
+
+    def use(store: ModelStore, place: int) -> str:
+        return store.save(saves[place][0], base=saves[place][1], strategy="changed_layers")
+
+    def start() -> list[Actor]:
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.store.update(before)
+        return [Actor(memory_url, use, [place]) for place in range(3)]
+
+    for actors in orders(start, rng_for(1, "orders"), some=40):
+        assert store.verify() == [], [actor.error for actor in actors]
