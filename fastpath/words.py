@@ -45,11 +45,18 @@ def split(words: Buffer, base: Buffer | None, mode: Mode, width: int) -> npt.NDA
 
     Raises ``ValueError`` for buffers that do not fit together.
     """
-    n = _n_words(words, base, mode, width)
-    planes = np.empty((width, n), np.uint8)
-    if n:
-        _words.split(words, words if base is None else base, mode, width, planes)
+    planes = np.empty((width, _n_words(words, base, mode, width)), np.uint8)
+    split_into(planes, words, base, mode)
     return planes
+
+
+def split_into(planes: npt.NDArray[np.uint8], words: Buffer, base: Buffer | None, mode: Mode) -> None:
+    """Fill ``uint8[width, n]`` with what ``split`` returns; ``ValueError`` when it has another shape or is not contiguous."""
+    width = planes.shape[0]
+    if planes.shape != (width, _n_words(words, base, mode, width)) or not planes.flags.c_contiguous:
+        raise ValueError(f"contiguous planes for {_n_bytes(words)} bytes in words of {width} are needed, not {planes.shape}")
+    if planes.size:
+        _words.split(words, words if base is None else base, mode, width, planes)
 
 
 def join(planes: Sequence[Buffer], base: Buffer | None, mode: Mode, width: int, out: Buffer) -> None:

@@ -16,7 +16,7 @@ import torch
 import xxhash
 import zstandard
 
-from fastpath.words import Buffer, Mode, join, split
+from fastpath.words import Buffer, Mode, join, split_into
 from modyn_dagster.model_store.dtypes import words_of
 from modyn_dagster.model_store.lending import Lending, memory
 from modyn_dagster.model_store.packing import bits_for, most_bytes, pack, unpack
@@ -80,8 +80,11 @@ def n_chunks(n_bytes: int) -> int:
 def encode_chunk(codec: Codec, dtype: torch.dtype, words: Buffer, base: Buffer | None) -> Planes:
     """The planes of one chunk, each compressed where that gains something."""
     mode, width = codec.mode(dtype)
-    with _compressors.lent() as compressor:
-        return [_compressed(plane.data, compressor) for plane in split(words, base, mode, width)]
+    with _compressors.lent() as compressor, CHUNKS.lent() as memory:
+        n_bytes = memoryview(words).nbytes if not isinstance(words, np.ndarray) else words.nbytes
+        planes = np.frombuffer(memory[:n_bytes], np.uint8).reshape(width, n_bytes // width)
+        split_into(planes, words, base, mode)
+        return [_compressed(plane.data, compressor) for plane in planes]
 
 
 def decode_chunk(codec: Codec, dtype: torch.dtype, planes: Sequence[memoryview], base: Buffer | None, out: memoryview) -> None:
@@ -118,7 +121,7 @@ def checksum(planes: Iterable[bytes | memoryview]) -> int:
     return found.intdigest()
 
 
-def _compressed(plane: memoryview, compressor: zstandard.ZstdCompressor) -> bytes | memoryview:
+def _compressed(plane: memoryview, compressor: zstandard.ZstdCompressor) -> bytes:
     n_bytes, sample = plane.nbytes, plane
     if n_bytes > _PROBE:
         middle = n_bytes // 2
@@ -127,10 +130,10 @@ def _compressed(plane: memoryview, compressor: zstandard.ZstdCompressor) -> byte
     if bits is not None and len(packed := pack(np.frombuffer(plane, np.uint8), bits)) < n_bytes:
         found = compressor.compress(packed)
     elif sample is not plane and len(compressor.compress(sample)) > _WORTH * _PROBE:
-        return plane
+        return bytes(plane)
     else:
         found = compressor.compress(plane)
-    return found if len(found) < n_bytes else plane
+    return found if len(found) < n_bytes else bytes(plane)
 
 
 def _decompressed(plane: memoryview, n_bytes: int, decompressor: zstandard.ZstdDecompressor) -> Buffer:

@@ -49,7 +49,7 @@ def save(
 ) -> ModelId:
     """Commit a state, unless it is there and sound; one that is there without weights gets them where they are asked for."""
     with shelf.pool() as pool:
-        record = Record.of(state, pool.map)
+        record = Record.of(state, pool)
         with shelf.folder.adding(), shelf.sources() as sources:
             found = None if base is None else sources.model(base)
             find = shelf.finder(sources.model)

@@ -1,13 +1,13 @@
 """Tensors on their way into a file: encoded by several threads, written in order, never more than a few in memory."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO, Final
 
-from modyn_dagster.model_store.batches import batches
+from modyn_dagster.model_store.batches import batches, worth
 from modyn_dagster.model_store.codec import CHUNK, CHUNKS, Codec, Planes, encode_chunk, table
 from modyn_dagster.model_store.pack import Entry
 from modyn_dagster.model_store.planning import TINY, Base, Part
@@ -93,7 +93,7 @@ def _base_chunk(base: Base | None, chunk: int, out: memoryview) -> memoryview | 
 
 
 def write_parts(
-    file: BinaryIO, parts: Iterable[Part], content: Content, sources: Sources, pool: Executor, ahead: int
+    file: BinaryIO, parts: Sequence[Part], content: Content, sources: Sources, pool: Executor, ahead: int
 ) -> dict[str, Entry]:
     """Append the tensors that are not elsewhere, and say where each is.
 
@@ -116,11 +116,12 @@ def write_parts(
     return entries
 
 
-def _in_order(parts: Iterable[Part], content: Content, pool: Executor, ahead: int) -> Iterator[tuple[Part, Encoded | None]]:
+def _in_order(parts: Sequence[Part], content: Content, pool: Executor, ahead: int) -> Iterator[tuple[Part, Encoded | None]]:
     def encoded(batch: list[Part]) -> list[tuple[Part, Encoded | None]]:
         return [(part, encode(part, content(part.name)) if part.n_bytes else None) for part in batch]
 
     waiting: deque[Future[list[tuple[Part, Encoded | None]]]] = deque()
+    pool = worth(pool, sum(part.n_bytes for part in parts))
     for batch in batches(parts, lambda part: part.n_bytes):
         waiting.append(pool.submit(encoded, batch))
         if len(waiting) > ahead:

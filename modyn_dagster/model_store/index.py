@@ -17,20 +17,24 @@ class TensorIndex:
     def __init__(self, hints: Hints) -> None:
         self._hints = hints
         self._homes: dict[bytes, bytes] = {}
+        # Models that hints name in vain, until others may have come.
+        self._gone: set[bytes] = set()
 
     def find(self, leaf: str, model_of: Callable[[ModelId], Stored]) -> ModelId | None:
         """A model whose file holds the tensor with this hash, or None."""
         home = self._homes.get(bytes.fromhex(leaf))
-        if home is None:
+        if home is None or home in self._gone:
             return None
         try:
             found = model_of(home.hex())
         except (UnknownModel, CorruptFile):
+            self._gone.add(home)
             return None
         return found.id if leaf in found.held else None
 
     def refresh(self) -> None:
         """Read what was added since, also by others."""
+        self._gone.clear()
         content, begins_again = self._hints.new()
         if begins_again:
             self._homes = {}

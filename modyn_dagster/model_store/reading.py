@@ -9,7 +9,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
-from modyn_dagster.model_store.batches import batches
+from modyn_dagster.model_store.batches import batches, worth
 from modyn_dagster.model_store.record import Leaf
 from modyn_dagster.model_store.sources import Source, Sources, check, read_unverified, read_verified
 from modyn_dagster.model_store.stored import Stored
@@ -58,6 +58,7 @@ def _of_every_tensor(
 
     leaves = stored.record.leaves
     origins = [(name, sources.of(stored, name)) for name in leaves]
+    pool = worth(pool, sum(leaf.n_bytes for leaf in leaves.values()))
     for result in [pool.submit(each, batch) for batch in batches(origins, lambda item: leaves[item[0]].n_bytes)]:
         yield from result.result()
 

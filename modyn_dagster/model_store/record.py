@@ -2,25 +2,27 @@
 
 import json
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import PurePath
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
-from modyn_dagster.model_store.batches import batches
+from modyn_dagster.model_store.batches import AtOnce, batches, worth
 from modyn_dagster.model_store.dtypes import CODES, DTYPES, VIEWED, VIEWED_NAMES
 from modyn_dagster.model_store.hash_tree import Digest, Hashing, ModelId, leaf_digest, leaf_hash, model_id
 from modyn_dagster.model_store.layout import METADATA, Header, Place
 from modyn_dagster.model_store.tensor_bytes import allocate, bytes_of, n_bytes_of, require_storable, tensor_of
 
 _KEY: Final = "modyn"
+_AT_ONCE: Final = AtOnce()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,6 @@ class Leaf:
         return leaf_digest(self.dtype, self.shape, self.hashing)
 
 
-class Mapper(Protocol):
-    """``map``, or that of an executor."""
-
-    def __call__(self, function: Callable[[list[Tensor]], list[Leaf]], work: Iterable[list[Tensor]], /) -> Iterable[list[Leaf]]:
-        """Results in order."""
-
-
 @dataclass(frozen=True)
 class Record:
     """A state without its bytes.
@@ -66,8 +61,8 @@ class Record:
     hashing: Hashing = Hashing.BLAKE3
 
     @classmethod
-    def of(cls, state: Mapping[str, Tensor], mapper: Mapper = map, hashing: Hashing = Hashing.BLAKE3) -> Self:
-        """Describe and hash a state, the tensors by ``mapper``; ``StorageError`` names what cannot be stored."""
+    def of(cls, state: Mapping[str, Tensor], pool: Executor = _AT_ONCE, hashing: Hashing = Hashing.BLAKE3) -> Self:
+        """Describe and hash a state, the tensors by ``pool``; ``StorageError`` names what cannot be stored."""
         owned: dict[str, Tensor] = {}
         ties: dict[str, str] = {}
         owners: dict[tuple[object, ...], str] = {}
@@ -79,7 +74,8 @@ class Record:
                 owned[name] = tensor
             else:
                 ties[name] = owner
-        found = mapper(partial(_leaves, hashing), batches(owned.values(), lambda tensor: tensor.nbytes))
+        pool = worth(pool, sum(tensor.nbytes for tensor in owned.values()))
+        found = pool.map(partial(_leaves, hashing), batches(owned.values(), lambda tensor: tensor.nbytes))
         leaves = dict(zip(owned, chain.from_iterable(found), strict=True))
         return cls(tuple(state), leaves, ties, hashing)
 

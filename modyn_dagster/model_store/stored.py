@@ -63,7 +63,7 @@ class Stored:
 
 def file_of(root: PurePath, model: ModelId, suffix: str) -> PurePath:
     """The path of a model's file."""
-    return root / model[:2] / f"{model}{suffix}"
+    return root / f"{model[:2]}/{model}{suffix}"
 
 
 def read_stored(file: BinaryIO, path: PurePath, model: ModelId) -> Stored:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.words import WIDTHS, Mode, join, split
+from fastpath.words import WIDTHS, Mode, join, split, split_into
 
 DTYPES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
@@ -85,3 +85,20 @@ def test_planes_of_another_number_or_length_are_refused():
     for planes in ([b"12"], [b"12", b"1"], [b"12", b"12", b"12"]):
         with pytest.raises(ValueError, match="2 planes of 2 bytes"):
             join(planes, None, Mode.PLAIN, 2, bytearray(4))
+
+
+@pytest.mark.parametrize(
+    "planes",
+    [
+        np.empty((4, 3), np.uint8),
+        np.empty((3, 4), np.uint8),
+        np.empty((4, 8), np.uint8)[:, ::2],
+        np.empty((4, 4), np.uint8).T[::-1],
+    ],
+    ids=["few", "other width", "apart", "backwards"],
+)
+def test_planes_of_another_shape_are_not_filled(planes):
+    before = planes.copy()
+    with pytest.raises(ValueError, match=r"planes for 16 bytes|no words of"):
+        split_into(planes, bytes(range(16)), None, Mode.PLAIN)
+    assert np.array_equal(planes, before)

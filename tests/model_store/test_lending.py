@@ -1,12 +1,14 @@
 """Things lent and work handed over: nobody shares a thing, nothing is left out and nothing changes its place."""
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.model_store.batches import batches
+from modyn_dagster.model_store.batches import AtOnce, batches, worth
 from modyn_dagster.model_store.lending import Lending, memory
 
 ENOUGH = 1 << 20
@@ -55,3 +57,16 @@ def test_what_was_lent_is_lent_again_and_only_a_few_are_kept():
     assert next(made) == 100
     nested(100)
     assert next(made) == 100 + 1 + 100 - 16
+
+
+def test_little_work_is_done_by_whoever_submits_it_and_much_by_threads():
+    with ThreadPoolExecutor(1) as pool:
+        assert worth(pool, 1 << 30) is pool
+        few = worth(pool, 1000)
+    assert isinstance(few, AtOnce)
+    own = threading.get_ident()
+    assert few.submit(threading.get_ident).result() == own
+    assert list(few.map(lambda n: (n, threading.get_ident()), range(3))) == [(n, own) for n in range(3)]
+    failed = few.submit(int, "text")
+    with pytest.raises(ValueError, match="text"):
+        failed.result()
