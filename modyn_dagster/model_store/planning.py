@@ -8,7 +8,8 @@ from modyn_dagster.model_store.codec import Codec
 from modyn_dagster.model_store.hash_tree import ModelId
 from modyn_dagster.model_store.pack import Entry
 from modyn_dagster.model_store.record import Leaf, Record
-from modyn_dagster.model_store.sources import Source, Sources
+from modyn_dagster.model_store.source import Source
+from modyn_dagster.model_store.sources import Sources
 from modyn_dagster.model_store.stored import Stored
 from modyn_dagster.model_store.strategies import Delta
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.batches import batches, worth
 from modyn_dagster.model_store.record import Leaf
-from modyn_dagster.model_store.sources import Source, Sources, check, read_unverified, read_verified
+from modyn_dagster.model_store.source import Source, read_unverified, read_verified
+from modyn_dagster.model_store.sources import Sources, check
 from modyn_dagster.model_store.stored import Stored
 from modyn_dagster.model_store.tensor_bytes import allocate, tensor_of
 
