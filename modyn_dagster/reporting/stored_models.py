@@ -102,7 +102,7 @@ def _tree_lines(tree: Mapping[ModelId | None, Sequence[ModelId]], text: Callable
 def model_line(info: ModelInfo) -> str:
     """One model in a tree."""
     stored, weights = bytes_text(info.n_bytes), bytes_text(info.full_bytes)
-    return f"{info.id[:SHORT]} {info.strategy}, {stored} for {weights} of weights ({share(info)})"
+    return f"{info.id[:SHORT]} {info.strategy}, {stored} for {weights} weights ({share(info)})"
 
 
 def share(info: ModelInfo) -> str:
