@@ -16,6 +16,7 @@ from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
 from modyn_dagster.randomness import rng_for
 from tests.model_store.interleaving import Actor, Killed, orders
 from tests.model_store.lineages import SMALL, three_savers
+from tests.model_store.states import assert_exact
 
 pytestmark = pytest.mark.usefixtures("nobody_waits")
 
@@ -125,3 +126,20 @@ def test_nor_does_a_third_who_relies_on_one_of_two_savers_of_one_model(memory_ur
 
     for actors in orders(start, rng_for(1, "orders"), some=40):
         assert store.verify() == [], [actor.error for actor in actors]
+
+
+def test_two_savers_of_one_model_in_different_kinds_of_file_never_lose_it(memory_url):
+    def use(store: ModelStore, compress: bool) -> str:
+        return store.save(SMALL[0], strategy=Snapshot(compress=compress))
+
+    def start() -> list[Actor]:
+        MemoryFileSystem.store.clear()
+        return [Actor(memory_url, use, [compress]) for compress in (False, True)]
+
+    store, n_orders = ModelStore(memory_url), 0
+    for actors in orders(start, rng_for(2, "orders"), some=0):
+        n_orders += 1
+        assert [actor.error for actor in actors] == [None, None]
+        [model] = store.list()
+        assert_exact(store.load(model), SMALL[0])
+    assert n_orders > 5
