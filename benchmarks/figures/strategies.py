@@ -22,6 +22,7 @@ from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
 from modyn_dagster.keys import keys_of
 from modyn_dagster.pipeline.view import DatasetView
+from modyn_dagster.pipeline.window_keys import WindowKeys
 from modyn_dagster.selection import KeyRange, Selection, write_training_set
 from modyn_dagster.spec.selection import SelectionSpec
 from modyn_dagster.storage import atomic_file, checksum_of
@@ -88,7 +89,7 @@ def _contender(view: DatasetView, strategy: dict[str, Any], backend: str, work: 
 
 def _selection(view: DatasetView, strategy: dict[str, Any], backend: str) -> Selection:
     spec = SelectionSpec.model_validate({"window": "all", "strategy": strategy, "backend": backend})
-    return Selection(spec, view.train_keys(_ALL, backend), seed=0, trigger=0)
+    return Selection(spec, WindowKeys(view, _ALL, backend), seed=0, trigger=0)
 
 
 def _peak(view: DatasetView, work: Path) -> int:

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.index import Extents, IndexedFile, Int64Array, TimeArray, write_index_to
+from fastpath.index import Extents, IndexedFile, TimeArray, write_index_to
+from modyn_dagster.ingestion.formats.base import Int64Array
 from modyn_dagster.storage import atomic_write
 
 

@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from fastpath import Blobs, FixedRows, SampleStore
@@ -15,14 +14,13 @@ from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow
 from modyn_dagster.catalog.source_files import mtimes_in_place
 from modyn_dagster.ingestion.deleted_lists import DeletedLists
-from modyn_dagster.ingestion.formats import row_format
 from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array
-from modyn_dagster.ingestion.formats.parquet import row_dtype
+from modyn_dagster.ingestion.formats.decoding import record_dtype, row_decoder
 from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.ingestion.source import local_folder
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.dataset import DatasetSpec, FixedRowsFormat, ParquetFormat
+from modyn_dagster.spec.dataset import DatasetSpec
 
 
 class SampleReader:
@@ -58,7 +56,7 @@ class SampleReader:
         threads: int = 1,
     ) -> None:
         self._spec, self._columns = spec, tuple(columns or ())
-        self._format = None if spec.format.kind == "files" else row_format(spec.format)
+        self._decoder = row_decoder(spec.format)
         self.store = SampleStore.open(
             indexes,
             dataset=spec.name,
@@ -67,7 +65,7 @@ class SampleReader:
             checksums=checksums,
             modified=modified,
             deleted=deleted or {},
-            dtype=_row_dtype(spec, self._columns),
+            dtype=record_dtype(spec.format, self._columns),
             threads=threads,
         )
 
@@ -115,13 +113,13 @@ class SampleReader:
             self.store.timestamps(keys),
             labels=found if label is not None and label.kind == "class" else None,
             targets=found if label is not None and label.kind == "target" else None,
-            columns={} if self._format is None else self._format.decode(self._columns, raw.buffer, raw.offsets, fetch),
-            blobs=_split(raw) if self._format is None else None,
+            columns={} if self._decoder is None else self._decoder.decode(self._columns, raw.buffer, raw.offsets, fetch),
+            blobs=_split(raw) if self._decoder is None else None,
         )
 
     @property
     def _separator(self) -> bytes:
-        return b"" if self._format is None else self._format.separator
+        return b"" if self._decoder is None else self._decoder.separator
 
 
 def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: str, home: Path) -> SampleReader:
@@ -137,17 +135,6 @@ def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: s
         modified=mtimes_in_place(conn, row.id),
         deleted=DeletedLists(home, spec.name, batches).verified_paths(),
     )
-
-
-def _row_dtype(spec: DatasetSpec, columns: Sequence[Column]) -> np.dtype[Any] | None:
-    """Of formats whose samples are records."""
-    match spec.format:
-        case FixedRowsFormat(dtype=fields):
-            return np.dtype([(name, code) for name, code in fields])
-        case ParquetFormat() if columns:
-            return row_dtype(columns)
-        case _:
-            return None
 
 
 def _split(blobs: Blobs) -> list[bytes]:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
-from modyn_dagster.triggering import Decision, Measurement, MeasurementSpec, Stream, TriggeringPolicy
-from modyn_dagster.triggering.policy import State
+from modyn_dagster.triggering.measurement import Measurement, MeasurementSpec
+from modyn_dagster.triggering.policy import Decision, State, TriggeringPolicy
+from modyn_dagster.triggering.stream import Stream
 
 
 class Unmeasured(Exception):

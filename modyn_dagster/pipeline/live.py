@@ -21,6 +21,7 @@ from modyn_dagster.pipeline.live_run import current_live_run
 from modyn_dagster.pipeline.operate import stop_run
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.recorded import RecordedMeasurements
+from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.pipeline.view import DatasetView
 
 #: Of a tick: what is left of the backlog then is for the next one.
@@ -136,7 +137,7 @@ def _decide(platform: Platform, run: RunRow) -> Tick:
 
 def _advanced(platform: Platform, run: RunRow, view: DatasetView) -> Step:
     end = monotonic() + _DECIDE_SECONDS
-    stream, recorded = view.stream(run.origin), RecordedMeasurements(platform, run)
+    stream, recorded = training_stream(view, run.origin), RecordedMeasurements(platform, run)
     step = advance(platform, run, stream, recorded, measures=False)
     while step.stop is Stop.PAUSED and (left := end - monotonic()) > 0:
         step = advance(platform, step.run, stream, recorded, measures=False, seconds=min(left, COMMIT_SECONDS))

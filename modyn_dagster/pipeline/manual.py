@@ -10,6 +10,7 @@ from modyn_dagster.pipeline.live import Attempt, tick
 from modyn_dagster.pipeline.live_run import require_same_spec
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.policies import policy_of
+from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.triggering import Stream
 
 MANUAL: Final = "manual"
@@ -41,7 +42,7 @@ def trigger_now(platform: Platform, pipeline: str, note: str = "") -> TriggerRow
             f"{run.title} has an unfinished trigger, {left.partition_key} ({left.state}: {left.reason}); "
             "its sensor has it trained first, try again afterwards"
         )
-    stream = platform.view(spec_of(run).dataset).stream(run.origin)
+    stream = training_stream(platform.view(spec_of(run).dataset), run.origin)
     key = decided_up_to(run, stream)
     if not _is_new(platform, run, key, stream):
         more = f"; {now.message}" if now.measure is not None else ""

@@ -24,6 +24,7 @@ from modyn_dagster.pipeline.measure import Measurer
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.policies import policy_of
 from modyn_dagster.pipeline.recorded import RecordedMeasurements, measurement_row
+from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.pipeline.transition import decision_row, timings_by_batch
 from modyn_dagster.triggering import Measurement, MeasurementSpec
 
@@ -89,7 +90,7 @@ def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasured,
     spec = spec_of(run)
     view = platform.view(spec.dataset)
     batches = {batch.ordinal: batch for batch in view.batches}
-    policy, stream = policy_of(spec), view.stream(run.origin)
+    policy, stream = policy_of(spec), training_stream(view, run.origin)
     policy.load_state_dict(run.policy_state)
     with Measurer(platform) as measurer:
         recording = _Recording(platform, run, measurer.of(run, view))

@@ -1,7 +1,8 @@
 """The policy of a pipeline."""
 
 from modyn_dagster.spec.pipeline import PipelineSpec
-from modyn_dagster.triggering import TriggeringPolicy, build_policy
+from modyn_dagster.triggering.build import build_policy
+from modyn_dagster.triggering.policy import TriggeringPolicy
 
 
 def policy_of(spec: PipelineSpec) -> TriggeringPolicy:

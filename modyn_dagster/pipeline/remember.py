@@ -14,6 +14,7 @@ from modyn_dagster.pipeline.block_cache import BlockCache
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.predictors import predictor_of
 from modyn_dagster.pipeline.task import learnt_kind
+from modyn_dagster.pipeline.window_keys import WindowKeys
 from modyn_dagster.pipeline.window_values import ModelAtWork
 from modyn_dagster.selection.memory import CLIB, GDumb, Memory, Needs
 from modyn_dagster.selection.online import OnlineState
@@ -64,7 +65,7 @@ def _labelled(context: TriggerContext, part: BatchPart) -> tuple[KeyArray, npt.N
     if context.view.spec.label is None or context.view.spec.label.kind != "class":
         return part.keys[~part.deleted], np.zeros(int(np.count_nonzero(~part.deleted)), np.int64)
     window = KeyRange(int(part.keys[0]) - 1, part.until)
-    found = list(context.view.train_keys(window, context.spec.selection.backend).labels())
+    found = list(WindowKeys(context.view, window, context.spec.selection.backend).labels())
     keys = np.concatenate([np.empty(0, np.uint64), *(chunk for chunk, _ in found)])
     labels = np.concatenate([np.empty(0, np.int64), *(chunk for _, chunk in found)])
     return keys[labels >= 0], labels[labels >= 0]

@@ -32,6 +32,7 @@ from modyn_dagster.pipeline.stages import (
     recorded_stages,
     training_set_stage,
 )
+from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.training.progress import ProgressCallback
 from modyn_dagster.triggering import Stream
@@ -120,7 +121,7 @@ class _Walk:
             left = unfinished_trigger(conn, run_id)
         if left is not None:
             yield from self._train(run_id, self._taken_over(run_id, left), batch)
-        stream = self._renewed().up_to(batch.ordinal).stream(self._run(run_id).origin)
+        stream = training_stream(self._renewed().up_to(batch.ordinal), self._run(run_id).origin)
         for recorded in recorded_manual(self._platform, self._run(run_id), batch.ordinal):
             yield from self._decide_until(run_id, batch, stream, recorded.key)
             trigger = repeat_manual(self._platform, self._run(run_id), recorded, stream)

@@ -14,6 +14,7 @@ from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.online import online_selection, online_state
 from modyn_dagster.pipeline.paths import selector_state_path, training_set_path
+from modyn_dagster.pipeline.window_keys import WindowKeys
 from modyn_dagster.selection import (
     History,
     KeyRange,
@@ -84,7 +85,7 @@ def _choose(context: TriggerContext) -> _Chosen:
         selection, window, details = online_selection(context, state)
         return _Chosen(selection, window, details | {"state": {"strategy": strategy.model_dump(mode="json")}}, state.to_json())
     window = trigger_window(context)
-    keys = context.view.train_keys(window, context.spec.selection.backend)
+    keys = WindowKeys(context.view, window, context.spec.selection.backend)
     place = {"seed": context.run.seed, "trigger": context.trigger.ordinal}
     return _Chosen(Selection(context.spec.selection, keys, **place, history=_history(context)), window)
 

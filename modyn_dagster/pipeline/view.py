@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +22,12 @@ from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.ingestion.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, positions_of
-from modyn_dagster.pipeline.window_keys import CHUNK, WindowKeys
 from modyn_dagster.spec.dataset import DatasetSpec, Split
-from modyn_dagster.triggering.stream import Stream, StreamBatch
 
 Positions = npt.NDArray[np.int64]
+
+#: Keys of one chunk.
+CHUNK: Final = 100_000
 
 
 class DatasetView:
@@ -40,7 +42,7 @@ class DatasetView:
         self.row = row
         self.spec = spec
         self.batches = list(batches)
-        self._engine = engine
+        self.engine = engine
         self.home = home
         self._root = root
         self.deleted = DeletedLists(home, row.name, batches)
@@ -53,7 +55,7 @@ class DatasetView:
     @cached_property
     def reader(self) -> SampleReader:
         """Samples of these batches by key."""
-        with transaction(self._engine) as conn:
+        with transaction(self.engine) as conn:
             modified = mtimes_in_place(conn, self.row.id)
         return SampleReader(
             self.spec,
@@ -68,12 +70,12 @@ class DatasetView:
 
     def renewed(self) -> "DatasetView":
         """The same batches with what was deleted or purged since; this view itself when nothing was."""
-        with transaction(self._engine) as conn:
+        with transaction(self.engine) as conn:
             changed = changed_batches(conn, self.row.id, self.batches)
         if not changed:
             return self
         batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
-        view = DatasetView(self._engine, self.home, self.row, self.spec, self._root, batches)
+        view = DatasetView(self.engine, self.home, self.row, self.spec, self._root, batches)
         view._sides = self._sides
         return view
 
@@ -82,7 +84,7 @@ class DatasetView:
         if ordinal >= self.last_ordinal:
             return self
         earlier = [batch for batch in self.batches if batch.ordinal <= ordinal]
-        view = DatasetView(self._engine, self.home, self.row, self.spec, self._root, earlier)
+        view = DatasetView(self.engine, self.home, self.row, self.spec, self._root, earlier)
         view._index, view._sides, view.deleted = self._index, self._sides, self.deleted
         view.__dict__["reader"] = self.reader
         return view
@@ -107,14 +109,6 @@ class DatasetView:
         """The largest sample time of the stream, whatever side it fell on."""
         times = [as_datetime64(batch.time_max) for batch in self.batches if batch.time_max is not None]
         return max(times) if times else None
-
-    def stream(self, origin: int) -> Stream:
-        """The training stream after a key, for triggering policies."""
-        return Stream([self._stream_batch(batch) for batch in self.batches], origin)
-
-    def train_keys(self, window: KeyRange, backend: str) -> "WindowKeys":
-        """Train keys of a window in key order, deleted ones left out, and their columns; both backends give the same ones."""
-        return WindowKeys(self, self._engine, window, backend)
 
     def keys_on(self, side: int, window: KeyRange) -> KeyArray:
         """Keys of a window on one side of the split in key order, deleted ones left out, ``uint64[n]``."""
@@ -170,14 +164,6 @@ class DatasetView:
     def sides(self, keys: KeyArray) -> npt.NDArray[np.uint8]:
         """On which side of the split keys fall."""
         return side_of(keys, self.spec.split)
-
-    def _stream_batch(self, batch: BatchRow) -> StreamBatch:
-        def load() -> tuple[Positions, npt.NDArray[np.datetime64]]:
-            positions = np.flatnonzero(self._sides(batch.ordinal) == TRAIN)
-            return positions, self._index(batch.ordinal).times[positions]
-
-        time_max = np.datetime64(0, "us") if batch.train_time_max is None else as_datetime64(batch.train_time_max)
-        return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, load)
 
     def _inside(self, batch: BatchRow, window: KeyRange, side: int | None) -> Positions:
         first = max(0, window.after + 1 - key_of(batch.ordinal, 0))

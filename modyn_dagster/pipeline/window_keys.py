@@ -1,7 +1,7 @@
 """The train keys of a window and their columns, from the indexes of the batches or from Postgres."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,7 @@ from modyn_dagster.imports import import_callable
 from modyn_dagster.ingestion.split import TRAIN
 from modyn_dagster.keys import KeyArray, KeyRange
 from modyn_dagster.pipeline.spool import Spool
-
-if TYPE_CHECKING:
-    from modyn_dagster.pipeline.view import DatasetView
-
-#: Keys of one chunk.
-CHUNK: Final = 100_000
+from modyn_dagster.pipeline.view import CHUNK, DatasetView
 
 
 class WindowKeys:
@@ -27,13 +22,12 @@ class WindowKeys:
 
     Args:
         view: of the dataset.
-        engine: of the catalog.
         window: which keys.
         backend: ``arrow`` or ``postgres``; attributes and scores are in Postgres only, whatever it says.
     """
 
-    def __init__(self, view: "DatasetView", engine: sa.Engine, window: KeyRange, backend: str) -> None:
-        self._view, self._engine, self._window, self._backend = view, engine, window, backend
+    def __init__(self, view: DatasetView, window: KeyRange, backend: str) -> None:
+        self._view, self._window, self._backend = view, window, backend
         self._spools: dict[str, Spool] | None = None
 
     def count(self) -> int:
@@ -44,7 +38,7 @@ class WindowKeys:
         """The same keys for several passes: what one pass reads of Postgres is kept in files without a name."""
         if self._backend == "arrow":
             return self
-        copy = WindowKeys(self._view, self._engine, self._window, self._backend)
+        copy = WindowKeys(self._view, self._window, self._backend)
         copy._spools = {}
         return copy
 
@@ -57,7 +51,7 @@ class WindowKeys:
 
     def _keys_of_postgres(self) -> Iterator[tuple[KeyArray]]:
         present = any(batch.n_deleted for batch in self._view.batches)
-        with self._engine.connect() as conn:
+        with self._view.engine.connect() as conn:
             for keys in iter_keys(conn, *self._place, chunk=CHUNK, present=present):
                 yield (keys[self._view.sides(keys) == TRAIN],)
 
@@ -70,7 +64,7 @@ class WindowKeys:
             yield from self._spooled("labels", self._labels_of_postgres)
 
     def _labels_of_postgres(self) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
-        with self._engine.connect() as conn:
+        with self._view.engine.connect() as conn:
             for keys, labels in iter_labels(conn, *self._place, chunk=CHUNK):
                 kept = self._kept(keys)
                 yield keys[kept], labels[kept]
@@ -109,7 +103,7 @@ class WindowKeys:
         return kept
 
     def _values(self, value: sa.ColumnElement[Any]) -> Iterator[tuple[KeyArray, list[Any]]]:
-        with self._engine.connect() as conn:
+        with self._view.engine.connect() as conn:
             try:
                 for keys, values in iter_values(conn, *self._place, value, chunk=CHUNK):
                     kept = self._kept(keys)

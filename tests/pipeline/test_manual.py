@@ -11,6 +11,7 @@ from modyn_dagster.pipeline.attempts import give_up_attempt
 from modyn_dagster.pipeline.finish import finish_live_run
 from modyn_dagster.pipeline.manual import recorded_manual, repeat_manual, trigger_now
 from modyn_dagster.pipeline.replay_options import require_same_dataset
+from modyn_dagster.pipeline.training_stream import training_stream
 from tests.pipeline.test_attempts import DATASET
 from tests.projects.tiny import ROWS, Content, amount, timed, triggered
 
@@ -129,7 +130,7 @@ def test_a_manual_trigger_in_the_middle_of_a_batch_is_repeated_there(world_of):
     world.train("by_time", first)
     run = world.run("by_time", "live")
     # As if it came between two ticks, before the second one has seen the end of the batch.
-    stream = world.platform.view("tiny").stream(run.origin)
+    stream = training_stream(world.platform.view("tiny"), run.origin)
     recorded = replace(first, key=run.cursor, reason="manual")
     manual = repeat_manual(world.platform, run, recorded, stream)
     assert manual is not None
@@ -151,7 +152,7 @@ def test_a_replay_that_was_killed_after_it_made_a_manual_trigger_makes_no_other(
     list(finish_live_run(world.platform, live))
     world.replay("by_amount", world.keys()[:1], manual_of=live.id)
     run = world.run("by_amount", "replay")
-    stream = world.platform.view("tiny", until=1).stream(run.origin)
+    stream = training_stream(world.platform.view("tiny", until=1), run.origin)
     [recorded] = recorded_manual(world.platform, run, 1)
     assert repeat_manual(world.platform, run, recorded, stream) is not None
     world.replay("by_amount")

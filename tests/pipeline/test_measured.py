@@ -16,6 +16,7 @@ from modyn_dagster.pipeline.deciding import decide_onwards
 from modyn_dagster.pipeline.measure import Measurer
 from modyn_dagster.pipeline.platform import spec_of
 from modyn_dagster.pipeline.policies import policy_of
+from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, PerformanceNeed
 from modyn_dagster.triggering.detectors import Listener
@@ -118,7 +119,7 @@ def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of
     with Measurer(world.platform) as measurer:
         measure = measurer.of(run, view)
         for _ in range(3):
-            points += len(list(decide_onwards(policy, run.cursor, view.stream(ORIGIN), measure)))
+            points += len(list(decide_onwards(policy, run.cursor, training_stream(view, ORIGIN), measure)))
         assert points > 20
         assert measurer.work is not None
         assert measurer.work.n_passes == 5, "one per batch of 40 samples"
@@ -148,7 +149,7 @@ def test_a_detector_reads_every_sample_once_per_model_and_says_what_a_fresh_one_
     with Measurer(world.platform) as kept_on:
         measure = kept_on.of(run, view)
         found = [measure(need.window.until, {"": need}) for need in needs]
-    assert sum(read) == found[-1][""].details["fed"] == view.stream(ORIGIN).count(first.key, needs[-1].window.until)
+    assert sum(read) == found[-1][""].details["fed"] == training_stream(view, ORIGIN).count(first.key, needs[-1].window.until)
     assert sum(answer[""].values["detections"] or 0 for answer in found) > 0
     for need, answer in zip(needs, found):
         with Measurer(world.platform) as fresh:

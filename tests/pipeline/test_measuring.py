@@ -14,6 +14,7 @@ from modyn_dagster.pipeline.manual import trigger_now
 from modyn_dagster.pipeline.measure import Measurer
 from modyn_dagster.pipeline.measuring_run import measure_ahead
 from modyn_dagster.pipeline.replay import BatchWalked
+from modyn_dagster.pipeline.training_stream import training_stream
 from tests.pipeline.measuring import deliver_with_shift, drift, kept, measured_points, performance
 from tests.projects.tiny import DATASET, amount
 
@@ -180,7 +181,7 @@ def test_a_step_pauses_with_what_it_decided_and_goes_on_where_it_paused(world_of
     with Measurer(world.platform) as measurer:
         while not stops or stops[-1] is Stop.PAUSED:
             before = run.cursor
-            step = advance(world.platform, run, view.stream(run.origin), measurer.of(run, view), seconds=0)
+            step = advance(world.platform, run, training_stream(view, run.origin), measurer.of(run, view), seconds=0)
             stops.append(step.stop)
             run = step.run
             assert (run.cursor > before) is (step.stop is not Stop.AT_END)

@@ -9,6 +9,7 @@ from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import trigger_context
 from modyn_dagster.pipeline.replay import BatchWalked
 from modyn_dagster.pipeline.select import open_training_set
+from modyn_dagster.pipeline.training_stream import training_stream
 from tests.projects.tiny import DATASET, amount, timed
 
 
@@ -128,7 +129,7 @@ def test_only_the_train_side_is_counted_and_trained_on(world_of):
         keys = open_training_set(trigger_context(world.platform, run, trigger), row).keys()
         assert len(keys) == 50
         assert (view.sides(keys) == TRAIN).all()
-        assert view.stream(-1).count(-1, trigger.key) == 50 * (index + 1)
+        assert training_stream(view, -1).count(-1, trigger.key) == 50 * (index + 1)
 
 
 def test_every_evaluation_sample_is_scored_once_per_model(world_of):

@@ -1,8 +1,8 @@
-"""What a row format offers to ingestion (find columns, convert rows) and to reading (decode bytes)."""
+"""Row formats as ingestion uses them: open a file, find its columns, convert its rows."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,13 +51,5 @@ class OpenRows(Protocol):
 class RowFormat(Protocol):
     """A format whose samples are rows with columns."""
 
-    #: What ``decode`` needs after each row.
-    separator: bytes
-
     def open(self, file: LoadedFile) -> OpenRows:
         """Find the rows of a file. Raises ``DataError`` where there are none, or they cannot be told apart."""
-
-    def decode(
-        self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
-    ) -> Mapping[str, npt.NDArray[Any]]:
-        """Columns of n rows laid one after the other, row i with its separator at ``rows[offsets[i]:offsets[i + 1]]``."""

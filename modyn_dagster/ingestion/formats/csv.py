@@ -1,21 +1,18 @@
 """CSV: rows are read where they lie in the file, and parsed by Arrow with the dataset's dtypes each time."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.columns import Found, merge_columns
-from modyn_dagster.ingestion.formats.base import ByteArray, Fetch, Int64Array, Ranges
+from modyn_dagster.ingestion.formats.base import ByteArray, Ranges
 from modyn_dagster.ingestion.formats.csv_faults import bad_cell, ragged_row
 from modyn_dagster.ingestion.formats.csv_rows import CsvRows, find_rows
 from modyn_dagster.ingestion.formats.csv_table import infer_rows, read_rows
 from modyn_dagster.ingestion.formats.parsed import Inferred, Typed, agree, joined_columns, require_present, to_read_again
-from modyn_dagster.ingestion.formats.tables import as_arrays, no_rows
 from modyn_dagster.ingestion.formats.text import span_bytes, spans
 from modyn_dagster.ingestion.source import LoadedFile
 from modyn_dagster.ingestion.workers import in_order
@@ -98,20 +95,9 @@ class CsvFile:
 class Csv:
     """The format ``csv``."""
 
-    separator = b"\n"
-
     def __init__(self, spec: CsvFormat) -> None:
         self._delimiter = spec.delimiter
 
     def open(self, file: LoadedFile) -> CsvFile:
         """Find the rows of a file."""
         return CsvFile(find_rows(file.path, file.data, self._delimiter))
-
-    def decode(
-        self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
-    ) -> Mapping[str, npt.NDArray[Any]]:
-        """Parse rows from anywhere in the dataset; they were checked when they were ingested."""
-        if len(offsets) == 1:
-            return no_rows(columns)
-        names = [column.name for column in columns]
-        return as_arrays(columns, read_rows(rows, names, columns, self._delimiter, int(np.diff(offsets).max())))

@@ -1,6 +1,6 @@
 """Binary records of a NumPy structured dtype: one extent per file, read where it lies."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.columns import Found
-from modyn_dagster.ingestion.formats.base import ByteArray, Fetch, Int64Array, Ranges
+from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.ingestion.source import LoadedFile
 from modyn_dagster.spec.dataset import FixedRowsFormat
 
@@ -58,8 +58,6 @@ class FixedRowsFile:
 class FixedRows:
     """The format ``fixed_rows``."""
 
-    separator = b""
-
     def __init__(self, spec: FixedRowsFormat) -> None:
         self._dtype = np.dtype([(name, code) for name, code in spec.dtype])
         self._header_bytes = spec.header_bytes
@@ -74,13 +72,6 @@ class FixedRows:
             problem = f"the file is truncated: the last record has {body % width} of {width} bytes"
             raise DataError(file.path, problem, row=body // width + 1)
         return FixedRowsFile(file.path, file.data[self._header_bytes :].view(self._dtype), self._header_bytes)
-
-    def decode(
-        self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
-    ) -> Mapping[str, npt.NDArray[Any]]:
-        """Fields in their own dtype and the machine's byte order; sub-arrays keep their shape."""
-        records = rows.view(self._dtype)
-        return {column.name: _native(records[column.name]) for column in columns}
 
 
 def _native(field: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,12 +1,11 @@
 """JSONL: one flat object per line, read where the line lies in the file and parsed by Arrow each time."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
@@ -14,10 +13,10 @@ from fastpath.scan import find_lines
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.columns import Found, merge_columns, require_names
-from modyn_dagster.ingestion.formats.base import ByteArray, Fetch, Int64Array, Ranges
+from modyn_dagster.ingestion.formats.base import ByteArray, Ranges
 from modyn_dagster.ingestion.formats.jsonl_faults import explain
 from modyn_dagster.ingestion.formats.parsed import Typed, agree, joined_columns, require_present
-from modyn_dagster.ingestion.formats.tables import arrow_schema, as_arrays, found_columns, no_rows
+from modyn_dagster.ingestion.formats.tables import arrow_schema, found_columns
 from modyn_dagster.ingestion.formats.text import after_bom, first_bad_byte, span_bytes, spans
 from modyn_dagster.ingestion.source import LoadedFile
 from modyn_dagster.ingestion.workers import in_order
@@ -126,8 +125,6 @@ class JsonlFile:
 class Jsonl:
     """The format ``jsonl``."""
 
-    separator = b"\n"
-
     def __init__(self, spec: JsonlFormat) -> None:
         self._spec = spec
 
@@ -143,14 +140,6 @@ class Jsonl:
         if len(lines) == 0:
             raise DataError(file.path, "the file is empty, expected one JSON object per line")
         return JsonlFile(file.path, file.data, lines)
-
-    def decode(
-        self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
-    ) -> Mapping[str, npt.NDArray[Any]]:
-        """Parse lines from anywhere in the dataset; they were checked when they were ingested."""
-        if len(offsets) == 1:
-            return no_rows(columns)
-        return as_arrays(columns, _read_objects(rows, columns, int(np.diff(offsets).max()), "ignore"))
 
 
 def _read_objects(

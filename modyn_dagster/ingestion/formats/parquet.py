@@ -82,8 +82,6 @@ class ParquetFile:
 class Parquet:
     """The format ``parquet``."""
 
-    separator = b""
-
     def __init__(self, spec: ParquetFormat) -> None:
         self._spec = spec
 
@@ -98,13 +96,6 @@ class Parquet:
         if content.num_rows == 0:
             raise DataError(file.path, "the file has columns but no rows")
         return ParquetFile(file.path, content)
-
-    def decode(
-        self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
-    ) -> Mapping[str, npt.NDArray[Any]]:
-        """Fields of the rows; strings take a second look into the shard."""
-        records = rows.view(row_dtype(columns))
-        return {column.name: _decoded(column, records[column.name], fetch) for column in columns}
 
 
 def row_dtype(columns: Sequence[Column]) -> np.dtype[Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from fastpath import gather_into
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array, OpenRows, RowFormat
+from modyn_dagster.ingestion.formats.decoding import RowDecoder
 from modyn_dagster.ingestion.source import FileState, LoadedFile
 
 
@@ -27,16 +28,16 @@ def converted(format: RowFormat, data: bytes, settled: Sequence[Column] | None =
 
 
 def reread(
-    format: RowFormat, data: bytes, opened: OpenRows, settled: Sequence[Column], rows: Sequence[int]
+    decoder: RowDecoder, data: bytes, opened: OpenRows, settled: Sequence[Column], rows: Sequence[int]
 ) -> dict[str, list[Any]]:
     """The cells of some rows, gathered and parsed as a reader does it."""
     source = np.frombuffer(data, dtype=np.uint8)
     assert opened.ranges is not None
     offsets, lengths = opened.ranges.offsets[list(rows)], opened.ranges.lengths[list(rows)]
-    bounds = np.concatenate(([0], np.cumsum(lengths + len(format.separator)))).astype(np.int64)
+    bounds = np.concatenate(([0], np.cumsum(lengths + len(decoder.separator)))).astype(np.int64)
     buffer = np.full(int(bounds[-1]), ord("\n"), dtype=np.uint8)
     gather_into(source, offsets, lengths, buffer, bounds[:-1])
-    return {name: values.tolist() for name, values in format.decode(settled, buffer, bounds, never).items()}
+    return {name: values.tolist() for name, values in decoder.decode(settled, buffer, bounds, never).items()}
 
 
 def never(offsets: Int64Array, lengths: Int64Array) -> tuple[ByteArray, Int64Array]:

@@ -13,6 +13,7 @@ from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats import csv as csv_module
 from modyn_dagster.ingestion.formats import jsonl as jsonl_module
 from modyn_dagster.ingestion.formats.csv import Csv
+from modyn_dagster.ingestion.formats.decoding import CsvDecoder
 from modyn_dagster.ingestion.formats.jsonl import Jsonl
 from modyn_dagster.spec.dataset import CsvFormat, JsonlFormat
 from tests.ingestion.formats.loading import columns, converted, loaded, reread
@@ -61,7 +62,7 @@ def test_rows_read_by_place_are_the_rows_of_the_file_in_any_order(
     rows, content = case
     wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=10))
     settled = columns(**{f"c{i}": "string" for i in range(len(rows[0]))})
-    found = reread(FORMAT, content, FORMAT.open(loaded(content)), settled, wanted)
+    found = reread(CsvDecoder(","), content, FORMAT.open(loaded(content)), settled, wanted)
     assert found == {column.name: [rows[row][i] for row in wanted] for i, column in enumerate(settled)}
 
 
@@ -72,7 +73,7 @@ def test_numbers_come_back_to_the_bit(rows: Sequence[tuple[int, float, bool]]) -
     found = converted(FORMAT, data, settled)
     assert (found["i"], found["b"]) == ([row[0] for row in rows], [row[2] for row in rows])
     np.testing.assert_array_equal(found["f"], [row[1] for row in rows])
-    again = reread(FORMAT, data, FORMAT.open(loaded(data)), settled, range(len(rows)))
+    again = reread(CsvDecoder(","), data, FORMAT.open(loaded(data)), settled, range(len(rows)))
     assert (again["i"], again["b"]) == (found["i"], found["b"])
     np.testing.assert_array_equal(again["f"], found["f"])
 

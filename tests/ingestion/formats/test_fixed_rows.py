@@ -5,6 +5,7 @@ import pytest
 
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError
+from modyn_dagster.ingestion.formats.decoding import FixedRowsDecoder
 from modyn_dagster.ingestion.formats.fixed_rows import FixedRows
 from modyn_dagster.spec.dataset import FixedRowsFormat
 from tests.ingestion.formats.loading import loaded, never
@@ -51,7 +52,7 @@ def test_records_come_back_in_any_order_with_their_own_dtypes(header_bytes: int)
     assert opened.ranges is not None
     body = b"".join(data[opened.ranges.offsets[i] :][: opened.ranges.lengths[i]] for i in order)
     offsets = np.arange(81, dtype=np.int64) * rows.dtype.itemsize
-    found = format.decode(settled, np.frombuffer(body, dtype=np.uint8), offsets, never)
+    found = FixedRowsDecoder(rows.dtype).decode(settled, np.frombuffer(body, dtype=np.uint8), offsets, never)
     assert list(found) == [name for name, _ in FIELDS]
     for name, values in found.items():
         np.testing.assert_array_equal(values, rows[name][order])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats import jsonl as jsonl_module
+from modyn_dagster.ingestion.formats.decoding import JsonlDecoder
 from modyn_dagster.ingestion.formats.jsonl import Jsonl
 from modyn_dagster.spec.dataset import JsonlFormat
 from tests.ingestion.formats.loading import columns, converted, loaded, reread
@@ -42,7 +43,7 @@ def test_values_are_those_that_the_json_module_reads(
     expected = {name: [row[name] for row in rows] for name in "ifsb"}
     assert converted(FORMAT, content, SETTLED) == expected
     wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=10))
-    found = reread(FORMAT, content, FORMAT.open(loaded(content)), SETTLED, wanted)
+    found = reread(JsonlDecoder(), content, FORMAT.open(loaded(content)), SETTLED, wanted)
     assert found == {name: [rows[row][name] for row in wanted] for name in "ifsb"}
 
 

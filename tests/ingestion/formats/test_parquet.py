@@ -13,6 +13,7 @@ from fastpath import gather_ranges
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array
+from modyn_dagster.ingestion.formats.decoding import ParquetDecoder
 from modyn_dagster.ingestion.formats.parquet import Parquet, encode_table
 from modyn_dagster.spec.dataset import ParquetFormat
 from tests.ingestion.formats.loading import columns, loaded
@@ -41,7 +42,7 @@ def reread(settled: list[Column], content: pa.Table, rows: list[int]) -> dict[st
         return gather_ranges(shard, offsets, lengths)
 
     buffer, offsets = gather_ranges(shard, width * np.array(rows, dtype=np.int64), np.full(len(rows), width))
-    return {name: values.tolist() for name, values in FORMAT.decode(settled, buffer, offsets, fetch).items()}
+    return {name: values.tolist() for name, values in ParquetDecoder().decode(settled, buffer, offsets, fetch).items()}
 
 
 @given(
