@@ -93,7 +93,7 @@ def extensions() -> list[Extension]:
         Extension(
             ".".join(source.with_suffix("").parts),
             [str(source)],
-            include_dirs=[np.get_include(), "fastpath"],
+            include_dirs=[np.get_include(), "fastpath/kernels"],
             depends=headers,
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
             extra_compile_args=["-O3"],
@@ -114,7 +114,8 @@ setup(
     packages=find_packages(include=["modyn_dagster", "modyn_dagster.*", "fastpath", "fastpath.*"]),
     package_data={
         "modyn_dagster": ["py.typed", "catalog/migrations/*", "catalog/migrations/**/*", "reporting/page/*"],
-        "fastpath": ["py.typed", "*.pyi", "*.pxd", "*.h"],
+        "fastpath": ["py.typed"],
+        "fastpath.kernels": ["*.pyi", "*.pxd", "*.h"],
     },
     zip_safe=False,
     install_requires=REQUIREMENTS,

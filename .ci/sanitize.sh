@@ -43,7 +43,7 @@ run() {
         ASAN_OPTIONS="detect_leaks=0:handle_sigbus=0:halt_on_error=1:exitcode=99:log_path=$scratch/finding" \
         UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" "$python" "$@"
 }
-(run -c "import fastpath._gather as g; raise SystemExit(not g.__file__.startswith('$scratch'))") ||
+(run -c "import fastpath.kernels._gather as g; raise SystemExit(not g.__file__.startswith('$scratch'))") ||
     fail "the sanitized extensions are not the ones that are imported"
 code=0
 (run -m pytest -q -n 2 --capture=sys -p no:cacheprovider -p no:faulthandler tests/fastpath "$@") || code=$?

@@ -12,11 +12,10 @@ import numpy.typing as npt
 from benchmarks.criteo import blocks, file_name, write_files
 from benchmarks.rows import GROUPS, ROW, ROWS_PER_FILE, Rows
 from fastpath import Columns, SampleStore
-from fastpath.extents import Extents
-from fastpath.index import IndexedFile
-from modyn_dagster.ingestion.index import write_index
+from fastpath.format.index_file import Extents, IndexedFile
+from modyn_dagster.digest import checksum_of
+from modyn_dagster.ingestion.batches.batch_files import write_index
 from modyn_dagster.keys import keys_of
-from modyn_dagster.storage import checksum_of
 
 Keys = npt.NDArray[np.uint64]
 

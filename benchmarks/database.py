@@ -8,10 +8,9 @@ from pathlib import Path
 import psutil
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.databases import create_databases
+from modyn_dagster.catalog.database.databases import create_databases, upgrade
+from modyn_dagster.catalog.database.engine import open_engine
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.engine import open_engine
-from modyn_dagster.catalog.migrate import upgrade
 from modyn_dagster.settings import Settings
 
 

@@ -24,7 +24,7 @@ from benchmarks.groups import measured, one_of
 from benchmarks.measure import ROUNDS, Contender, Machine, Run, interleave, timed
 from benchmarks.report import Figure, busyness, write_json
 from fastpath import TrainingSet
-from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Task, TrainingData, train

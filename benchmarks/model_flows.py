@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from modyn_dagster.training.models.resnet import ResNet
+from modyn_dagster.training.models.images import ResNet
 
 State = dict[str, Tensor]
 

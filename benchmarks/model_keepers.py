@@ -14,7 +14,7 @@ from benchmarks.contenders.mmlib_models import APPROACHES, Published
 from benchmarks.model_flows import Recipe, State
 from benchmarks.model_setting import DELTA
 from modyn_dagster.model_store import Adaptive, ChangedLayers, ModelStore
-from modyn_dagster.model_store.strategies import Strategy
+from modyn_dagster.model_store.strategies.settings import Strategy
 
 #: Our strategies beside MMlib's approaches, by what an update changes.
 STRATEGIES: Final[Mapping[str, Mapping[str, Strategy]]] = {

@@ -15,8 +15,8 @@ from benchmarks.policy_table import Blocks
 from modyn_dagster.catalog.runs import choose_run
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.replay import replay
-from modyn_dagster.pipeline.replay_request import ReplayRequest
+from modyn_dagster.pipeline.replay.run import ReplayRequest
+from modyn_dagster.pipeline.replay.walk import replay
 from modyn_dagster.reporting.comparison import compare_runs
 from modyn_dagster.reporting.summary import RunSummary, summarise_run
 from modyn_dagster.settings import Settings

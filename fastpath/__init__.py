@@ -4,18 +4,18 @@ Knows no Dagster, no torch and no Postgres client. Python validates, opens and a
 GIL and trust their input.
 """
 
+from fastpath.arrays.postgres_copy import COPY_HEADER, COPY_TRAILER, encode_rows
+from fastpath.arrays.ranges import gather_into, gather_ranges
 from fastpath.batch import Batch
-from fastpath.columns import Columns, Group
-from fastpath.copy import COPY_HEADER, COPY_TRAILER, encode_rows
 from fastpath.errors import CorruptFile, DeletedKey, StoreError, UnknownKey
-from fastpath.gather import gather_into, gather_ranges
+from fastpath.format.training_set_file import Partition
+from fastpath.format.training_set_writer import TrainingSetWriter
 from fastpath.order import Order
-from fastpath.rows import Blobs, FixedRows, Place
+from fastpath.rows.columns import Columns, Group
+from fastpath.rows.results import Blobs, FixedRows, Place
 from fastpath.store import SampleStore
 from fastpath.stream import BatchStream
 from fastpath.training_set import TrainingSet
-from fastpath.training_set_file import Partition
-from fastpath.training_set_writer import TrainingSetWriter
 
 __all__ = [
     "COPY_HEADER",

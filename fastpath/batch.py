@@ -7,14 +7,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.columns import Columns
-from fastpath.dealing import Batching
-from fastpath.order import Order
-from fastpath.ring import Ring, aligned
-from fastpath.rows import Blobs, ByteArray, FixedRows
+from fastpath.array_types import ByteArray, KeyArray, WeightArray
+from fastpath.order import Batching, Order
+from fastpath.rows.columns import Columns
+from fastpath.rows.results import Blobs, FixedRows
 from fastpath.store import SampleStore
+from fastpath.threads.ring import Ring, aligned
 from fastpath.training_set import TrainingSet
-from fastpath.training_set_file import KeyArray, WeightArray
 
 _NO_KEYS: Final = np.empty(0, dtype=np.uint64)
 

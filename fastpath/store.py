@@ -9,17 +9,17 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from fastpath._columns import OPERATIONS
-from fastpath.attempts import KeyArray
-from fastpath.batches import BatchTable, LabelKind
-from fastpath.columns import Arrays, Columns, aligned_bytes
+from fastpath.array_types import ByteArray, Int64Array
 from fastpath.errors import CorruptFile, UnknownKey
-from fastpath.extents import Int64Array
-from fastpath.files import FileTable
-from fastpath.opening import Opening, by_ordinal, roots_of, row_width
-from fastpath.requests import Requests
-from fastpath.results import BlobBuffer, ColumnCopy, blob_copy, checked_keys, is_open
-from fastpath.rows import Blobs, ByteArray, FixedRows, Place
+from fastpath.format.batch_table import BatchTable, LabelKind
+from fastpath.format.file_table import FileTable
+from fastpath.format.opening import Opening, by_ordinal, roots_of, row_width
+from fastpath.kernels._columns import OPERATIONS
+from fastpath.rows.attempts import KeyArray
+from fastpath.rows.columns import Arrays, Columns
+from fastpath.rows.requests import Requests
+from fastpath.rows.results import BlobBuffer, Blobs, ColumnCopy, FixedRows, Place, blob_copy, checked_keys, is_open
+from fastpath.threads.ring import aligned_bytes
 
 _NOTHING: Final = np.empty(0, dtype=np.uint8)
 _FIRST: Final = np.zeros(1, dtype=np.int64)

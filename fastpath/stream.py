@@ -10,16 +10,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from fastpath.array_types import ByteArray, KeyArray, WeightArray
 from fastpath.batch import Batch, BatchMaker
-from fastpath.columns import Columns
-from fastpath.dealing import STATE_VERSION, Batching, Shard, resumed
-from fastpath.order import BLOCK_SIZE, Order, Shuffle
-from fastpath.prefetch import OnDemand, Prefetched
-from fastpath.ring import Ring, new_memory
-from fastpath.rows import ByteArray
+from fastpath.order import BLOCK_SIZE, STATE_VERSION, Batching, Order, Shard, Shuffle, resumed
+from fastpath.rows.columns import Columns
 from fastpath.store import SampleStore
+from fastpath.threads.prefetch import OnDemand, Prefetched
+from fastpath.threads.ring import Ring, new_memory
 from fastpath.training_set import TrainingSet
-from fastpath.training_set_file import KeyArray, WeightArray
 
 
 class BatchStream:

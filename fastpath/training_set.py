@@ -7,10 +7,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from fastpath._take import copy_out
+from fastpath.array_types import KeyArray, WeightArray
 from fastpath.errors import StoreError
-from fastpath.partitions import Partitions
-from fastpath.training_set_file import KeyArray, Partition, TrainingSetFile, WeightArray
+from fastpath.format.partitions import Partitions
+from fastpath.format.training_set_file import Partition, TrainingSetFile, check_columns
+from fastpath.kernels._take import copy_out
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -181,14 +182,3 @@ class TrainingSet:
         if self._file is not None:
             return type(self).open, (self._file.path, self._file.checksum)
         return type(self).of, tuple(self.partition(0))
-
-
-def check_columns(keys: KeyArray, weights: WeightArray) -> None:
-    """Raise ``ValueError`` unless these are ``uint64[n]`` and ``float32[n]``."""
-    for name, array, dtype in (("keys", keys, np.uint64), ("weights", weights, np.float32)):
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"{name} must be {np.dtype(dtype)}[n], not {type(array).__name__}")
-        if array.dtype != dtype or array.ndim != 1:
-            raise ValueError(f"{name} must be {np.dtype(dtype)}[n], not {array.dtype}{list(array.shape)}")
-    if len(keys) != len(weights):
-        raise ValueError(f"there must be a weight for each key: {len(keys)} keys, {len(weights)} weights")

@@ -10,16 +10,21 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 from modyn_dagster import __version__
 from modyn_dagster.assets.comparison import comparison_asset
 from modyn_dagster.assets.evaluation import evaluation_asset
-from modyn_dagster.assets.freshness import freshness_check
-from modyn_dagster.assets.jobs import evaluate_job, measure_job, retention, train_job
+from modyn_dagster.assets.jobs import (
+    evaluate_job,
+    measure_job,
+    model_store_gc,
+    model_store_gc_schedule,
+    notify_job,
+    retention,
+    train_job,
+    trigger_now_job,
+)
 from modyn_dagster.assets.measurement import measurement_asset
-from modyn_dagster.assets.model import model_asset
-from modyn_dagster.assets.model_store_jobs import model_store_gc, model_store_gc_schedule
-from modyn_dagster.assets.operation_jobs import notify_job, trigger_now_job
 from modyn_dagster.assets.replay import replay_asset
-from modyn_dagster.assets.samples import samples_asset
+from modyn_dagster.assets.samples import freshness_check, samples_asset
 from modyn_dagster.assets.specs import DatasetAssets, PipelineAssets
-from modyn_dagster.assets.training_set import training_set_asset
+from modyn_dagster.assets.training import model_asset, training_set_asset
 from modyn_dagster.assets.translator import ModynTranslator
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
@@ -28,11 +33,11 @@ from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.postgres import PostgresResource
 from modyn_dagster.sensors.freshness import freshness_sensor
 from modyn_dagster.sensors.new_data import new_data_sensor
-from modyn_dagster.sensors.notifying import notifying_sensor
+from modyn_dagster.sensors.notification import notifying_sensor
 from modyn_dagster.sensors.triggering import triggering_sensor
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import Project, load_project
-from modyn_dagster.spec.measured import measures
+from modyn_dagster.spec.triggers.trigger import measures
 
 DagsterLibraryRegistry.register("modyn-dagster", __version__, is_dagster_package=False)
 

@@ -1,6 +1,7 @@
-"""User code by import path ``package.module:function``. Nothing else is ever executed."""
+"""Import paths ``package.module:function`` of user code: finding a module without running it, and importing a callable."""
 
 import importlib
+import importlib.machinery
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,3 +30,28 @@ def import_callable(path: str, *, source: str, field: str) -> Callable[..., Any]
     if not callable(found):
         raise ImportPathError(source, field, path, f"names a {type(found).__name__}, which cannot be called")
     return found  # type: ignore[no-any-return]  # just seen to be callable
+
+
+def module_exists(module: str) -> bool:
+    """Whether a dotted module can be found, without running any of its packages."""
+    return module in sys.modules or find_module(module) is not None
+
+
+def find_module(module: str) -> importlib.machinery.ModuleSpec | None:
+    """Where a dotted module lies; None if it cannot be found. None of its packages is run."""
+    search: list[str] | None = None
+    found: importlib.machinery.ModuleSpec | None = None
+    for name in _prefixes(module):
+        found = importlib.machinery.PathFinder.find_spec(name, search)
+        if found is None and search is None:
+            found = importlib.machinery.BuiltinImporter.find_spec(name)
+        if found is None:
+            return None
+        locations = found.submodule_search_locations
+        search = list(locations) if locations is not None else []
+    return found
+
+
+def _prefixes(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]

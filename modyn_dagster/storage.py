@@ -1,62 +1,18 @@
-"""Files that are there as a whole or not at all: temporary name, fsync, checksum, rename."""
+"""Atomic files: temporary name, fsync, checksum, rename. A file is there as a whole or not at all."""
 
 import contextlib
-import hashlib
 import io
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-from modyn_dagster.errors import CorruptFile, StorageError, WriteFailed
-from modyn_dagster.synced_along import SyncedAlong
-
-_CHUNK = 1 << 20
-
-
-class HashingFile:
-    """A write-only binary file that knows the BLAKE2b digest of what went through it."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self._hash = hashlib.blake2b(digest_size=16)
-        self.closed = False
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Write all of ``data``; returns its length in bytes."""
-        view = memoryview(data).cast("B")
-        self._hash.update(view)
-        self._raw.write(view)
-        return view.nbytes
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._raw.tell()
-
-    def flush(self) -> None:
-        """Hand buffered bytes to the operating system."""
-        self._raw.flush()
-
-    def close(self) -> None:
-        """The context of ``atomic_write`` closes the file; writers such as Arrow's may call this before."""
-
-    def readable(self) -> bool:
-        """Never: this file is for writing."""
-        return False
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def seekable(self) -> bool:
-        """Never: the digest follows the order of writes."""
-        return False
-
-    @property
-    def checksum(self) -> str:
-        """Hex digest of everything written so far."""
-        return self._hash.hexdigest()
+from fastpath import errors as native
+from modyn_dagster.digest import checksum_of
+from modyn_dagster.errors import CorruptFile, DeletedKey, StorageError, UnknownKey, WriteFailed
+from modyn_dagster.incremental_fsync import HashingFile, SyncedAlong
 
 
 @contextlib.contextmanager
@@ -152,15 +108,6 @@ def sweep_unfinished(path: Path, keep: Path | None = None) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def checksum_of(path: Path) -> str:
-    """Hex BLAKE2b digest (16 bytes) of a file's content."""
-    digest = hashlib.blake2b(digest_size=16)
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def verify_checksum(path: Path, expected: str) -> None:
     """Raise ``CorruptFile`` unless the file exists and has this checksum."""
     if not path.is_file():
@@ -196,3 +143,30 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Raise what the block raises about keys and files as ``UnknownKey``, ``DeletedKey``, ``CorruptFile`` or ``StorageError``."""
+    try:
+        yield
+    except native.UnknownKey as error:
+        raise UnknownKey(error.key, error.dataset) from error
+    except native.DeletedKey as error:
+        raise DeletedKey(error.key, error.dataset, error.path, error.offset) from error
+    except native.CorruptFile as error:
+        raise CorruptFile(
+            error.path, error.expected, error.found, key=error.key, offset=error.offset, dataset=error.dataset
+        ) from error
+    except native.StoreError as error:
+        raise StorageError(str(error)) from error
+
+
+_LOCAL_SCHEMES: Final = ("file://", "local://")
+
+
+def local_folder(root: str) -> Path | None:
+    """The folder that a root is; None for what only fsspec knows."""
+    for scheme in _LOCAL_SCHEMES:
+        root = root.removeprefix(scheme)
+    return None if "://" in root else Path(root)

@@ -17,10 +17,10 @@ import hypothesis
 import pytest
 import sqlalchemy as sa
 
+from modyn_dagster.catalog.database.databases import upgrade
+from modyn_dagster.catalog.database.engine import open_engine
+from modyn_dagster.catalog.database.urls import DATABASES, database_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.engine import open_engine
-from modyn_dagster.catalog.migrate import upgrade
-from modyn_dagster.catalog.urls import DATABASES, database_url
 from modyn_dagster.settings import Settings
 from tests.disk import do_not_wait_for_the_disk
 

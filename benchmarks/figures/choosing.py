@@ -16,7 +16,7 @@ from benchmarks.model_flows import State
 from benchmarks.model_setting import Setting, folder, one
 from benchmarks.report import Figure
 from modyn_dagster.model_store import Adaptive, ChangedLayers, Delta, Prices, Provenance, Snapshot
-from modyn_dagster.model_store.strategies import Retrain, Strategy
+from modyn_dagster.model_store.strategies.settings import Retrain, Strategy
 
 TRACE: Final = Path(__file__).resolve().parents[1] / "model_store_trace.json"
 _HERE: Final = "benchmarks.figures.choosing"

@@ -16,11 +16,11 @@ from benchmarks.report import Figure, short
 from benchmarks.setting import Mismatch
 from modyn_dagster.errors import MissingExtra
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.spec.drift import BackendMetric, DriftMetricSpec, FeaturesSpec, MMDMetric
+from modyn_dagster.spec.triggers.drift import BackendMetric, DriftMetricSpec, FeaturesSpec, MMDMetric
 from modyn_dagster.triggering.drift import measure_drift
-from modyn_dagster.triggering.drift.foreign import load
-from modyn_dagster.triggering.drift.kolmogorov_smirnov import kolmogorov_smirnov, kolmogorov_smirnov_p_values
-from modyn_dagster.triggering.drift.ranked import observed
+from modyn_dagster.triggering.drift.backends.third_party import load
+from modyn_dagster.triggering.drift.univariate.kolmogorov_smirnov import kolmogorov_smirnov, kolmogorov_smirnov_p_values
+from modyn_dagster.triggering.drift.univariate.ranked_columns import observed
 from modyn_dagster.triggering.drift.windows import Windows, as_features
 from modyn_dagster.triggering.measurement import DriftNeed, Measured
 

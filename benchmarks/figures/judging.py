@@ -14,6 +14,7 @@ from torchmetrics.functional.classification import binary_accuracy, binary_auroc
 from benchmarks.measure import Machine, interleave, timed
 from benchmarks.policy_streams import LabelledStream
 from benchmarks.report import Figure
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.evaluation import (
     Predictions,
     generate_intervals,
@@ -21,9 +22,8 @@ from modyn_dagster.evaluation import (
     score_intervals,
 )
 from modyn_dagster.evaluation.cells import Cell
-from modyn_dagster.evaluation.intervals import Interval
-from modyn_dagster.evaluation.writing import PredictionWriter
-from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.evaluation.intervals.generation import Interval
+from modyn_dagster.evaluation.predictions.files import PredictionWriter
 from modyn_dagster.keys import KeyArray, keys_of, positions_of
 from modyn_dagster.randomness import rng_for
 

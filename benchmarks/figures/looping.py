@@ -6,7 +6,7 @@ from typing import Final
 from benchmarks.contenders.hand_written import Setup, Written, dlrm, mlp, run_of
 from benchmarks.measure import ROUNDS, Machine, Run, Spread, interleave
 from benchmarks.report import Figure
-from modyn_dagster.spec.downsampling import DownsamplingSpec
+from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.training import TrainedModel
 
 #: Steps of at least so many milliseconds may take 5 % longer, shorter ones 50 microseconds.

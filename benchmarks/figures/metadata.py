@@ -14,8 +14,9 @@ from benchmarks.contenders import loads as others
 from benchmarks.database import Database
 from benchmarks.measure import Contender, Machine, Run, Spread, interleave
 from benchmarks.report import Figure
-from modyn_dagster.catalog.datasets import ensure_dataset, partition_of
-from modyn_dagster.catalog.engine import open_engine, transaction
+from modyn_dagster.catalog.database.engine import open_engine, transaction
+from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
 from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.dataset import DatasetSpec

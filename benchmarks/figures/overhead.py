@@ -8,7 +8,6 @@ import numpy as np
 from benchmarks.measure import Contender, Machine, Run, Spread, interleave
 from benchmarks.report import Figure, short
 from modyn_dagster.keys import ORIGIN, position_of
-from modyn_dagster.pipeline.deciding import decide_onwards
 from modyn_dagster.triggering import (
     DriftNeed,
     Measured,
@@ -20,6 +19,7 @@ from modyn_dagster.triggering import (
     TriggeringPolicy,
     build_policy,
 )
+from modyn_dagster.triggering.loop import decide_onwards
 
 #: Batches, train samples in each, and the most seconds for a batch.
 _BATCHES: Final = 200

@@ -20,9 +20,9 @@ from benchmarks.measure import Contender, Run, interleave, timed
 from benchmarks.report import Figure, with_least
 from benchmarks.setting import Mismatch, Setting
 from fastpath import BatchStream, SampleStore
-from modyn_dagster.spec.parsing import ImagesSpec
+from modyn_dagster.spec.learning.parsing import ImagesSpec
 from modyn_dagster.training.loader import StreamLoader
-from modyn_dagster.training.models.resnet import ResNet
+from modyn_dagster.training.models.images import ResNet
 from modyn_dagster.training.parsing.images import Images
 
 #: Images of one request, and of one training step.

@@ -10,8 +10,8 @@ from benchmarks.model_flows import CLASSES, SIDE, Recipe, SmallNet, State, flow
 from benchmarks.model_setting import Setting, folder, one
 from benchmarks.report import Figure
 from modyn_dagster.model_store import Provenance
-from modyn_dagster.model_store.probe import probe
-from modyn_dagster.spec.models import (
+from modyn_dagster.model_store.probe.recording import probe
+from modyn_dagster.spec.learning.models import (
     CNNSpec,
     DistilBertSpec,
     DLRMSpec,
@@ -20,8 +20,8 @@ from modyn_dagster.spec.models import (
     MLPSpec,
     ResNetSpec,
 )
-from modyn_dagster.training.layout import Input, Layout
 from modyn_dagster.training.models import build_boxed
+from modyn_dagster.training.models.layout import Input, Layout
 
 #: Their probe takes longer than a quick measurement may.
 _LARGE: Final = frozenset({"resnet50", "resnet152"})

@@ -10,13 +10,13 @@ from benchmarks.database import Database
 from benchmarks.figures.metadata import labelled_rows, sample_rows
 from benchmarks.measure import Machine, Run, interleave
 from benchmarks.report import Figure
-from modyn_dagster.catalog.announcements import Announcement, register
 from modyn_dagster.catalog.batches import BatchFacts, FileFacts, mark_ingested, visible_batches
-from modyn_dagster.catalog.datasets import ensure_dataset, partition_of
-from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register
 from modyn_dagster.catalog.samples import copy_samples
-from modyn_dagster.pipeline.view import DatasetView
-from modyn_dagster.pipeline.window_keys import WindowKeys
+from modyn_dagster.data.view import DatasetView
+from modyn_dagster.data.window_columns import WindowKeys
 from modyn_dagster.selection import KeyRange, Selection, write_training_set
 from modyn_dagster.spec.selection import SelectionSpec
 

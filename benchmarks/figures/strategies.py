@@ -13,19 +13,19 @@ from benchmarks.database import Database
 from benchmarks.figures.metadata import labelled_rows
 from benchmarks.measure import Contender, Machine, Run, Spread, interleave
 from benchmarks.report import Figure
-from fastpath.extents import Extents
-from fastpath.index import IndexedFile, write_index_to
-from modyn_dagster.catalog.announcements import Announcement, register
+from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, mark_ingested, visible_batches
-from modyn_dagster.catalog.datasets import ensure_dataset, partition_of
-from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
+from modyn_dagster.data.view import DatasetView
+from modyn_dagster.data.window_columns import WindowKeys
+from modyn_dagster.digest import checksum_of
 from modyn_dagster.keys import keys_of
-from modyn_dagster.pipeline.view import DatasetView
-from modyn_dagster.pipeline.window_keys import WindowKeys
 from modyn_dagster.selection import KeyRange, Selection, write_training_set
 from modyn_dagster.spec.selection import SelectionSpec
-from modyn_dagster.storage import atomic_file, checksum_of
+from modyn_dagster.storage import atomic_file
 
 _BATCHES: Final = 4
 _ALL: Final = KeyRange(-1, 2**62)

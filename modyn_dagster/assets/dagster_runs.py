@@ -1,9 +1,15 @@
-"""Dagster runs of ours: the tags that find them again, and what became of them."""
+"""Dagster runs: the tags that find them again, their states, and progress in their logs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
+
+if TYPE_CHECKING:
+    from modyn_dagster.progress import ProgressCallback
+    from modyn_dagster.training import TrainingProgress
+
 
 #: Partition key of the trigger a run trains, and which attempt of it.
 TRIGGER_TAG: Final = "modyn/trigger"
@@ -44,3 +50,31 @@ def has_ended(instance: dg.DagsterInstance, run_id: str) -> bool:
     """Whether a run is over, or unknown to this instance."""
     run = instance.get_run_by_id(run_id)
     return run is None or run.status in _ENDED
+
+
+#: A line of the log is a row in Dagster's database.
+_SECONDS_BETWEEN: Final = 10.0
+
+
+def log_counts(say: Callable[[str], object], what: str, *, clock: Callable[[], float] = monotonic) -> Callable[[int, int], None]:
+    """A callback for what counts, that says something every ten seconds, and nothing of what ends sooner."""
+    told = clock()
+
+    def report(done: int, total: int) -> None:
+        nonlocal told
+        if (now := clock()) - told >= _SECONDS_BETWEEN:
+            say(f"{what}: {done} of {total}")
+            told = now
+
+    return report
+
+
+def log_training(say: Callable[[str], object], *, clock: Callable[[], float] = monotonic) -> "ProgressCallback":
+    """A progress callback for ``train`` that says something every ten seconds, and nothing of a short training."""
+    from modyn_dagster.progress import now_and_then
+
+    def report(progress: "TrainingProgress") -> None:
+        done = progress.step / progress.n_steps
+        say(f"epoch {progress.epoch} of {progress.n_epochs}, {done:.0%} of all steps, loss {progress.loss:.6g}")
+
+    return now_and_then(report, _SECONDS_BETWEEN, ending=False, clock=clock)

@@ -7,16 +7,16 @@ import dagster as dg
 from pydantic import Field
 
 from modyn_dagster.assets.checks import check_outputs
-from modyn_dagster.assets.events import StageEvent, stage_events
+from modyn_dagster.assets.metadata.stages import StageEvent, stage_events
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking import MlflowLinks
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
 if TYPE_CHECKING:
+    from modyn_dagster.data.view import DatasetView
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.pipeline.platform import Platform
-    from modyn_dagster.pipeline.view import DatasetView
 
 
 class EvaluationConfig(dg.Config):
@@ -54,7 +54,7 @@ def _events(
 ) -> Iterator[StageEvent]:
     """What became of each model; one that cannot be judged fails the run after the others were."""
     from modyn_dagster.errors import CatalogError, ModynError
-    from modyn_dagster.pipeline.stages import evaluation_stage
+    from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 
     failure: ModynError | None = None
     for work in judged:

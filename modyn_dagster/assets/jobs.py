@@ -1,10 +1,14 @@
-"""Jobs: what the sensors launch, and ``retention``."""
+"""Jobs: those the sensors launch, ``trigger_now__<pipeline>``, ``notify__<pipeline>``, ``retention`` and ``model_store_gc``."""
 
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
+from modyn_dagster.assets.dagster_runs import log_counts
 from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.spec.base import seconds_of
 
@@ -54,7 +58,7 @@ def _ended_in_time(assets: PipelineAssets) -> dict[str, str]:
 @dg.op(description="Remove the files that no `retention` of a pipeline keeps.")
 def apply_retention(context: dg.OpExecutionContext, modyn: PlatformResource) -> None:
     """Remove files beyond what the pipelines keep, and checkpoints that nothing will go on from; rows stay."""
-    from modyn_dagster.pipeline.retention import apply_retention as apply
+    from modyn_dagster.pipeline.operate.retention import apply_retention as apply
 
     removed = apply(modyn.platform())
     context.log.info(f"removed {removed.training_sets} training sets and {removed.predictions} prediction files")
@@ -73,3 +77,106 @@ def apply_retention(context: dg.OpExecutionContext, modyn: PlatformResource) -> 
 def retention() -> None:
     """Launch it by hand, or put it on a schedule of your own."""
     apply_retention()
+
+
+class TriggerNowConfig(dg.Config):
+    """Who wants it, and why."""
+
+    note: str = Field("", description="Recorded with the trigger: `manual: <note>` is its reason.")
+
+
+class NotifyConfig(dg.Config):
+    """What is to be told."""
+
+    since: str = Field(description="What happened at or after this moment, ISO 8601.")
+
+
+def trigger_now_job(assets: PipelineAssets) -> dg.JobDefinition:
+    """Train now: a trigger at the live run's cursor. Its sensor asks for the training."""
+    pipeline = assets.name
+
+    @dg.op(name=f"{pipeline}__trigger_now", description="Make a trigger of the live run, on everything decided about so far.")
+    def trigger_now(context: dg.OpExecutionContext, config: TriggerNowConfig, modyn: PlatformResource) -> None:
+        from modyn_dagster.pipeline.decide.manual_trigger import trigger_now as make
+
+        trigger = make(modyn.platform(), pipeline, config.note)
+        context.log.info(f"trigger {trigger.partition_key}: {trigger.reason}; triggering__{pipeline} asks for its training")
+        context.add_output_metadata({"trigger": trigger.partition_key, "trigger_key": trigger.key, "reason": trigger.reason})
+
+    @dg.job(
+        name=f"trigger_now__{pipeline}",
+        description=f"Train {pipeline} now, on everything its live run has decided about; the policy goes on afterwards.",
+        executor_def=dg.in_process_executor,
+    )
+    def job() -> None:
+        trigger_now()
+
+    return job
+
+
+def notify_job(assets: PipelineAssets) -> dg.JobDefinition:
+    """Tell the pipeline's hook what it has not been told. A process of its own: a hook may hang, or end it."""
+    pipeline = assets.name
+
+    @dg.op(name=f"{pipeline}__notify", description="Call the pipeline's hook with every event it has not been told.")
+    def notify(context: dg.OpExecutionContext, config: NotifyConfig, modyn: PlatformResource) -> None:
+        from modyn_dagster.pipeline.operate.events import deliver_events
+
+        told = list(deliver_events(modyn.platform(), pipeline, datetime.fromisoformat(config.since)))
+        for each in told:
+            if each.error is None:
+                context.log.info(f"told: {each.event.text}")
+            else:
+                ending = "given up" if each.last else "it is tried again"
+                context.log.error(f"the hook failed, {ending}: {each.error} (event: {each.event.text})")
+        context.add_output_metadata({"told": sum(each.error is None for each in told), "events": len(told)})
+
+    @dg.job(
+        name=f"notify__{pipeline}",
+        description=f"Tell the hook of {pipeline} of triggers, failed trainings and bad scores.",
+        executor_def=dg.in_process_executor,
+        # Dagster's run monitoring ends a hook that hangs.
+        tags={"dagster/max_runtime": "600"},
+    )
+    def job() -> None:
+        notify()
+
+    return job
+
+
+@dg.op(description="Remove what killed writers left in the model store, and documents no model refers to.")
+def collect_garbage(context: dg.OpExecutionContext, modyn_model_store: ModelStoreResource) -> None:
+    """Models stay, whatever else goes."""
+    from modyn_dagster.errors import ModynError
+
+    removed, models = 0, set[str]()
+    failed = []
+    for store in (stores := modyn_model_store.every_store()):
+        try:
+            gone = len(store.gc(progress=log_counts(context.log.info, f"{store.root}: models looked at")))
+            stay = store.list()
+        except (ModynError, OSError) as error:
+            context.log.error(f"{store.root}: {error}")
+            failed.append(f"{store.root}: {error}")
+            continue
+        context.log.info(f"{store.root}: removed {gone} files; {len(stay)} models stay")
+        removed, models = removed + gone, models.union(stay)
+    if failed:
+        remedy = "Models are as they were; put right what is named, and launch the job again."
+        raise dg.Failure(f"{len(failed)} of {len(stores)} model stores could not be cleaned up. {'; '.join(failed)}. {remedy}")
+    context.add_output_metadata({"removed": removed, "models": len(models)})
+
+
+@dg.job(description="Clean up the model store.", executor_def=dg.in_process_executor)
+def model_store_gc() -> None:
+    """Launch it by hand, or switch on the schedule."""
+    collect_garbage()
+
+
+#: Nightly, once somebody switches it on.
+model_store_gc_schedule = dg.ScheduleDefinition(
+    name="model_store_gc_nightly",
+    job=model_store_gc,
+    cron_schedule="0 4 * * *",
+    description="Clean up the model store every night.",
+)

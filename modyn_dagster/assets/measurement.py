@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from modyn_dagster.assets.partitions import batches_of
-from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.assets.specs import PipelineAssets, batches_of
 from modyn_dagster.resources.platform import PlatformResource
 
 
@@ -24,11 +23,11 @@ def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         pool=f"live__{assets.name}",
     )
     def measurement(context: dg.AssetExecutionContext, modyn: PlatformResource) -> Iterator[dg.AssetMaterialization]:
-        from modyn_dagster.assets.metadata_decisions import Shown, measured_metadata
+        from modyn_dagster.assets.metadata.batches import ShownDecisions, measured_metadata
         from modyn_dagster.errors import StaleRun
-        from modyn_dagster.pipeline.measuring_run import measure_ahead
+        from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
 
-        platform, shown = modyn.platform(), Shown()
+        platform, shown = modyn.platform(), ShownDecisions()
         try:
             for event in measure_ahead(platform, assets.name):
                 metadata = measured_metadata(platform, event, shown)

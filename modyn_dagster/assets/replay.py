@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
-from modyn_dagster.assets.events import StageEvent, stage_events
-from modyn_dagster.assets.partitions import add_partitions, batches_of, triggers_of
-from modyn_dagster.assets.progress import log_training
-from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.assets.dagster_runs import log_training
+from modyn_dagster.assets.metadata.stages import StageEvent, stage_events
+from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
 from modyn_dagster.assets.tracking import MlflowLinks
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.spec.measured import measures
+from modyn_dagster.spec.triggers.trigger import measures
 
 if TYPE_CHECKING:
-    from modyn_dagster.catalog.evaluations import EvaluationRow
+    from modyn_dagster.catalog.results.evaluations import EvaluationRow
     from modyn_dagster.pipeline.platform import Platform
-    from modyn_dagster.pipeline.replay import BatchWalked
-    from modyn_dagster.pipeline.replay_request import ReplayRequest
-    from modyn_dagster.pipeline.stages import StageResult
+    from modyn_dagster.pipeline.replay.run import ReplayRequest
+    from modyn_dagster.pipeline.replay.walk import BatchWalked
+    from modyn_dagster.pipeline.stages.trigger_stages import StageResult
 
 
 class ReplayConfig(dg.Config):
@@ -54,17 +53,17 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         modyn_mlflow: MlflowResource,
         modyn_fast_path: FastPathResource,
     ) -> Iterator[StageEvent]:
-        from modyn_dagster.pipeline.replay_request import ReplayRequest
+        from modyn_dagster.pipeline.replay.run import ReplayRequest
 
         platform = modyn.platform()
-        shown = _Shown(context, assets, MlflowLinks(context, modyn_mlflow, platform))
+        shown = _ReplayEvents(context, assets, MlflowLinks(context, modyn_mlflow, platform))
         options = config.model_dump(include=set(ReplayConfig.model_fields)) | {"fast_path": modyn_fast_path.settings()}
         yield from shown.events(platform, ReplayRequest(assets.name, context.partition_keys, context.run.run_id, **options))
 
     return replay
 
 
-class _Shown:
+class _ReplayEvents:
     """A replay as Dagster and MLflow show it."""
 
     def __init__(self, context: dg.AssetExecutionContext, assets: PipelineAssets, links: MlflowLinks) -> None:
@@ -76,8 +75,8 @@ class _Shown:
 
     def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[StageEvent]:
         from modyn_dagster.errors import TriggerFailed
-        from modyn_dagster.pipeline.progress import replay_bar
-        from modyn_dagster.pipeline.replay import BatchWalked, replay
+        from modyn_dagster.pipeline.replay.walk import BatchWalked, replay
+        from modyn_dagster.progress import replay_bar
 
         run = None
         try:
@@ -97,8 +96,7 @@ class _Shown:
             self._links.run(run)
 
     def _batch(self, platform: "Platform", event: "BatchWalked") -> Iterator[StageEvent]:
-        from modyn_dagster.assets.metadata_decisions import replayed_metadata
-        from modyn_dagster.assets.metadata_runs import walked_metadata
+        from modyn_dagster.assets.metadata.batches import replayed_metadata, walked_metadata
 
         metadata = walked_metadata(event, self._page)
         self._context.log.info(f"batch {event.batch.partition_key}: {metadata['triggers']} triggers")
@@ -125,7 +123,7 @@ class _Shown:
 
     def _shows_all_intervals(self, partition_key: str, cells: "Sequence[EvaluationRow]") -> bool:
         """An evaluation is shown again and again as intervals close, so that it is there is not enough."""
-        from modyn_dagster.assets.metadata_triggers import INTERVALS, n_intervals
+        from modyn_dagster.assets.metadata.evaluations import INTERVALS, n_intervals
 
         places = dg.AssetRecordsFilter(self._assets.key("evaluation"), asset_partitions=[partition_key])
         records = self._context.instance.fetch_materializations(places, limit=1).records

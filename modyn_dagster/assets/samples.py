@@ -1,19 +1,21 @@
-"""The asset ``<dataset>/samples``: ingestion."""
+"""The asset ``<dataset>/samples``: ingestion, batches imported without Dagster, and the check ``fresh``."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
 from modyn_dagster.assets.checks import check_evaluations, check_outputs, check_specs
-from modyn_dagster.assets.partitions import batches_of
-from modyn_dagster.assets.specs import DatasetAssets
+from modyn_dagster.assets.specs import DatasetAssets, add_partitions, batches_of
+from modyn_dagster.assets.translator import AssetProps, ModynTranslator
 from modyn_dagster.errors import DataError, UnknownName
 from modyn_dagster.resources.platform import PlatformResource
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.batches import BatchRow
+    from modyn_dagster.pipeline.checks import CheckResult
     from modyn_dagster.pipeline.platform import Platform
+
 
 SamplesEvent = dg.MaterializeResult[None] | dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output[None]
 
@@ -46,7 +48,7 @@ class _Ingestion:
         self._key = assets.key("samples")
 
     def events(self) -> Iterator[SamplesEvent]:
-        from modyn_dagster.assets.metadata_samples import samples_metadata
+        from modyn_dagster.assets.metadata.batches import samples_metadata
         from modyn_dagster.pipeline.checks import in_order, labels_present, require_passed
 
         done, failures = {}, []
@@ -73,7 +75,7 @@ class _Ingestion:
 
     def _late(self, batch: "BatchRow") -> int:
         from modyn_dagster.catalog.batches import time_reached_before
-        from modyn_dagster.ingestion.late import count_late
+        from modyn_dagster.data.batch_index import count_late
 
         with self._platform.transaction() as conn:
             reached = time_reached_before(conn, batch.dataset_id, batch.ordinal)
@@ -94,3 +96,68 @@ class _Ingestion:
         self._context.log.info(f"batch {partition}: {result.n_samples} samples" + " (were there)" * result.already_ingested)
         with platform.transaction() as conn:
             return get_batch(conn, get_dataset(conn, name).id, partition)
+
+
+_FRESH: Final = "fresh"
+
+
+def freshness_check(assets: DatasetAssets) -> dg.AssetChecksDefinition:
+    """To be run by hand; the sensor ``freshness__<dataset>`` evaluates it without a run."""
+
+    @dg.asset_check(
+        asset=assets.key("samples"),
+        name=_FRESH,
+        description="Data still arrive: the newest ingested batch is younger than the dataset's `freshness`.",
+    )
+    def fresh(modyn: PlatformResource) -> dg.AssetCheckResult:
+        from modyn_dagster.pipeline.checks import freshness
+
+        found = freshness(modyn.platform(), assets.dataset.name)
+        return dg.AssetCheckResult(
+            passed=found.passed, severity=dg.AssetCheckSeverity.ERROR, description=found.description, metadata=found.metadata
+        )
+
+    return fresh
+
+
+def freshness_evaluation(key: dg.AssetKey, found: "CheckResult") -> dg.AssetCheckEvaluation:
+    """What Dagster shows of it."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=_FRESH,
+        passed=found.passed,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=found.description,
+        metadata=found.metadata,
+    )
+
+
+def announce_batches(
+    instance: dg.DagsterInstance, platform: "Platform", dataset: str, translator: ModynTranslator | None = None
+) -> int:
+    """Add the partitions of all batches of a dataset, in ordinal order, and materialize those that are ingested but not shown.
+
+    Returns how many were shown now. Calling it again shows nothing twice.
+    """
+    from modyn_dagster.assets.checks import check_evaluations
+    from modyn_dagster.assets.metadata.batches import samples_metadata
+    from modyn_dagster.catalog.batches import list_batches
+    from modyn_dagster.data.batch_index import late_by_batch
+    from modyn_dagster.pipeline.checks import in_order, labels_present
+
+    props = AssetProps("samples", platform.project.datasets[dataset])
+    key = (translator or ModynTranslator()).get_asset_spec(props).key
+    dataset_id = platform.view(dataset).row.id
+    with platform.transaction() as conn:
+        batches = list_batches(conn, dataset_id)
+    add_partitions(instance, batches_of(dataset), [batch.partition_key for batch in batches])
+    shown = instance.get_materialized_partitions(key)
+    fresh = [batch for batch in batches if batch.state == "ingested" and batch.partition_key not in shown]
+    late = late_by_batch(platform.home, batches) if fresh else {}
+    for batch in fresh:
+        metadata = samples_metadata(batch, late[batch.ordinal])
+        instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=batch.partition_key, metadata=metadata))
+        checks = [labels_present(props.dataset, batch), in_order(batch, late[batch.ordinal])]
+        for check in check_evaluations(key, batch.partition_key, checks):
+            instance.report_runless_asset_event(check)
+    return len(fresh)

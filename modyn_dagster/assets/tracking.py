@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.pipeline.platform import Platform
-    from modyn_dagster.reporting.tracking import Tracker
+    from modyn_dagster.reporting.mlflow.tracker import Tracker
 
 
 class MlflowLinks:
@@ -53,7 +53,7 @@ class MlflowLinks:
 
     def comparison(self, dataset: str, scores: Mapping[str, float], page: Path, figures: "Mapping[str, Figure]") -> str | None:
         """Bring the comparison of a dataset up to date, page and pictures beside it; returns its page."""
-        from modyn_dagster.reporting.tracked_form import DagsterRun
+        from modyn_dagster.reporting.mlflow.content import DagsterRun
 
         run = DagsterRun(self._context.run.run_id, _page_of(self._context.run.run_id))
         return self._sync(lambda tracker: tracker.sync_comparison(self._platform.engine, dataset, scores, page, figures, run))

@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.rows import as_row
+from modyn_dagster.catalog.database.mapping import as_row
 from modyn_dagster.catalog.tables import notification
 
 

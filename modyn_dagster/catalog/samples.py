@@ -52,11 +52,6 @@ def copy_samples(conn: sa.Connection, dataset_id: int, rows: SampleRows) -> None
     _copy(conn, statement, _CopyStream(rows))
 
 
-def count_samples(conn: sa.Connection, dataset_id: int, after: int, until: int) -> int:
-    """Number of samples with ``after < key <= until``."""
-    return conn.execute(sa.select(sa.func.count()).select_from(sample).where(_window(dataset_id, after, until))).scalar_one()
-
-
 def iter_keys(
     conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int = 100_000, *, present: bool = False
 ) -> Iterator[KeyArray]:

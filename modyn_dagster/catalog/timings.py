@@ -63,10 +63,3 @@ def bytes_by_trigger(conn: sa.Connection, run_id: int) -> Mapping[tuple[int | No
     where = (stage_timing.c.run_id == run_id) & stage_timing.c.n_bytes.is_not(None)
     statement = sa.select(*columns, sa.func.sum(stage_timing.c.n_bytes)).where(where)
     return {(trigger_id, stage): int(n) for trigger_id, stage, n in conn.execute(statement.group_by(*columns))}
-
-
-def seconds_by_batch(conn: sa.Connection, run_id: int, stage: Stage) -> Mapping[int, float]:
-    """Seconds of deciding or measuring, summed by ordinal of the batch."""
-    where = (stage_timing.c.run_id == run_id) & (stage_timing.c.stage == stage) & stage_timing.c.batch_ordinal.is_not(None)
-    statement = sa.select(stage_timing.c.batch_ordinal, sa.func.sum(stage_timing.c.seconds)).where(where)
-    return {int(ordinal): float(s) for ordinal, s in conn.execute(statement.group_by(stage_timing.c.batch_ordinal))}

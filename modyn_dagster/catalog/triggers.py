@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.rows import as_row
+from modyn_dagster.catalog.database.mapping import as_row
 from modyn_dagster.catalog.tables import pipeline, pipeline_run, trigger
 from modyn_dagster.errors import LostClaim, UnknownName
 

@@ -26,10 +26,10 @@ class Lazy(NamedTuple):
 
 COMMANDS: Final[Mapping[str, Lazy]] = {
     "demo": Lazy("modyn_dagster.cli.demo", "demo", "Replay three pipelines over a real stream and compare them."),
-    "ui": Lazy("modyn_dagster.cli.ui", "ui", "Start Postgres, Dagster and MLflow; stop them with Ctrl-C."),
-    "dataset": Lazy("modyn_dagster.cli.dataset", "dataset", "Import, inspect and repair batches, delete samples."),
-    "pipeline": Lazy("modyn_dagster.cli.pipeline", "pipeline", "Replay, inspect, operate and compare pipelines."),
-    "model": Lazy("modyn_dagster.cli.model", "model", "List, compare, verify, export and probe stored models."),
+    "ui": Lazy("modyn_dagster.cli.ui.command", "ui", "Start Postgres, Dagster and MLflow; stop them with Ctrl-C."),
+    "dataset": Lazy("modyn_dagster.cli.dataset.batches", "dataset", "Import, inspect and repair batches, delete samples."),
+    "pipeline": Lazy("modyn_dagster.cli.pipeline.replay", "pipeline", "Replay, inspect, operate and compare pipelines."),
+    "model": Lazy("modyn_dagster.cli.model.store", "model", "List, compare, verify, export and probe stored models."),
     "check": Lazy("modyn_dagster.cli.check", "check", "Validate every spec and import the user code they name."),
     "schema": Lazy("modyn_dagster.cli.schema", "schema", "Write the JSON Schemas of the specs, for editors."),
     "db": Lazy("modyn_dagster.cli.db", "db", "Start, stop and upgrade the database."),

@@ -15,8 +15,9 @@ from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.load import Project, load_project, load_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
-from modyn_dagster.training.check import check_task, import_paths
-from modyn_dagster.triggering.check import user_code_errors
+from modyn_dagster.training.data import check_task
+from modyn_dagster.training.user_code import import_paths
+from modyn_dagster.triggering.user_code import user_code_errors
 
 
 @click.command()

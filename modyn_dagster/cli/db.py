@@ -1,20 +1,19 @@
-"""``modyn-dagster db``: the Postgres server and its databases."""
+"""``modyn-dagster db``: the Postgres server and its databases, also for as long as another command needs them."""
 
 import json
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
 
-from modyn_dagster.catalog.databases import create_databases, existing_databases
+from modyn_dagster.catalog.database.databases import Health, create_databases, existing_databases, health_of, upgrade
+from modyn_dagster.catalog.database.engine import current_revision, open_engine
+from modyn_dagster.catalog.database.urls import child_environment, server_url, shown
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.engine import current_revision, open_engine
-from modyn_dagster.catalog.health import Health, health_of
-from modyn_dagster.catalog.migrate import upgrade
 from modyn_dagster.catalog.revisions import outdated
-from modyn_dagster.catalog.urls import child_environment, server_url, shown
 from modyn_dagster.settings import Settings
 
 
@@ -110,3 +109,35 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
         yield "schema", f"up to date at {health.revision}"
     elif health.answers:
         yield "schema", str(outdated(health.revision))
+
+
+@contextmanager
+def running_database(settings: Settings) -> Iterator[bool]:
+    """The server up, its three databases made, and the schema of this code in ours.
+
+    Yields whether the embedded server was started for it; then, and only then, it is stopped at the end.
+    """
+    with _running_server(settings) as started:
+        create_databases(settings)
+        engine = open_engine(settings)
+        try:
+            upgrade(engine)
+        finally:
+            engine.dispose()
+        yield started
+
+
+@contextmanager
+def _running_server(settings: Settings) -> Iterator[bool]:
+    if settings.postgres_url is not None:
+        yield False
+        return
+    server = EmbeddedPostgres(settings.home, settings.pg_bin)
+    # Asked before the start: a start that is interrupted may have started it all the same.
+    before = server.is_running()
+    try:
+        server.start()
+        yield not before
+    finally:
+        if not before:
+            server.stop()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modyn_dagster.cli.launching import ReplayOptions, compare_dataset, dagster_instance, replay_range
+from modyn_dagster.cli.dagster_runs import ReplayOptions, compare_dataset, dagster_instance, replay_range
+from modyn_dagster.cli.db import running_database
 from modyn_dagster.cli.project import project_settings
-from modyn_dagster.cli.server import running_database
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def demo() -> None:
 
 def _run(settings: Settings) -> None:
     from modyn_dagster.build import build_definitions
-    from modyn_dagster.cli.pipeline import batch_range
+    from modyn_dagster.cli.pipeline.replay import batch_range
     from modyn_dagster.pipeline.platform import Platform
 
     platform = Platform.open(settings)
@@ -57,7 +57,7 @@ def _run(settings: Settings) -> None:
 
 
 def _import(platform: "Platform", instance: "DagsterInstance", dataset: str) -> None:
-    from modyn_dagster.assets.announcing import announce_batches
+    from modyn_dagster.assets.samples import announce_batches
     from modyn_dagster.ingestion.history import import_history
 
     spec = platform.project.datasets[dataset]
@@ -79,8 +79,8 @@ def _compare(platform: "Platform", dataset: str) -> None:
     from rich.console import Console
 
     from modyn_dagster.reporting.comparison import compare_pipelines
-    from modyn_dagster.reporting.figures import save
-    from modyn_dagster.reporting.plots import comparison_over_time
+    from modyn_dagster.reporting.plots.figures import save
+    from modyn_dagster.reporting.plots.runs import comparison_over_time
     from modyn_dagster.reporting.tables import comparison_table
 
     names = sorted(spec.name for spec in platform.project.pipelines.values() if spec.dataset == dataset)

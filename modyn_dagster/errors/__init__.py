@@ -44,7 +44,6 @@ ModynError
 """
 
 from modyn_dagster.errors.base import ModynError, without_secrets
-from modyn_dagster.errors.catalog import CatalogError, DatabaseDown, SchemaOutdated, ServerFailed, UnknownName
 from modyn_dagster.errors.inputs import (
     ChangedBatch,
     ConfigError,
@@ -55,28 +54,39 @@ from modyn_dagster.errors.inputs import (
     NotJson,
     SchemaMismatch,
 )
-from modyn_dagster.errors.learning import BadSample, BadScore, LawBroken, NonFiniteLoss, SelectionError, TrainingError, WrongShape
 from modyn_dagster.errors.running import (
     AlreadyRunning,
+    BadSample,
+    BadScore,
     BatchGap,
     CheckFailed,
+    LawBroken,
     LostClaim,
+    NonFiniteLoss,
     RunError,
+    SelectionError,
     ServiceError,
     ServiceFailed,
     StaleRun,
     TrackingError,
+    TrainingError,
     TriggerFailed,
+    WrongShape,
 )
 from modyn_dagster.errors.storage import (
+    CatalogError,
     CorruptFile,
+    DatabaseDown,
     DeletedKey,
     ModelInUse,
     NotAllowed,
     NotReproducible,
+    SchemaOutdated,
+    ServerFailed,
     StorageError,
     UnknownKey,
     UnknownModel,
+    UnknownName,
     WeightsNotStored,
     WriteFailed,
 )

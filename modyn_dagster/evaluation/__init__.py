@@ -1,22 +1,25 @@
 """How to judge models: intervals, predictions, metrics, composite models and scores. Nothing here imports torch."""
 
-from modyn_dagster.evaluation.blocks import BLOCK, BatchRange, Block, fixed_blocks
 from modyn_dagster.evaluation.cells import score_intervals, score_slices
-from modyn_dagster.evaluation.composite import currently_active, currently_trained
-from modyn_dagster.evaluation.confidence import ConfidenceInterval, bootstrap, confidence_interval, wilson
-from modyn_dagster.evaluation.front import feasible_set, pareto_front
-from modyn_dagster.evaluation.hindsight import Regret, Schedule, best_schedule, regret
-from modyn_dagster.evaluation.intervals import Interval, anchor_of, closed_intervals, generate_intervals
-from modyn_dagster.evaluation.metrics import METRICS, Score, check_metrics, find_metric, score
-from modyn_dagster.evaluation.predictions import (
-    Predictions,
-    WrittenPredictions,
-    predict_range,
-    read_predictions,
-    write_predictions,
+from modyn_dagster.evaluation.composite.pareto import feasible_set, pareto_front
+from modyn_dagster.evaluation.composite.regret import Regret, Schedule, best_schedule, regret
+from modyn_dagster.evaluation.composite.scores import (
+    comparable_intervals,
+    composite_scores,
+    currently_active,
+    currently_trained,
+    expected_shortfall,
+    forgetting,
+    past_intervals,
+    pipeline_score,
+    retention,
 )
-from modyn_dagster.evaluation.retention import forgetting, past_intervals, retention
-from modyn_dagster.evaluation.scores import comparable_intervals, composite_scores, expected_shortfall, pipeline_score
+from modyn_dagster.evaluation.intervals.generation import Interval, anchor_of, closed_intervals, generate_intervals
+from modyn_dagster.evaluation.metrics.confidence import ConfidenceInterval, bootstrap, confidence_interval, wilson
+from modyn_dagster.evaluation.metrics.registry import METRICS, Score, check_metrics, find_metric, score
+from modyn_dagster.evaluation.predictions.blocks import BLOCK, BatchRange, Block, fixed_blocks
+from modyn_dagster.evaluation.predictions.files import WrittenPredictions, read_predictions, write_predictions
+from modyn_dagster.evaluation.predictions.forward import Predictions, predict_range
 
 __all__ = [
     "BLOCK",

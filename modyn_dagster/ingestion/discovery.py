@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from modyn_dagster.catalog.announcements import Announcement
+from modyn_dagster.catalog.registration import Announcement
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.members import is_unfinished
-from modyn_dagster.ingestion.order import natural_key
-from modyn_dagster.ingestion.source import FileState, Source
+from modyn_dagster.ingestion.batches.members import is_unfinished
+from modyn_dagster.ingestion.sources.files import FileState, natural_key
+from modyn_dagster.ingestion.sources.source import Source
 from modyn_dagster.spec.dataset import DatasetSpec
 
 #: What a look saw, JSON: size and time of last change by path. Kept by the caller from one look to the next.

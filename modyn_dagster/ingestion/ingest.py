@@ -1,4 +1,4 @@
-"""Ingesting a batch that was registered: read, put in order, commit; or compare with what was ingested before."""
+"""Ingestion of a registered batch: read, put in order, commit; a batch that is ingested already is compared with its files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,45 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, get_batch, mark_failed
-from modyn_dagster.catalog.datasets import DatasetRow, ensure_dataset
-from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.assemble import Place, assemble
-from modyn_dagster.ingestion.commit import Content, commit_batch
-from modyn_dagster.ingestion.members import involved_paths, members_of
-from modyn_dagster.ingestion.read_batch import BatchReader, Progress
-from modyn_dagster.ingestion.shard import staged_shard
-from modyn_dagster.ingestion.source import Source, open_source
-from modyn_dagster.ingestion.unchanged import require_unchanged
+from modyn_dagster.catalog.batches import BatchRow, get_batch, mark_failed, source_files
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.errors import ChangedBatch, DataError
+from modyn_dagster.ingestion.batches.assemble import Place, assemble
+from modyn_dagster.ingestion.batches.batch_files import Content, staged_shard
+from modyn_dagster.ingestion.batches.commit import commit_batch
+from modyn_dagster.ingestion.batches.members import involved_paths, members_of
+from modyn_dagster.ingestion.batches.read_batch import BatchReader, Progress
+from modyn_dagster.ingestion.sources.source import Source, open_source
 from modyn_dagster.spec.dataset import DatasetSpec
+
+
+def require_unchanged(engine: sa.Engine, spec: DatasetSpec, source: Source, batch: BatchRow) -> None:
+    """Raise ``ChangedBatch`` naming the first file whose bytes are not those that were ingested, or that is new.
+
+    A file whose samples were copied into a shard may be gone: it is not needed any more.
+    """
+    with transaction(engine) as conn:
+        recorded = source_files(conn, batch.id)
+    for file in recorded:
+        try:
+            found = source.load(file.path).checksum
+        except DataError as error:
+            if file.mtime_ns is None:
+                continue
+            raise ChangedBatch(file.path, file.checksum, error.message) from error
+        if found != file.checksum:
+            raise ChangedBatch(file.path, file.checksum, found)
+    for path in sorted(_members(source, spec, batch) - {file.path for file in recorded}):
+        raise ChangedBatch(path, "none, the file was not there", source.load(path).checksum)
+
+
+def _members(source: Source, spec: DatasetSpec, batch: BatchRow) -> set[str]:
+    try:
+        return set(members_of(source, spec, batch.source).paths)
+    except DataError:  # gone, and nothing of it is needed, or it would have been refused above
+        return set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.catalog.announcements import Announcement
+from modyn_dagster.catalog.registration import Announcement
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.ingestion.order import natural_key
-from modyn_dagster.ingestion.times import TimeArray
+from modyn_dagster.ingestion.formats.times import TimeArray
+from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.spec.base import seconds_of
 
 Int64Array = npt.NDArray[np.int64]

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from modyn_dagster.model_store.architecture import Architecture
-    from modyn_dagster.model_store.environment import Environment
-    from modyn_dagster.model_store.hash_tree import ModelId
+    from modyn_dagster.environment import Environment
+    from modyn_dagster.model_store.format.hash_tree import ModelId
     from modyn_dagster.model_store.info import ModelInfo, TensorInfo
-    from modyn_dagster.model_store.provenance import Provenance
+    from modyn_dagster.model_store.provenance.recipe import Architecture, Provenance
     from modyn_dagster.model_store.store import ModelStore
-    from modyn_dagster.model_store.strategies import Adaptive, ChangedLayers, Delta, Prices, Retrain, Snapshot
+    from modyn_dagster.model_store.strategies.settings import Adaptive, ChangedLayers, Delta, Prices, Retrain, Snapshot
 
 __all__ = [
     "Adaptive",
@@ -33,17 +32,23 @@ __all__ = [
 ]
 
 _HOMES: Final[Mapping[str, str]] = {
-    "Architecture": "architecture",
-    "Environment": "environment",
-    "ModelId": "hash_tree",
-    "ModelInfo": "info",
-    "ModelStore": "store",
-    "Provenance": "provenance",
-    "TensorInfo": "info",
+    "Adaptive": "modyn_dagster.model_store.strategies.settings",
+    "Architecture": "modyn_dagster.model_store.provenance.recipe",
+    "ChangedLayers": "modyn_dagster.model_store.strategies.settings",
+    "Delta": "modyn_dagster.model_store.strategies.settings",
+    "Environment": "modyn_dagster.environment",
+    "ModelId": "modyn_dagster.model_store.format.hash_tree",
+    "ModelInfo": "modyn_dagster.model_store.info",
+    "ModelStore": "modyn_dagster.model_store.store",
+    "Prices": "modyn_dagster.model_store.strategies.settings",
+    "Provenance": "modyn_dagster.model_store.provenance.recipe",
+    "Retrain": "modyn_dagster.model_store.strategies.settings",
+    "Snapshot": "modyn_dagster.model_store.strategies.settings",
+    "TensorInfo": "modyn_dagster.model_store.info",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'strategies')}"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError, UnknownModel, WeightsNotStored
-from modyn_dagster.model_store import extra as extras
-from modyn_dagster.model_store.allowing import require_allowed
-from modyn_dagster.model_store.hash_tree import ModelId
-from modyn_dagster.model_store.reading import read_state, verify_state
-from modyn_dagster.model_store.retraining import (
+from modyn_dagster.model_store.format import extra_state as extras
+from modyn_dagster.model_store.format.hash_tree import ModelId
+from modyn_dagster.model_store.format.model_file import Stored
+from modyn_dagster.model_store.format.reading import read_state, verify_state
+from modyn_dagster.model_store.provenance.recipe import require_allowed
+from modyn_dagster.model_store.provenance.retraining import (
     OnDifference,
     lineage_to_train,
     provenance_of,
@@ -19,8 +20,7 @@ from modyn_dagster.model_store.retraining import (
     require_known,
     train_again,
 )
-from modyn_dagster.model_store.shelf import Shelf
-from modyn_dagster.model_store.stored import Stored
+from modyn_dagster.model_store.repository import Shelf
 
 _Found = TypeVar("_Found")
 

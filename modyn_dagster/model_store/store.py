@@ -6,20 +6,20 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from modyn_dagster.environment import Environment
 from modyn_dagster.errors import ConfigError, CorruptFile
-from modyn_dagster.model_store import committing, loading, names, removing
-from modyn_dagster.model_store import extra as extras
-from modyn_dagster.model_store.architecture import Architecture, architecture_of
-from modyn_dagster.model_store.environment import Environment
-from modyn_dagster.model_store.exporting import export
-from modyn_dagster.model_store.folder import open_folder
-from modyn_dagster.model_store.hash_tree import ModelId
-from modyn_dagster.model_store.info import ModelInfo, TensorInfo, info_of
-from modyn_dagster.model_store.lineage import difference, tree_of
-from modyn_dagster.model_store.provenance import Provenance
-from modyn_dagster.model_store.retraining import OnDifference
-from modyn_dagster.model_store.shelf import Shelf
-from modyn_dagster.model_store.strategies import Retrain, Strategy, strategy_of
+from modyn_dagster.model_store import loading
+from modyn_dagster.model_store.backends.folder import open_folder
+from modyn_dagster.model_store.commit import removal, saving
+from modyn_dagster.model_store.export import export
+from modyn_dagster.model_store.format import extra_state as extras
+from modyn_dagster.model_store.format import tensors
+from modyn_dagster.model_store.format.hash_tree import ModelId
+from modyn_dagster.model_store.info import ModelInfo, TensorInfo, difference, info_of, tree_of
+from modyn_dagster.model_store.provenance.recipe import Architecture, Provenance, architecture_of
+from modyn_dagster.model_store.provenance.retraining import OnDifference
+from modyn_dagster.model_store.repository import Shelf
+from modyn_dagster.model_store.strategies.settings import Retrain, Strategy, strategy_of
 
 __all__ = ["ModelId", "ModelInfo", "ModelStore", "TensorInfo"]
 
@@ -94,8 +94,8 @@ class ModelStore:
             raise ConfigError(
                 "model store", "extra", type(extra).__name__, "cannot be trained again; store it by another strategy"
             )
-        state = extras.joined(names.normalised(state_dict), extra)
-        return committing.save(self._shelf, state, chosen, base, architecture, provenance)
+        state = extras.joined(tensors.normalised(state_dict), extra)
+        return saving.save(self._shelf, state, chosen, base, architecture, provenance)
 
     def load(
         self, model: ModelId, *, retrain: bool = False, environment: OnDifference = "warn", verify: bool = True
@@ -119,7 +119,7 @@ class ModelStore:
 
     def load_into(self, model: ModelId, module: nn.Module) -> None:
         """Copy a model into a module, which may be compiled or wrapped. ``StorageError`` names what does not fit."""
-        names.load_into(module, self.load(model))
+        tensors.load_into(module, self.load(model))
 
     def info(self, model: ModelId) -> ModelInfo:
         """What is stored under an id, and how, without reading weights."""
@@ -149,17 +149,17 @@ class ModelStore:
 
     def delete(self, model: ModelId, *, rebase: bool = False) -> None:
         """Remove a model for good. Those that need its tensors are stored again without it, or it is ``ModelInUse``."""
-        removing.delete(self._shelf, model, rebase=rebase)
+        removal.delete(self._shelf, model, rebase=rebase)
 
     def gc(
-        self, *, older_than: float = removing.ABANDONED, progress: Callable[[int, int], None] | None = None
+        self, *, older_than: float = removal.ABANDONED, progress: Callable[[int, int], None] | None = None
     ) -> Sequence[PurePath]:
         """Remove what killed writers left, and documents that no model refers to; returns what was removed.
 
         ``older_than``: seconds after which a file counts as left, where a store has no locks to know it by (not a local folder).
         ``progress`` is told how many of how many models were looked at.
         """
-        return removing.collect(self._shelf, older_than, progress) if self._shelf.folder.files() else []
+        return removal.collect(self._shelf, older_than, progress) if self._shelf.folder.files() else []
 
     def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Any, ...] | None = None, retrain: bool = False) -> None:
         """Write a model for other systems: ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``).

@@ -1,21 +1,21 @@
-"""Checks of the assets: plain functions that the Dagster assets and the replay share."""
+"""Checks of assets and of the arrival of data: plain functions that Dagster assets and replay share."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
-import numpy as np
+import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow
-from modyn_dagster.catalog.evaluations import EvaluationRow
-from modyn_dagster.catalog.models import ModelRow
-from modyn_dagster.catalog.training_sets import TrainingSetRow
+from modyn_dagster.catalog.batches import BatchRow, newest_arrival
+from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.results.evaluations import EvaluationRow
+from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.errors import CheckFailed
-from modyn_dagster.evaluation.champion import Verdict
-from modyn_dagster.ingestion.split import CALIBRATE, EVALUATE
-from modyn_dagster.pipeline.view import DatasetView
-from modyn_dagster.selection import TrainingSet
+from modyn_dagster.evaluation.composite.champion import Verdict
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluationSpec
 
@@ -56,24 +56,6 @@ def in_order(batch: BatchRow, n_late: int) -> CheckResult:
     return CheckResult("in_order", n_late == 0, False, text, {"late": n_late, "samples": int(batch.n_samples or 0)})
 
 
-def training_set_not_empty(row: TrainingSetRow) -> CheckResult:
-    """A trigger with an empty training set is skipped; worth a look, but not an error."""
-    text = row.details.get("skipped") or f"{row.n_samples} samples of a window of {row.n_pool}"
-    return CheckResult("not_empty", row.n_samples > 0, False, text, {"samples": row.n_samples, "window": row.n_pool})
-
-
-def only_train_samples(view: DatasetView, training_set: TrainingSet) -> CheckResult:
-    """No calibrating or evaluating key was selected: every partition is looked at against the dataset's split."""
-    leaked = {"calibrate": 0, "evaluate": 0}
-    for partition in training_set.partitions():
-        sides = view.sides(partition.keys)
-        leaked["calibrate"] += int(np.count_nonzero(sides == CALIBRATE))
-        leaked["evaluate"] += int(np.count_nonzero(sides == EVALUATE))
-    total = sum(leaked.values())
-    text = f"{total} keys of the calibrate or evaluate split are in the training set"
-    return CheckResult("only_train_samples", total == 0, True, text, dict(leaked))
-
-
 def loss_finite(model: ModelRow) -> CheckResult:
     """The mean loss of every epoch is a number."""
     last = model.losses[-1] if model.losses else math.nan
@@ -93,3 +75,40 @@ def champion(verdict: Verdict) -> CheckResult:
     """The model is at least as good as the champion before it: the gate of the alias ``champion``."""
     counts = {"champion": verdict.champion}
     return CheckResult("champion", verdict.promoted, False, verdict.reason, counts)
+
+
+FRESH = "fresh"
+
+
+def freshness(platform: Platform, dataset: str, now: datetime | None = None) -> CheckResult:
+    """Hold the arrival of the newest ingested batch against ``freshness`` of a dataset that has it.
+
+    Arrival is when the batch was registered, by the wall clock (of the database, unless ``now`` is given); a batch that
+    failed or is still open has brought no data. Before the first batch the dataset's own age counts.
+    """
+    spec = platform.project.datasets[dataset]
+    if spec.freshness is None:
+        return CheckResult(FRESH, True, False, f"{dataset} says nothing about freshness")
+    with platform.transaction() as conn:
+        newest, arrived = newest_arrival(conn, ensure_dataset(conn, spec).id)
+        moment = now if now is not None else conn.execute(sa.select(sa.func.now())).scalar_one()
+    age = max(moment - arrived, timedelta())
+    maximum = timedelta(seconds=seconds_of(spec.freshness.maximum))
+    since = f"since batch {newest} arrived" if newest is not None else "since the dataset was made, for no batch ever arrived"
+    text = f"{shown(age)} {since}, at most {spec.freshness.maximum} are fine"
+    passed = age <= maximum
+    seconds = {"age_seconds": age.total_seconds(), "maximum_seconds": maximum.total_seconds()}
+    values = {**seconds, "newest_batch": newest or "none", "arrived": arrived.isoformat()}
+    return CheckResult(FRESH, passed, False, text if passed else f"no data for {shown(age)}: {text}", values)
+
+
+def shown(age: timedelta) -> str:
+    """A length of time in its two largest units.
+
+    >>> shown(timedelta(days=2, hours=3, minutes=4)), shown(timedelta(seconds=59.9))
+    ('2 d 3 h', '59 s')
+    """
+    seconds = int(age.total_seconds())
+    parts = [(seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
+    first = next((i for i, (number, _) in enumerate(parts) if number), len(parts) - 1)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number) or "0 s"

@@ -6,9 +6,9 @@ from time import perf_counter
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.catalog.timings import Stage, Timing
 from modyn_dagster.catalog.triggers import TriggerRow, find_trigger
+from modyn_dagster.data.view import DatasetView
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 

@@ -1,26 +1,27 @@
-"""One project on one database and one home folder: what every stage of a pipeline works with."""
+"""Project, database and home folder that the stages of a pipeline work with, and the paths of a run's files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, Self
 
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.batches import BatchRow, visible_batches
-from modyn_dagster.catalog.datasets import ensure_dataset
-from modyn_dagster.catalog.engine import open_engine, require_current_schema, transaction
+from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
+from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import UnknownName
-from modyn_dagster.pipeline.view import DatasetView
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import Project, load_project, parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelStore
+
 
 #: What builds a model of the box for an export, and runs no user code; other functions of its module do.
 BUILDER: Final = "modyn_dagster.training.module:build_module"
@@ -131,3 +132,35 @@ def spec_of(run: RunRow) -> PipelineSpec:
 
 def _until(batches: list[BatchRow], until: int | None) -> list[BatchRow]:
     return batches if until is None else [batch for batch in batches if batch.ordinal <= until]
+
+
+def training_set_path(run_id: int, trigger: int) -> str:
+    """Relative path of a training set.
+
+    >>> training_set_path(3, 12)
+    'training_sets/000003/000012.arrow'
+    """
+    return str(PurePosixPath("training_sets", f"{run_id:06d}", f"{trigger:06d}.arrow"))
+
+
+def selector_state_path(run_id: int, trigger: int) -> str:
+    """Relative path of an online strategy's state up to a trigger: beside its training set."""
+    return str(PurePosixPath("training_sets", f"{run_id:06d}", f"{trigger:06d}.state.json"))
+
+
+def checkpoint_path(run_id: int, trigger: int) -> str:
+    """Relative path of the state that a killed training goes on from."""
+    return str(PurePosixPath("checkpoints", f"{run_id:06d}", f"{trigger:06d}.safetensors"))
+
+
+def optimizers_path(run_id: int, trigger: int) -> str:
+    """Relative path of the states of the optimizers that trained a model."""
+    return str(PurePosixPath("optimizers", f"{run_id:06d}", f"{trigger:06d}.safetensors"))
+
+
+def predictions_path(run_id: int, trigger: int, predictor: str, first_key: int, last_key: int) -> str:
+    """Relative path of what a model, and the code of its transforms, predict for the samples of ``first_key .. last_key``."""
+    model_hash, _, code = predictor.partition("-")
+    code = f"-{code[:16]}" if code else ""
+    name = f"{first_key:019d}-{last_key:019d}-{model_hash[:16]}{code}.arrow"
+    return str(PurePosixPath("predictions", f"{run_id:06d}", f"{trigger:06d}", name))

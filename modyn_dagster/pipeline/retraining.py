@@ -5,15 +5,14 @@ from typing import Any
 
 from torch import Tensor
 
-from modyn_dagster.catalog.models import architecture_of
-from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set
+from modyn_dagster.catalog.results.models import architecture_of
+from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set
 from modyn_dagster.errors import NotReproducible, RunError, UnknownName
 from modyn_dagster.pipeline.context import TriggerContext, context_of
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.recovering import platform_at_work
-from modyn_dagster.pipeline.select import open_training_set, select_training_set
-from modyn_dagster.pipeline.train import fit, previous_model
-from modyn_dagster.pipeline.training_files import load_optimizers
+from modyn_dagster.pipeline.stages.model.training import fit, load_optimizers, previous_model
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
+from modyn_dagster.pipeline.weights import current_platform
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.settings import Settings
 from modyn_dagster.training import PreviousModel
@@ -27,7 +26,7 @@ def train_again(
     ``base`` are the weights of the run's model before, where the training starts from it; ``data`` is what
     ``provenance_of`` recorded. ``NotReproducible`` names the field that keeps it from being the same training.
     """
-    platform = platform_at_work()
+    platform = current_platform()
     if platform is not None:
         return _train_again(platform, base, data, seed, pipeline, trigger)
     opened = Platform.open(Settings.from_environment())

@@ -1,12 +1,18 @@
-"""Training stream of a dataset, as triggering policies ask it."""
+"""Training stream of a dataset: as triggering policies ask it, and batch by batch for online strategies."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from modyn_dagster.catalog.batches import BatchRow
-from modyn_dagster.catalog.moments import as_datetime64
-from modyn_dagster.ingestion.split import TRAIN
-from modyn_dagster.pipeline.view import DatasetView, Positions
-from modyn_dagster.triggering.stream import Stream, StreamBatch, Times
+from modyn_dagster.catalog.database.mapping import as_datetime64
+from modyn_dagster.data.split import TRAIN
+from modyn_dagster.data.view import DatasetView, Positions
+from modyn_dagster.keys import KeyArray, KeyRange, key_of
+from modyn_dagster.triggering.stream.loaded_batch import Times
+from modyn_dagster.triggering.stream.training_stream import Stream, StreamBatch
 
 
 def training_stream(view: DatasetView, origin: int) -> Stream:
@@ -21,3 +27,57 @@ def _stream_batch(view: DatasetView, batch: BatchRow) -> StreamBatch:
 
     time_max = np.datetime64(0, "us") if batch.train_time_max is None else as_datetime64(batch.train_time_max)
     return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, load)
+
+
+#: Positions of one portion: larger batches are taken in by several, with no time between them, which changes no chance.
+_MOST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """Train samples of one batch.
+
+    Attributes:
+        keys: ``uint64[m]``, ascending, at least one; deleted ones are among them.
+        deleted: which are, ``bool[m]``.
+        time: of the batch: the largest time of a train sample up to its end, in microseconds since 1970.
+        until: the last key of the part.
+    """
+
+    keys: KeyArray
+    deleted: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+    time: int
+    until: int
+
+
+def batch_parts(view: DatasetView, window: KeyRange) -> Iterator[BatchPart]:
+    """The train samples of a window in order, in parts of one batch each."""
+    for (ordinal, n_samples), time in zip(_sizes(view), batch_times(view).values(), strict=True):
+        base = key_of(ordinal, 0)
+        stop = min(n_samples, window.until + 1 - base)
+        for first in range(max(0, window.after + 1 - base), stop, _MOST):
+            keys = np.arange(base + first, base + min(first + _MOST, stop), dtype=np.uint64)
+            keys = keys[view.sides(keys) == TRAIN]
+            if len(keys):
+                yield BatchPart(keys, view.deleted.among(keys), time, int(keys[-1]))
+
+
+def batch_times(view: DatasetView) -> dict[int, int]:
+    """The time of each batch by ordinal: sample time never goes back, whatever comes late."""
+    reached, times = 0, {}
+    known = [batch.train_time_max for batch in view.batches if batch.train_time_max is not None]
+    if known:
+        reached = _microseconds(as_datetime64(known[0]))
+    for batch in view.batches:
+        if batch.train_time_max is not None:
+            reached = max(reached, _microseconds(as_datetime64(batch.train_time_max)))
+        times[batch.ordinal] = reached
+    return times
+
+
+def _sizes(view: DatasetView) -> Iterator[tuple[int, int]]:
+    return ((batch.ordinal, int(batch.n_samples or 0)) for batch in view.batches)
+
+
+def _microseconds(time: np.datetime64) -> int:
+    return int(time.astype("datetime64[us]").astype(np.int64))

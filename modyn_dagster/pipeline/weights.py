@@ -1,9 +1,12 @@
-"""The weights of a pipeline's model, also where the store has only how it was trained.
+"""Weights of a pipeline's models, also of those that the store holds as provenance only.
 
-Such a model is trained again, once: its weights are kept in ``MODYN_HOME/weights`` until those of newer ones need the place.
+Such a model is trained again once; its weights stay in ``MODYN_HOME/weights`` until newer ones need the room.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 from torch import Tensor
@@ -11,8 +14,25 @@ from torch import Tensor
 from modyn_dagster.errors import CorruptFile, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store import ModelId, ModelStore, Snapshot
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.recovering import on_platform
 from modyn_dagster.spec.pipeline import PipelineSpec
+
+_PLATFORM: Final[ContextVar[Platform | None]] = ContextVar("platform that trains again", default=None)
+
+
+@contextmanager
+def on_platform(platform: Platform) -> Iterator[None]:
+    """Within the block trainings use this platform; else they open the one that the environment names."""
+    token = _PLATFORM.set(platform)
+    try:
+        yield
+    finally:
+        _PLATFORM.reset(token)
+
+
+def current_platform() -> Platform | None:
+    """The one of the innermost block."""
+    return _PLATFORM.get()
+
 
 # A trigger needs its own model and the one before; a few pipelines may be at work.
 _KEPT: Final = 8

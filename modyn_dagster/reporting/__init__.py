@@ -5,8 +5,13 @@ Reads the catalog, knows no Dagster. matplotlib, rich and mlflow are imported wh
 
 from modyn_dagster.catalog.runs import choose_run
 from modyn_dagster.reporting.comparison import ComparedRun, Comparison, compare_pipelines, compare_runs
-from modyn_dagster.reporting.figures import as_markdown, save
-from modyn_dagster.reporting.plots import (
+from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.tracker import Tracker
+from modyn_dagster.reporting.page.data import DecisionSeries, PipelineRecord, ReportData
+from modyn_dagster.reporting.page.document import report_html, write_report
+from modyn_dagster.reporting.page.records import read_report
+from modyn_dagster.reporting.plots.figures import as_markdown, save
+from modyn_dagster.reporting.plots.runs import (
     comparison_over_time,
     costs,
     epoch_stages,
@@ -15,14 +20,9 @@ from modyn_dagster.reporting.plots import (
     samples_over_time,
     score_over_time,
 )
-from modyn_dagster.reporting.report_catalog import read_report
-from modyn_dagster.reporting.report_data import DecisionSeries, PipelineRecord, ReportData
-from modyn_dagster.reporting.report_page import report_html, write_report
 from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score
 from modyn_dagster.reporting.summary import RunSummary, TriggerCounts, summarise_run
 from modyn_dagster.reporting.tables import Table, comparison_table, scores_table, seconds_table
-from modyn_dagster.reporting.tracking import Tracker
-from modyn_dagster.reporting.tracking_client import open_client
 
 __all__ = [
     "ComparedRun",

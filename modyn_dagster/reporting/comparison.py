@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.runs import RunRow, choose_run
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.reporting.scores import Interval, mean_score
-from modyn_dagster.reporting.seeds import SeedSpread, seed_spreads, with_other_seeds
-from modyn_dagster.reporting.summary import RunSummary, summarise_run
+from modyn_dagster.reporting.summary import RunSummary, SeedSpread, seed_spreads, summarise_run, with_other_seeds
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.pipeline import PipelineSpec
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.catalog.evaluations import EvaluationRow
-from modyn_dagster.catalog.models import ModelRow
-from modyn_dagster.catalog.moments import as_datetime64
+from modyn_dagster.catalog.database.mapping import as_datetime64
+from modyn_dagster.catalog.results.evaluations import EvaluationRow
+from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.evaluation import Score, anchor_of, currently_active, currently_trained, pipeline_score
 from modyn_dagster.spec.intervals import IntervalBlock
 

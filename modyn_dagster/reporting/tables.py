@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from modyn_dagster.catalog.evaluations import EvaluationRow
+from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.reporting.comparison import Comparison
 from modyn_dagster.reporting.scores import IntervalScore
-from modyn_dagster.reporting.seeds import Spread
-from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
+from modyn_dagster.reporting.summary import RunSummary, Spread, TriggerCounts
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -15,7 +15,7 @@ from modyn_dagster.settings import Settings
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from modyn_dagster.reporting.tracking import Tracker
+    from modyn_dagster.reporting.mlflow.tracker import Tracker
 
 
 class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
@@ -47,7 +47,7 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
         Raises:
             TrackingError: it does not answer, or tracking is off.
         """
-        from modyn_dagster.reporting.tracking_client import open_client
+        from modyn_dagster.reporting.mlflow.client import open_client
 
         if not self._uri:
             # MLflow would make itself a database in the current folder.
@@ -76,8 +76,8 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
 
 @cache
 def _tracker(uri: str, ui_url: str, artifact_root: str | None) -> Tracker:
-    from modyn_dagster.reporting.tracking import Tracker
-    from modyn_dagster.reporting.tracking_client import open_client
+    from modyn_dagster.reporting.mlflow.client import open_client
+    from modyn_dagster.reporting.mlflow.tracker import Tracker
 
     return Tracker(open_client(uri), ui_url, artifact_root)
 

@@ -32,7 +32,7 @@ class PostgresResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it
 
     def url(self) -> "sa.URL":
         """The address with its password, which its text hides. ``DatabaseDown`` when the embedded server never started."""
-        from modyn_dagster.catalog.urls import database_url
+        from modyn_dagster.catalog.database.urls import database_url
 
         return database_url(self.settings, "modyn")
 

@@ -11,27 +11,26 @@ import numpy.typing as npt
 
 import fastpath
 from fastpath import Partition, TrainingSetWriter
-from modyn_dagster.ingestion.storage_errors import storage_errors
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.drawn import chances_of
-from modyn_dagster.storage import StagedFile, atomic_file
+from modyn_dagster.selection.partitions import chances_of
+from modyn_dagster.storage import StagedFile, atomic_file, storage_errors
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenTrainingSet:
     """What was written: number of samples and the file's checksum."""
 
     n_samples: int
     checksum: str
 
 
-def write_training_set(path: Path, partitions: Iterable[Partition]) -> Written:
+def write_training_set(path: Path, partitions: Iterable[Partition]) -> WrittenTrainingSet:
     """Write partitions as they come; equal content gives equal bytes. The file appears as a whole or not at all."""
     with atomic_file(path) as file:
         return _write(file, partitions)
 
 
-def stage_training_set(staged: StagedFile, partitions: Iterable[Partition]) -> Written:
+def stage_training_set(staged: StagedFile, partitions: Iterable[Partition]) -> WrittenTrainingSet:
     """The same with a file that gets its name later."""
     with staged.as_file() as file:
         return _write(file, partitions)
@@ -62,11 +61,11 @@ class TrainingSet(fastpath.TrainingSet):
             super().take_into(positions, keys, weights)
 
 
-def _write(file: BinaryIO, partitions: Iterable[Partition]) -> Written:
+def _write(file: BinaryIO, partitions: Iterable[Partition]) -> WrittenTrainingSet:
     following = iter(partitions)
     first = next(following, None)
     has_chances = first is not None and chances_of(first) is not None
     with TrainingSetWriter(file, chances=has_chances) as writer:
         for partition in chain([] if first is None else [first], following):
             writer.write(partition.keys, partition.weights, chances_of(partition))
-    return Written(writer.n_samples, writer.checksum)
+    return WrittenTrainingSet(writer.n_samples, writer.checksum)

@@ -4,10 +4,10 @@ import json
 
 import dagster as dg
 
-from modyn_dagster.assets.freshness import freshness_evaluation
+from modyn_dagster.assets.samples import freshness_evaluation
 from modyn_dagster.assets.specs import DatasetAssets
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.database import or_what_is_down
+from modyn_dagster.sensors.ticks import or_what_is_down
 from modyn_dagster.spec.base import seconds_of
 
 
@@ -30,7 +30,7 @@ def freshness_sensor(assets: DatasetAssets, maximum: str) -> dg.SensorDefinition
 
 
 def _tick(context: dg.SensorEvaluationContext, modyn: PlatformResource, assets: DatasetAssets) -> dg.SensorResult:
-    from modyn_dagster.pipeline.freshness import freshness
+    from modyn_dagster.pipeline.checks import freshness
 
     found = freshness(modyn.platform(), assets.dataset.name)
     said = json.dumps(found.passed)

@@ -7,16 +7,14 @@ import dagster as dg
 
 from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, PARTITION_TAG, TRIGGER_TAG, ended_runs, going_runs
 from modyn_dagster.assets.jobs import AssetJob
-from modyn_dagster.assets.partitions import triggers_of
-from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.assets.specs import PipelineAssets, triggers_of
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.database import or_what_is_down
-from modyn_dagster.sensors.evaluating import Mark, evaluation_request
-from modyn_dagster.sensors.measuring import measurement_request, partitions_to_add
+from modyn_dagster.sensors.requests import EvaluationCursor, evaluation_request, measurement_request, partitions_to_add
+from modyn_dagster.sensors.ticks import or_what_is_down
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.triggers import TriggerRow
-    from modyn_dagster.pipeline.live import Attempt, AttemptStatus, Unknown
+    from modyn_dagster.pipeline.decide.tick import Attempt, AttemptStatus, Unknown
     from modyn_dagster.pipeline.platform import Platform
 
 
@@ -37,11 +35,11 @@ def triggering_sensor(assets: PipelineAssets, jobs: Sequence[AssetJob]) -> dg.Se
 
 
 def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: PipelineAssets) -> dg.SensorResult:
-    from modyn_dagster.pipeline.live import tick
+    from modyn_dagster.pipeline.decide.tick import tick
 
     status = _attempt_status(context.instance)
     found = tick(platform, assets.name, status)
-    mark = Mark.parse(context.cursor)
+    mark = EvaluationCursor.parse(context.cursor)
     if found.train is not None:
         return _train(assets, found.train, found.message, mark, status)
     if found.measure is not None:
@@ -60,7 +58,7 @@ def _measure(
     assets: PipelineAssets,
     unknown: "Unknown",
     decided: str,
-    mark: Mark,
+    mark: EvaluationCursor,
 ) -> dg.SensorResult:
     request, text = measurement_request(context.instance, assets, unknown)
     message = f"{decided}; {text}"
@@ -71,8 +69,10 @@ def _measure(
     return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=partitions, cursor=mark.text())
 
 
-def _train(assets: PipelineAssets, trigger: "TriggerRow", message: str, mark: Mark, status: "AttemptStatus") -> dg.SensorResult:
-    from modyn_dagster.pipeline.live import Attempt
+def _train(
+    assets: PipelineAssets, trigger: "TriggerRow", message: str, mark: EvaluationCursor, status: "AttemptStatus"
+) -> dg.SensorResult:
+    from modyn_dagster.pipeline.decide.tick import Attempt
 
     key = trigger.partition_key
     if status(key, trigger.attempt) is Attempt.GOING:
@@ -88,7 +88,7 @@ def _train(assets: PipelineAssets, trigger: "TriggerRow", message: str, mark: Ma
 
 
 def _attempt_status(instance: dg.DagsterInstance) -> "AttemptStatus":
-    from modyn_dagster.pipeline.live import Attempt
+    from modyn_dagster.pipeline.decide.tick import Attempt
 
     def status(partition_key: str, attempt: int) -> "Attempt":
         asked = ended_runs(instance, {TRIGGER_TAG: partition_key, ATTEMPT_TAG: str(attempt)})

@@ -1,13 +1,13 @@
 """What all specs share: frozen, unknown fields refused, durations, names and import paths."""
 
-import importlib.machinery
 import re
-import sys
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Final
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from modyn_dagster.imports import module_exists
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 _DURATION: Final = re.compile(r"([1-9][0-9]*)([smhdwy])")
@@ -61,35 +61,10 @@ def _check_import_path(path: str) -> str:
     return path
 
 
-def module_exists(module: str) -> bool:
-    """Whether a dotted module can be found, without running any of its packages."""
-    return module in sys.modules or find_module(module) is not None
-
-
-def find_module(module: str) -> importlib.machinery.ModuleSpec | None:
-    """Where a dotted module lies; None if it cannot be found. None of its packages is run."""
-    search: list[str] | None = None
-    found: importlib.machinery.ModuleSpec | None = None
-    for name in _prefixes(module):
-        found = importlib.machinery.PathFinder.find_spec(name, search)
-        if found is None and search is None:
-            found = importlib.machinery.BuiltinImporter.find_spec(name)
-        if found is None:
-            return None
-        locations = found.submodule_search_locations
-        search = list(locations) if locations is not None else []
-    return found
-
-
 def _check_owner(owner: str) -> str:
     if not _OWNER.fullmatch(owner):
         raise ValueError("must be `team:name` or an e-mail address")
     return owner
-
-
-def _prefixes(module: str) -> list[str]:
-    parts = module.split(".")
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$", min_length=1, max_length=100)]

@@ -1,13 +1,82 @@
-"""How to judge models: intervals of sample time and metrics."""
+"""Evaluation of models: data they are judged on, intervals, metrics and confidence."""
 
-from typing import Literal, Self
+import re
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Spec
-from modyn_dagster.spec.evaluation_data import EvaluateSplit, EvaluationData
+from modyn_dagster.imports import module_exists
+from modyn_dagster.spec.base import Name, Spec
 from modyn_dagster.spec.intervals import IntervalsSpec, TumblingIntervals
-from modyn_dagster.spec.metrics import MetricId, MetricName
+
+_WHOSE = "Whose: of the run that stands for this pipeline (the open live run, else the newest replay); default: the run itself."
+
+
+class EvaluateSplit(Spec):
+    """The ``evaluate`` side of the pipeline's stream, or all of it where the split has none."""
+
+    kind: Literal["evaluate"] = "evaluate"
+
+
+class OtherDataset(Spec):
+    """The ``evaluate`` side of another dataset with the same columns and label, or all of it where its split has none."""
+
+    kind: Literal["dataset"]
+    dataset: Name
+
+
+class TrainingSetData(Spec):
+    """What models were trained on: all samples of all training sets."""
+
+    kind: Literal["training_sets"]
+    pipeline: Name | None = Field(None, description=_WHOSE)
+
+
+class TriggerSpanData(Spec):
+    """All training samples from the run's begin to its newest trigger, selected or not."""
+
+    kind: Literal["trigger_spans"]
+    pipeline: Name | None = Field(None, description=_WHOSE)
+
+
+EvaluationData = Annotated[EvaluateSplit | OtherDataset | TrainingSetData | TriggerSpanData, Field(discriminator="kind")]
+
+#: Those a policy or a hook can watch.
+MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
+
+_OF_CLASS: Final = r"accuracy(?:_top[1-9][0-9]*)?|f1|roc_auc|pr_auc|log_loss|brier"
+_WHOLE: Final = r"f1_macro|f1_micro|f1_weighted|calibration_error|mae|mse|r2"
+_NAME: Final = re.compile(rf"(?:{_WHOLE})|(?:{_OF_CLASS})(?:_class_(?:0|[1-9][0-9]*))?")
+_LOSSES: Final = ("log_loss", "brier", "calibration_error", "mae", "mse")
+
+
+def _check(name: str) -> str:
+    if ":" in name:
+        module = name.partition(":")[0]
+        if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name) or not module_exists(module):
+            raise ValueError("must be an import path `package.module:function` of a module that exists")
+    elif not _NAME.fullmatch(name):
+        raise ValueError(
+            "must be accuracy, accuracy_top<k>, f1, f1_macro, f1_micro, f1_weighted, roc_auc, pr_auc, log_loss, brier, "
+            "calibration_error, mae, mse, r2, one of a class such as f1_class_3, or an import path"
+        )
+    return name
+
+
+#: A built-in metric, or ``package.module:function`` taking ``(outputs [n, k], truth [n])`` to a number.
+MetricId = Annotated[
+    str, AfterValidator(_check), Field(examples=["accuracy", "accuracy_top5", "f1_macro", "roc_auc_class_3", "my.metrics:cost"])
+]
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a smaller value of a metric is a better one; an import path is taken for a score, where more is better.
+
+    >>> lower_is_better("log_loss_class_2"), lower_is_better("accuracy")
+    (True, False)
+    """
+    return metric.startswith(_LOSSES) and ":" not in metric
+
 
 __all__ = ["EvaluationSpec", "IntervalsSpec", "MetricName", "TumblingIntervals"]
 

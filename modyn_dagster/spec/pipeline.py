@@ -5,14 +5,12 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from modyn_dagster.spec.base import Duration, Name, Owner, Spec, TagName, TagValue
-from modyn_dagster.spec.evaluation import EvaluationSpec
-from modyn_dagster.spec.evaluation_data import TrainingSetData
-from modyn_dagster.spec.model_store import ModelStoreSpec
-from modyn_dagster.spec.notify import NotifySpec
+from modyn_dagster.spec.base import Duration, Name, Owner, Spec
+from modyn_dagster.spec.evaluation import EvaluationSpec, TrainingSetData
+from modyn_dagster.spec.operation import Display, ModelStoreSpec, NotifySpec, Retention
 from modyn_dagster.spec.selection import REMEMBERING, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.spec.trigger import TriggerSpec
+from modyn_dagster.spec.triggers.trigger import TriggerSpec
 
 #: Fields that change nothing a run does; the spec's hash leaves them out.
 DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify", "max_run_time"})
@@ -21,21 +19,6 @@ HOW_FIELDS: Final[Mapping[str, Any]] = {
     "training": {"parser": {"workers": True, "images": {"workers": True}}, "checkpoint": True},
     "model_store": True,
 }
-
-
-class Display(Spec):
-    """How Dagster shows the pipeline."""
-
-    group: Name | None = Field(None, description="Asset group; default: the pipeline's name.")
-    tags: dict[TagName, TagValue] = {}
-
-
-class Retention(Spec):
-    """How many of the newest triggers of each run keep a kind of file; ``null`` keeps all."""
-
-    training_sets: PositiveInt | None = None
-    predictions: PositiveInt | None = None
-    optimizers: PositiveInt | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class PipelineSpec(Spec):

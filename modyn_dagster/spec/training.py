@@ -5,13 +5,20 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from modyn_dagster.spec.base import Spec
-from modyn_dagster.spec.downsampling import DownsamplingSpec
-from modyn_dagster.spec.model_inputs import inputs_problem
-from modyn_dagster.spec.models import CustomSpec, ModelSpec
-from modyn_dagster.spec.optimizers import CustomOptimizerSpec, Optimizers, OptimizerSpec
-from modyn_dagster.spec.parsing import ImageParserSpec, Parser, TextParserSpec, TokenizerParserSpec
-from modyn_dagster.spec.stepping import CheckpointSpec, ClipSpec, CompileSpec, EarlyStoppingSpec, EMASpec
-from modyn_dagster.spec.transforms import LabelTransform, TransformSpec
+from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
+from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, inputs_problem
+from modyn_dagster.spec.learning.optimizers import (
+    CheckpointSpec,
+    ClipSpec,
+    CompileSpec,
+    CustomOptimizerSpec,
+    EarlyStoppingSpec,
+    EMASpec,
+    Optimizers,
+    OptimizerSpec,
+)
+from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, TextParserSpec, TokenizerParserSpec
+from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
 
 #: What is learnt, as the dataset's label says it.
 TaskKind = Literal["class", "target"]

@@ -4,19 +4,19 @@ Names load on first use: importing this package imports neither torch nor anythi
 """
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from modyn_dagster.reproducible import reproducible
-    from modyn_dagster.training.check import check_task, check_user_code, import_paths
-    from modyn_dagster.training.checkpoint import CheckpointFile
-    from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
-    from modyn_dagster.training.fast_path import FastPath
+    from modyn_dagster.determinism import reproducible
+    from modyn_dagster.progress import TrainingProgress, training_bar
+    from modyn_dagster.training.checkpoint.file import CheckpointFile
+    from modyn_dagster.training.data import FastPath, PreviousModel, Task, TrainedModel, TrainingData, check_task
     from modyn_dagster.training.loader import StreamLoader
-    from modyn_dagster.training.loop import train
+    from modyn_dagster.training.loop.trainer import train
     from modyn_dagster.training.predictor import Predictor, build_predictor
-    from modyn_dagster.training.progress import TrainingProgress, training_bar
     from modyn_dagster.training.stream_dataset import StreamDataset
+    from modyn_dagster.training.user_code import check_user_code, import_paths
 
 __all__ = [
     "CheckpointFile",
@@ -38,29 +38,28 @@ __all__ = [
     "training_bar",
 ]
 
-_MODULES: Final = {
-    "CheckpointFile": "checkpoint",
-    "FastPath": "fast_path",
-    "Predictor": "predictor",
-    "PreviousModel": "data",
-    "StreamDataset": "stream_dataset",
-    "StreamLoader": "loader",
-    "Task": "data",
-    "TrainedModel": "data",
-    "TrainingData": "data",
-    "TrainingProgress": "progress",
-    "build_predictor": "predictor",
-    "check_task": "check",
-    "check_user_code": "check",
-    "import_paths": "check",
-    # Beside this package: others need it, too.
-    "reproducible": ".reproducible",
-    "train": "loop",
-    "training_bar": "progress",
+_HOMES: Final[Mapping[str, str]] = {
+    "CheckpointFile": "modyn_dagster.training.checkpoint.file",
+    "FastPath": "modyn_dagster.training.data",
+    "Predictor": "modyn_dagster.training.predictor",
+    "PreviousModel": "modyn_dagster.training.data",
+    "StreamDataset": "modyn_dagster.training.stream_dataset",
+    "StreamLoader": "modyn_dagster.training.loader",
+    "Task": "modyn_dagster.training.data",
+    "TrainedModel": "modyn_dagster.training.data",
+    "TrainingData": "modyn_dagster.training.data",
+    "TrainingProgress": "modyn_dagster.progress",
+    "build_predictor": "modyn_dagster.training.predictor",
+    "check_task": "modyn_dagster.training.data",
+    "check_user_code": "modyn_dagster.training.user_code",
+    "import_paths": "modyn_dagster.training.user_code",
+    "reproducible": "modyn_dagster.determinism",
+    "train": "modyn_dagster.training.loop.trainer",
+    "training_bar": "modyn_dagster.progress",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,20 +1,40 @@
-"""What training is given: keys, weights, a way to read samples, and what is to be learnt."""
+"""Inputs and results of a training, its task, and the checks of both that need no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from fastpath import TrainingSet
-from modyn_dagster.errors import TrainingError
-from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.data.samples import Samples
+from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.spec.training import TaskKind
-from modyn_dagster.training.fast_path import FastPath
+from modyn_dagster.spec.learning.models import CustomSpec
+from modyn_dagster.spec.learning.transforms import GroupedLabels, PositiveLabels, ThresholdLabels, kind_after
+from modyn_dagster.spec.training import LossName, TaskKind, TrainingSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class FastPath:
+    """How a training reads.
+
+    Attributes:
+        threads: that prefetch: they gather, parse and prepare batches.
+        prefetch: batches made ahead of the model.
+        cache_bytes: training sets whose inputs are at most this large stay in memory between epochs.
+        pin: page-locked memory for batches on their way to a GPU; None: where there is one.
+        resident: keep the shards and files of the samples in memory, in large pages.
+    """
+
+    threads: int = 1
+    prefetch: int = 2
+    cache_bytes: int = 256 << 20
+    pin: bool | None = None
+    resident: bool = False
 
 
 class Reader(Protocol):
@@ -36,7 +56,7 @@ class TrainingData:
 
     chosen: TrainingSet
     reader: Reader
-    fast_path: FastPath = FastPath()  # noqa: RUF009 - frozen
+    fast_path: FastPath = FastPath()
 
     def __post_init__(self) -> None:
         if len(self.chosen) == 0:
@@ -116,3 +136,36 @@ class TrainedModel:
             "calibration_losses": self.calibration_losses,
             "surroundings": self.surroundings,
         }
+
+
+#: Raw outputs: logits, or the regression value.
+OUTPUTS: Final = "<outputs>"
+#: What the model's body gets: standardised columns, or a parser's array.
+COLUMNS: Final = "<columns>"
+#: What the last linear layer gets.
+EMBEDDING: Final = "<embedding>"
+
+#: Of what kind of label a transform takes; any where it is not here.
+_TAKES: Final[Mapping[type, TaskKind]] = {GroupedLabels: "class", PositiveLabels: "class", ThresholdLabels: "target"}
+_LOSSES_OF: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
+
+
+def default_loss(kind: TaskKind) -> LossName:
+    """What is minimised where the spec names nothing."""
+    return _LOSSES_OF[kind][0]
+
+
+def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
+    """``ConfigError`` when label transform or loss are not for what the dataset's label is."""
+    takes = _TAKES.get(type(spec.label_transform), kind)
+    if spec.label_transform is not None and takes != kind:
+        (name,) = spec.label_transform.model_fields_set
+        raise ConfigError(
+            source, f"training.label_transform.{name}", "(on)", f"is for a {takes}; the dataset's label is a {kind}"
+        )
+    learnt = kind_after(spec.label_transform, kind)
+    allowed = _LOSSES_OF[learnt]
+    if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:
+        what = "the dataset's label" if spec.label_transform is None else "what label_transform makes"
+        rule = f"{what} is a {learnt}: use {' or '.join(allowed)}, or a loss of your own"
+        raise ConfigError(source, "training.loss", spec.loss, rule)

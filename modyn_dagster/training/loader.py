@@ -10,9 +10,8 @@ import numpy.typing as npt
 import torch
 
 from fastpath import BatchStream
-from modyn_dagster.training.device_copy import DeviceCopy
-from modyn_dagster.training.stream_dataset import State, StreamDataset
-from modyn_dagster.training.stream_tensors import allocate_pinned, as_arrays, as_tensors
+from modyn_dagster.training.inputs.device import DeviceCopy
+from modyn_dagster.training.stream_dataset import State, StreamDataset, allocate_pinned, as_arrays, as_tensors
 
 __all__ = ["StreamDataset", "StreamLoader"]
 

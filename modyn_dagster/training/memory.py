@@ -32,3 +32,7 @@ def aligned(array: npt.NDArray[Any], allocate: Allocate = empty_aligned) -> npt.
     copy = allocate(array.shape, native)
     copy[...] = array
     return copy
+
+
+#: One array per input, by name: ``[n, ...]``.
+Arrays = dict[str, npt.NDArray[Any]]

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from modyn_dagster.determinism import reproducible
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.reproducible import reproducible
-from modyn_dagster.spec.models import CustomSpec
+from modyn_dagster.spec.learning.models import CustomSpec
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.layout import Layout
-from modyn_dagster.training.network import Network, build_network
+from modyn_dagster.training.models.layout import Layout
+from modyn_dagster.training.models.network import Network, build_network
 
 #: What an architecture has beside fields of a training's spec.
 _BESIDE: Final = frozenset({"n_outputs", "features", "task", "label", "seen"})

@@ -10,17 +10,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from modyn_dagster.data.samples import Samples
+from modyn_dagster.determinism import fixed_algorithms
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.ingestion.samples import Samples
-from modyn_dagster.reproducible import fixed_algorithms
-from modyn_dagster.training.device import resolve_device
-from modyn_dagster.training.features import Features
-from modyn_dagster.training.losses import check_outputs
+from modyn_dagster.training.data import COLUMNS, OUTPUTS
+from modyn_dagster.training.inputs.device import resolve_device
+from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.memory import aligned
+from modyn_dagster.training.models.activations import flattened, listening, on_cpu
+from modyn_dagster.training.models.network import Network, call_body, check_outputs
 from modyn_dagster.training.module import network_of, recorded_spec
-from modyn_dagster.training.network import Network, call_body
-from modyn_dagster.training.parsing.parsing import Parsing, Where
-from modyn_dagster.training.taps import COLUMNS, OUTPUTS, flattened, listening, on_cpu
+from modyn_dagster.training.parsing.parser import Parsing, Where
 from modyn_dagster.training.transforms.chain import Transforms
 from modyn_dagster.training.transforms.labels import Relabeling
 from modyn_dagster.training.user_code import user_code

@@ -1,15 +1,96 @@
-"""A batch stream under torch's ``DataLoader``: dealt to ranks and workers, in the global order."""
+"""A batch stream as a dataset of torch's ``DataLoader``: shared by ranks and workers, in the global order, resumable."""
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastpath import BatchStream
-from modyn_dagster.training.shared_begin import SharedBegin
-from modyn_dagster.training.stream_tensors import as_tensors
+from fastpath import Batch, BatchStream
+from modyn_dagster.training.inputs.device import as_tensor, mapped, tensor_of
+
+_MASK: Final = (1 << 62) - 1
+
+
+class SharedBegin:
+    """Epoch and position at which an iteration begins, in memory that forked and spawned workers share.
+
+    A position that was set is for one iteration; later ones begin at 0. Only workers know that an iteration begins, and
+    several of them begin it, so the first writes down which one it is, and the others find that it is theirs.
+    """
+
+    def __init__(self, epoch: int, position: int) -> None:
+        # Epoch, position, and the iteration that begins there (0: the next one, whichever it is).
+        self._values = torch.tensor([epoch, position, 0], dtype=torch.int64)
+        self._values.share_memory_()  # type: ignore[no-untyped-call]  # torch has no type for it
+        self._n_entered = 0
+
+    def read(self) -> dict[str, int]:
+        """``epoch`` and ``position``: of the iteration that runs, or of the next one if none has begun since they were set."""
+        epoch, position, _ = self._values.tolist()
+        return {"epoch": epoch, "position": position}
+
+    def set(self, epoch: int, position: int) -> None:
+        """For the next iteration."""
+        self._values.copy_(torch.tensor([epoch, position, 0]))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of another epoch; the same one changes nothing."""
+        if epoch != int(self._values[0]):
+            self.set(epoch, 0)
+
+    def rewind(self) -> None:
+        """The iteration has ended: what follows begins at 0."""
+        self._values[1] = 0
+
+    def enter(self, loader: int | None) -> None:
+        """An iteration begins in this process; ``loader``: a number that the workers of a loader have in common, if it is one."""
+        self._n_entered += 1
+        # Workers that stay have entered equally often; fresh ones have a loader with another number.
+        iteration = 1 + ((0 if loader is None else loader) + self._n_entered) % _MASK
+        begun = int(self._values[2])
+        if begun not in (0, iteration):
+            # Before the iteration's number: who finds that finds this.
+            self._values[1] = 0
+        self._values[2] = iteration
+
+
+def allocate_pinned(n_bytes: int) -> npt.NDArray[np.uint8]:
+    """Page-locked memory, for a stream's ``allocate``."""
+    memory: npt.NDArray[np.uint8] = torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True).numpy()
+    return memory
+
+
+def as_arrays(batch: Any) -> Any:
+    """A stream's batch as a dict; anything else was made by a transform and stays."""
+    if not isinstance(batch, Batch):
+        return batch
+    found: dict[str, Any] = {"number": batch.number, "keys": batch.keys, "weights": batch.weights}
+    if batch.rows is not None:
+        found["rows"] = batch.rows.rows
+    if batch.blobs is not None:
+        found |= {"buffer": batch.blobs.buffer, "offsets": batch.blobs.offsets}
+    found |= {name: part for name in ("labels", "timestamps") if (part := getattr(batch, name)) is not None}
+    if batch.columns is not None:
+        if not found.keys().isdisjoint(batch.columns):
+            taken = ", ".join(sorted(found.keys() & batch.columns.keys()))
+            raise ValueError(f"a batch has {taken} of its own; give the columns of this name another one")
+        found |= batch.columns
+    return found
+
+
+def as_tensors(batch: Any) -> Any:
+    """A batch as ``StreamLoader`` gives it, in the stream's own memory."""
+    if not isinstance(batch, Batch):
+        return mapped(batch, as_tensor)
+    # The shape of these is known; there is no need to look for arrays inside.
+    arrays = as_arrays(batch)
+    number = arrays.pop("number")
+    return {"number": number} | {name: tensor_of(array) for name, array in arrays.items()}
+
 
 State = dict[str, Any]
 

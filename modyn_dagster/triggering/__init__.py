@@ -11,7 +11,7 @@ from modyn_dagster.triggering.measurement import (
 )
 from modyn_dagster.triggering.policy import Decision, ModelTrained, TriggeringPolicy
 from modyn_dagster.triggering.simulate import SimulatedDecision, simulate
-from modyn_dagster.triggering.stream import Stream, StreamBatch
+from modyn_dagster.triggering.stream.training_stream import Stream, StreamBatch
 
 __all__ = [
     "Decision",

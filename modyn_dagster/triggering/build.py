@@ -1,4 +1,4 @@
-"""From a trigger block to its policy."""
+"""Policies from trigger blocks."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -6,33 +6,90 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from modyn_dagster.spec.measured_trigger import BatchedTrigger
+from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import Reach
-from modyn_dagster.spec.trigger import (
-    AmountTriggerSpec,
+from modyn_dagster.spec.triggers.base import AmountTriggerSpec, TimeTriggerSpec, TriggerBase
+from modyn_dagster.spec.triggers.decision import MisclassificationsRule, PValueRule
+from modyn_dagster.spec.triggers.measured import (
+    BatchedTrigger,
+    CostTriggerSpec,
+    DetectorTriggerSpec,
+    DriftTriggerSpec,
+    PerformanceTriggerSpec,
+)
+from modyn_dagster.spec.triggers.trigger import (
     BudgetTriggerSpec,
     CooldownTriggerSpec,
     CustomTriggerSpec,
     EnsembleTriggerSpec,
     MinimumSamplesTriggerSpec,
-    TimeTriggerSpec,
-    TriggerBase,
     TriggerSpec,
 )
-from modyn_dagster.triggering.amount import AmountPolicy
-from modyn_dagster.triggering.budget import BudgetPolicy, Caps
-from modyn_dagster.triggering.build_measured import measured_policy
-from modyn_dagster.triggering.cooldown import CooldownPolicy
-from modyn_dagster.triggering.custom import custom_policy
-from modyn_dagster.triggering.ensemble import EnsemblePolicy
-from modyn_dagster.triggering.forecast import TrainingSeconds
-from modyn_dagster.triggering.limited import LimitedPolicy
-from modyn_dagster.triggering.minimum_samples import MinimumSamplesPolicy
+from modyn_dagster.triggering.criteria import Criterion, build_criterion
+from modyn_dagster.triggering.policies.amount import AmountPolicy
+from modyn_dagster.triggering.policies.batched import BatchedPolicy, Warmup
+from modyn_dagster.triggering.policies.cost import CostPolicy
+from modyn_dagster.triggering.policies.detector import DetectorPolicy
+from modyn_dagster.triggering.policies.drift import Comparison, DriftPolicy
+from modyn_dagster.triggering.policies.forecasts import ScoreForecast, TrainingSeconds
+from modyn_dagster.triggering.policies.misclassification_tally import AvoidableMisclassifications
+from modyn_dagster.triggering.policies.performance import MisclassificationLimit, PerformancePolicy
+from modyn_dagster.triggering.policies.regret import LatencyRegret, MisclassificationRegret, Regret
+from modyn_dagster.triggering.policies.time import TimePolicy
+from modyn_dagster.triggering.policies.training_windows import TrainingWindows
 from modyn_dagster.triggering.policy import TriggeringPolicy
-from modyn_dagster.triggering.time import TimePolicy
-from modyn_dagster.triggering.training_windows import TrainingWindows
-from modyn_dagster.triggering.votes import vote_rule
-from modyn_dagster.triggering.warmup import Warmup
+from modyn_dagster.triggering.user_code import custom_policy
+from modyn_dagster.triggering.wrappers.budget import BudgetPolicy, Caps
+from modyn_dagster.triggering.wrappers.cooldown import CooldownPolicy
+from modyn_dagster.triggering.wrappers.ensemble import EnsemblePolicy
+from modyn_dagster.triggering.wrappers.max_triggers import LimitedPolicy
+from modyn_dagster.triggering.wrappers.minimum_samples import MinimumSamplesPolicy
+from modyn_dagster.triggering.wrappers.votes import needed_of, vote_rule
+
+
+def measured_policy(spec: BatchedTrigger, warmup: Warmup | None, *, window: Reach, limit: int | None) -> BatchedPolicy:
+    """The policy of a drift, performance, detector or cost block; ``window`` and ``limit`` are the selection's."""
+    windows = TrainingWindows(window, limit)
+    match spec:
+        case DriftTriggerSpec():
+            return _drift(spec, warmup)
+        case PerformanceTriggerSpec():
+            return _performance(spec, windows, warmup)
+        case DetectorTriggerSpec():
+            return DetectorPolicy(spec.every, spec.detector, spec.stream, warmup)
+        case CostTriggerSpec():
+            seconds = TrainingSeconds(spec.seconds, spec.history)
+            return CostPolicy(spec.every, _regret(spec), spec.regret_per_training_second, seconds, windows, warmup)
+        case _:
+            raise TypeError(f"no policy for {type(spec).__name__}")
+
+
+def _drift(spec: DriftTriggerSpec, warmup: Warmup | None) -> DriftPolicy:
+    p_values = isinstance(spec.decision, PValueRule)
+    criteria = {name: build_criterion(spec.decision, spec.direction_of(metric)) for name, metric in spec.metrics.items()}
+    compared = Comparison(spec.windows, spec.metrics, spec.features, p_values)
+    return DriftPolicy(spec.every, compared, criteria, needed_of(spec.aggregate, len(criteria)), warmup)
+
+
+def _performance(spec: PerformanceTriggerSpec, windows: TrainingWindows, warmup: Warmup | None) -> PerformancePolicy:
+    decision = spec.decision
+    rule: Criterion | MisclassificationLimit
+    if isinstance(decision, MisclassificationsRule):
+        tally = AvoidableMisclassifications(decision.expected_accuracy, allow_reduction=decision.allow_reduction)
+        rule = MisclassificationLimit(decision.value, tally)
+    else:
+        rule = build_criterion(decision, spec.direction)
+    forecast = None if spec.forecast is None else ScoreForecast(spec.forecast, spec.metric)
+    return PerformancePolicy(
+        spec.every, spec.metric, rule, forecast=forecast, windows=windows, label_free=spec.label_free, warmup=warmup
+    )
+
+
+def _regret(spec: CostTriggerSpec) -> Regret:
+    if spec.signal == "latency":
+        return LatencyRegret()
+    return MisclassificationRegret(AvoidableMisclassifications(spec.expected_accuracy))
+
 
 _TRIGGER: TypeAdapter[TriggerSpec] = TypeAdapter(TriggerSpec)
 
@@ -96,3 +153,8 @@ def _wrapped(
             return CooldownPolicy(policy, samples=spec.samples, duration=spec.duration)
         case MinimumSamplesTriggerSpec():
             return MinimumSamplesPolicy(policy, spec.samples)
+
+
+def pipeline_policy(spec: PipelineSpec) -> TriggeringPolicy:
+    """A fresh policy for a pipeline's trigger block, which knows what its selection keeps of a window."""
+    return build_policy(spec.trigger, window=spec.selection.reach, limit=spec.selection.most)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.spec.detector import DetectorSpec
-from modyn_dagster.spec.drift import DriftMetricSpec, FeaturesSpec
+from modyn_dagster.spec.triggers.detector import DetectorSpec
+from modyn_dagster.spec.triggers.drift import DriftMetricSpec, FeaturesSpec
 
 
 @dataclass(frozen=True, slots=True)

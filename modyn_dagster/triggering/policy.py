@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modyn_dagster.triggering.measurement import Measurement, MeasurementSpec
-from modyn_dagster.triggering.stream import Stream
+from modyn_dagster.triggering.stream.training_stream import Stream
 
 State = dict[str, Any]
 

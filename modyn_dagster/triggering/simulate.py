@@ -14,7 +14,8 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import ORIGIN
 from modyn_dagster.triggering.policy import ModelTrained, TriggeringPolicy
 from modyn_dagster.triggering.simulated_scores import Scores, SimulatedScores
-from modyn_dagster.triggering.stream import Stream, StreamBatch, Times
+from modyn_dagster.triggering.stream.loaded_batch import Times
+from modyn_dagster.triggering.stream.training_stream import Stream, StreamBatch
 
 #: The part of a key that is a position in its batch.
 _POSITION: Final = 0xFFFFFFFF

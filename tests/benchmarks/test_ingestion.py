@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from benchmarks.contenders import loads as others
 from benchmarks.figures.ingesting import write_rows
 from benchmarks.figures.metadata import sample_rows
-from modyn_dagster.catalog.datasets import ensure_dataset, partition_of
-from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.samples import copy_samples
 from modyn_dagster.catalog.tables import sample
 from tests.ingestion.world import dataset_spec

@@ -17,7 +17,7 @@ from benchmarks.model_flows import Recipe, SmallNet, flow
 from benchmarks.model_keepers import Ours, differing, module_of
 from benchmarks.model_setting import DELTA, Setting
 from modyn_dagster.model_store import ChangedLayers, ModelStore, Snapshot
-from modyn_dagster.model_store.strategies import Strategy
+from modyn_dagster.model_store.strategies.settings import Strategy
 
 
 def tiny() -> nn.Module:

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
+from modyn_dagster.catalog.database.databases import upgrade
+from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.migrate import upgrade
 from modyn_dagster.catalog.revisions import MIGRATIONS
 
 # What only root can do: run the server under another account than its own.

@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.databases import create_databases, existing_databases
-from modyn_dagster.catalog.engine import open_engine, transaction
-from modyn_dagster.catalog.urls import database_url, server_url
+from modyn_dagster.catalog.database.databases import create_databases, existing_databases
+from modyn_dagster.catalog.database.engine import open_engine, transaction
+from modyn_dagster.catalog.database.urls import database_url, server_url
 from modyn_dagster.errors import CatalogError
 from modyn_dagster.settings import Settings
 

@@ -23,8 +23,8 @@ import encodings.idna, json, os, sys
 from pathlib import Path
 import psycopg2
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.engine import current_revision, open_engine
-from modyn_dagster.catalog.migrate import upgrade
+from modyn_dagster.catalog.database.engine import current_revision, open_engine
+from modyn_dagster.catalog.database.databases import upgrade
 home, programs, uid, gid = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 os.setgroups([]), os.setgid(gid), os.setuid(uid)
 os.environ["HOME"] = str(home)
@@ -58,7 +58,7 @@ def outside(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stands for /var/lib/modyn-dagster, which belongs to the real servers of this machine."""
     folder = scratch / "outside"
     monkeypatch.setattr("modyn_dagster.catalog.embedded.server.OUTSIDE", folder)
-    monkeypatch.setattr("modyn_dagster.catalog.embedded.place.OUTSIDE", folder)
+    monkeypatch.setattr("modyn_dagster.catalog.embedded.state.OUTSIDE", folder)
     return folder
 
 

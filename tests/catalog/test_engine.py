@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from modyn_dagster.catalog.database.engine import current_revision, open_engine, require_current_schema, transaction
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.engine import current_revision, open_engine, require_current_schema, transaction
 from modyn_dagster.errors import DatabaseDown, SchemaOutdated
 from modyn_dagster.settings import Settings
 

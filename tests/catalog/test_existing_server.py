@@ -8,12 +8,11 @@ import pytest
 import sqlalchemy as sa
 from dagster import DagsterInstance
 
-from modyn_dagster.catalog.databases import create_databases
+from modyn_dagster.catalog.database.databases import create_databases, upgrade
+from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
+from modyn_dagster.catalog.database.urls import child_environment
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.embedded.account import Account
-from modyn_dagster.catalog.engine import open_engine, require_current_schema, transaction
-from modyn_dagster.catalog.migrate import upgrade
-from modyn_dagster.catalog.urls import child_environment
 from modyn_dagster.settings import Settings
 
 PASSWORD = "p@ss/w%rd: ü?#&"

@@ -6,8 +6,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from modyn_dagster.catalog import tables
-from modyn_dagster.catalog.engine import require_current_schema, transaction
-from modyn_dagster.catalog.migrate import current_revision, head_revision, upgrade
+from modyn_dagster.catalog.database.databases import upgrade
+from modyn_dagster.catalog.database.engine import current_revision, require_current_schema, transaction
+from modyn_dagster.catalog.revisions import head_revision
 from modyn_dagster.errors import SchemaOutdated
 
 # Every fact about our tables that Postgres keeps, as text; identifiers of the database itself left out.

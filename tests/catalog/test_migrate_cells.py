@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.evaluations import find_addresses, list_evaluations, list_predictions
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.results.evaluations import find_addresses, list_evaluations
+from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_stage
 
 _BEFORE = """

@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.decisions import list_decisions
-from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.measurements import measurements_after
-from modyn_dagster.catalog.timings import seconds_by_batch, seconds_by_stage
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.decisions import list_decisions, measurements_after
+from modyn_dagster.catalog.timings import seconds_by_stage
 
 _BEFORE = """
 insert into dataset (name, spec) values ('d', '{}');
@@ -28,4 +27,3 @@ def test_a_run_of_before_goes_on_with_no_decision_recorded_and_answers_to_nothin
         [row] = measurements_after(connection, 1, "m", -1)
         assert (row.asked, row.values, row.details) == ("", {"": {"x": 1}}, {})
         assert seconds_by_stage(connection, 1) == {"train": 2.5}
-        assert seconds_by_batch(connection, 1, "decide") == {}

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.migrate import head_revision
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.revisions import head_revision
 from modyn_dagster.catalog.tables import batch, dataset
 
 _BEFORE = """

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.triggers import list_triggers
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.engine import transaction
-from modyn_dagster.catalog.training_sets import find_training_set, list_fills, record_training_set
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.results.training_sets import find_training_set, list_fills, record_training_set
 
 _BEFORE = """
 insert into dataset (name, spec) values ('d', '{}');

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import URL
 
+from modyn_dagster.catalog.database.urls import DATABASES, child_environment, database_url, server_url, shown
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.urls import DATABASES, child_environment, database_url, server_url, shown
 from modyn_dagster.errors import ConfigError, DatabaseDown
 from modyn_dagster.settings import Settings
 

@@ -3,10 +3,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.announcements import Announcement, known_paths, register, register_again
 from modyn_dagster.catalog.batches import BatchRow, get_batch, list_batches, mark_failed, visible_batches
-from modyn_dagster.catalog.datasets import ensure_dataset
-from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.registration import Announcement, ensure_dataset, known_paths, register, register_again
 from modyn_dagster.catalog.tables import batch
 from modyn_dagster.catalog.tables import dataset as dataset_table
 from modyn_dagster.errors import CatalogError, UnknownName

@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.datasets import append_class_names, ensure_dataset, get_dataset, lock_dataset, partition_of
-from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.datasets import append_class_names, get_dataset, lock_dataset, partition_of
+from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import ConfigError, UnknownName
 from tests.ingestion.world import LABEL, World, dataset_spec
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.triggers import get_trigger, raise_attempt
 from modyn_dagster.cli import main
 from modyn_dagster.errors import DeletedKey
-from modyn_dagster.pipeline.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.attempts import claim_trigger
 from modyn_dagster.settings import Settings
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import DATASET, amount

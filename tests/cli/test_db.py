@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from modyn_dagster.catalog.database.urls import child_environment
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.urls import child_environment
 from modyn_dagster.cli import main
 from modyn_dagster.settings import Settings
 

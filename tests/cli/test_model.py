@@ -9,10 +9,11 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
-from modyn_dagster.catalog.models import list_models, live_model
+from modyn_dagster.catalog.results.models import list_models, live_model
 from modyn_dagster.cli import main
 from modyn_dagster.model_store import Architecture, Delta, ModelStore
-from modyn_dagster.model_store.probe import Summary, summarise
+from modyn_dagster.model_store.probe.recording import summarise
+from modyn_dagster.model_store.probe.report import Summary
 from modyn_dagster.settings import Settings
 from tests.model_store import trainings
 from tests.model_store.states import assert_exact

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.cli import main
 from modyn_dagster.model_store import Architecture, ModelStore, Provenance
-from modyn_dagster.model_store.record import Record
+from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.settings import Settings
 from tests.cli.test_model import HERE, model, models, store
 from tests.model_store import trainings

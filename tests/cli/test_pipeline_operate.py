@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 # Dagster has no public way to put a run into its queue without a webserver.
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 
-from modyn_dagster.catalog.models import list_models
-from modyn_dagster.catalog.urls import child_environment
+from modyn_dagster.catalog.database.urls import child_environment
+from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.cli import main
-from modyn_dagster.pipeline.attempts import claim_trigger, give_up_attempt
+from modyn_dagster.pipeline.decide.attempts import claim_trigger, give_up_attempt
 from modyn_dagster.settings import Settings
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import amount, timed

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from modyn_dagster.cli.processes import MARK, Service, Services, stop_leftovers
+from modyn_dagster.cli.ui.processes import MARK, Service, Services, stop_leftovers
 from modyn_dagster.errors import ServiceFailed
 
 SLEEP = "import time; time.sleep(600)"
@@ -142,7 +142,7 @@ def test_a_service_gets_its_variables_and_those_of_this_process(services: Servic
 SUPERVISOR = """
 import sys, time
 from pathlib import Path
-from modyn_dagster.cli.processes import Service, Services
+from modyn_dagster.cli.ui.processes import Service, Services
 services = Services(Path(sys.argv[1]), Path(sys.argv[1]).parent)
 services.start(Service("parent", [sys.executable, "-c", sys.argv[2]], {}, lambda: True))
 time.sleep(600)

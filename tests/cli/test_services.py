@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modyn_dagster.cli.services import HOST, CodeLocation, daemon, free_port, mlflow, webserver
+from modyn_dagster.cli.ui.services import HOST, CodeLocation, daemon, free_port, mlflow, webserver
 from modyn_dagster.errors import ConfigError
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from modyn_dagster.cli.single import only_one
+from modyn_dagster.cli.ui.command import only_one
 from modyn_dagster.errors import AlreadyRunning
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from modyn_dagster.cli.single import only_one
+from modyn_dagster.cli.ui.command import only_one
 with only_one(Path(sys.argv[1])) as announce:
     announce({"Dagster": "http://127.0.0.1:3000"})
     print("held", flush=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from modyn_dagster.catalog.engine import open_engine
-from modyn_dagster.catalog.migrate import upgrade
-from modyn_dagster.catalog.urls import database_url
+from modyn_dagster.catalog.database.databases import upgrade
+from modyn_dagster.catalog.database.engine import open_engine
+from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.resources.platform import platform_of
 from modyn_dagster.settings import Settings
 from tests.conftest import RunningServer

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from modyn_dagster.assets.partitions import add_partitions, batches_of, triggers_of
+from modyn_dagster.assets.specs import add_partitions, batches_of, triggers_of
 from modyn_dagster.settings import Settings
 from tests.dagster.face import Face, error_of
 from tests.projects.tiny import DATASET

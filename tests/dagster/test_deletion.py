@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modyn_dagster.ingestion.deletion import delete_samples
+from modyn_dagster.ingestion.deletion.delete import delete_samples
 from tests.dagster.face import Face, error_of
 from tests.dagster.test_production import TRIGGERING, produce, take_in
 from tests.projects.tiny import DATASET

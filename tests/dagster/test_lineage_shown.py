@@ -9,13 +9,13 @@ import fsspec
 import pytest
 import torch
 
-from modyn_dagster.assets.metadata_stored import stored_metadata
-from modyn_dagster.assets.model_store_jobs import collect_garbage
-from modyn_dagster.assets.progress import log_counts
-from modyn_dagster.catalog.models import find_model
+from modyn_dagster.assets.dagster_runs import log_counts
+from modyn_dagster.assets.jobs import collect_garbage
+from modyn_dagster.assets.metadata.models import stored_metadata
+from modyn_dagster.catalog.results.models import find_model
 from modyn_dagster.model_store import ModelStore
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.reporting.stored_models import lineage_lines, model_line, tree_lines
+from modyn_dagster.reporting.model_tables import lineage_lines, model_line, tree_lines
 from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import platform_of
 from modyn_dagster.settings import Settings

@@ -12,7 +12,7 @@ from modyn_dagster.assets.dagster_runs import MEASUREMENT_TAG
 from modyn_dagster.catalog.decisions import DecisionRow, list_decisions
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import list_triggers
-from modyn_dagster.reporting.tracking_client import open_client
+from modyn_dagster.reporting.mlflow.client import open_client
 from tests.dagster.face import Face, deliver, error_of
 from tests.projects.tiny import DATASET, ROOT, amount, batch_text, triggered, write_project
 

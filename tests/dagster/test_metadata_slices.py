@@ -1,7 +1,7 @@
 """The tables of slices on an evaluation's page."""
 
-from modyn_dagster.assets.metadata_slices import slices_metadata
-from modyn_dagster.catalog.evaluations import EvaluationRow
+from modyn_dagster.assets.metadata.evaluations import slices_metadata
+from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from tests.reporting.story import year
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from modyn_dagster.reporting.tracking_client import open_client
+from modyn_dagster.reporting.mlflow.client import open_client
 from tests.dagster.face import Face, error_of
 
 REPLAY = ("by_amount", "replay")

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from modyn_dagster.catalog.runs import RunRow, list_runs
-from modyn_dagster.pipeline.operate import let_go_on, stop_run
+from modyn_dagster.pipeline.decide.live_run import resume_run, stop_run
 from tests.dagster.face import Face, deliver, error_of
 from tests.dagster.test_production import TRIGGERING, produce, run_of, take_in, triggers, unfinished_run
 from tests.pipeline import hooks
@@ -156,7 +156,7 @@ def test_on_failure(face: Face, days: list[str], on_failure: str) -> None:
     after = changed.tick(TRIGGERING)
     if on_failure == "stop":
         assert (after.requests, [row.state for row in triggers(changed)]) == ([], ["failed"])
-        let_go_on(changed.platform, run_of(changed))
+        resume_run(changed.platform, run_of(changed))
         [request] = changed.tick(TRIGGERING).requests
         assert request.tags["modyn/attempt"] == "3"
     else:
@@ -179,7 +179,7 @@ def test_a_stopped_pipeline_asks_for_nothing_until_it_is_resumed(face: Face, day
     ticked = face.tick(TRIGGERING)
     assert ticked.requests == []
     assert "modyn-dagster pipeline resume by_amount" in str(ticked.skipped)
-    let_go_on(face.platform, run_of(face))
+    resume_run(face.platform, run_of(face))
     _, asked = produce(face)
     assert asked[0].run_key == str(request.run_key)[:-1] + "2"
     assert [row.state for row in triggers(face)] == ["trained", "trained"]

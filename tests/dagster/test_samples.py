@@ -3,8 +3,8 @@ import re
 import dagster as dg
 import pytest
 
-from modyn_dagster.assets.announcing import announce_batches
-from modyn_dagster.assets.partitions import add_partitions, batches_of
+from modyn_dagster.assets.samples import announce_batches
+from modyn_dagster.assets.specs import add_partitions, batches_of
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.history import import_history
 from tests.dagster.face import Face, deliver, error_of, evaluations

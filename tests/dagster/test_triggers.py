@@ -5,9 +5,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from modyn_dagster.assets.partitions import add_partitions, triggers_of
+from modyn_dagster.assets.specs import add_partitions, triggers_of
+from modyn_dagster.catalog.results.training_sets import record_training_set
 from modyn_dagster.catalog.runs import list_runs
-from modyn_dagster.catalog.training_sets import record_training_set
 from modyn_dagster.catalog.triggers import TriggerRow, claim, list_triggers
 from tests.dagster.face import Face, error_of, evaluations
 from tests.projects.tiny import DATASET, amount, write_pipeline

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray, ordinals_of, positions_of
 from modyn_dagster.spec.training import TaskKind
 

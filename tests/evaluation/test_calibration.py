@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
-from modyn_dagster.evaluation.calibration import confidences, expected_accuracy, isotonic
+from modyn_dagster.evaluation.metrics.calibration import confidences, expected_accuracy, isotonic
 
 points = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1)), min_size=1, max_size=40)
 

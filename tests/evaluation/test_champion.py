@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.catalog.evaluations import EvaluationRow
-from modyn_dagster.evaluation.champion import champions
+from modyn_dagster.catalog.results.evaluations import EvaluationRow
+from modyn_dagster.evaluation.composite.champion import champions
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 

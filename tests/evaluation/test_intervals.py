@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import Interval, closed_intervals, generate_intervals
-from modyn_dagster.spec.evaluation import TumblingIntervals
+from modyn_dagster.spec.intervals import TumblingIntervals
 
 DAY = 86_400
 

@@ -8,7 +8,7 @@ from torchmetrics.functional import classification, regression
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import bootstrap, check_metrics, score
-from modyn_dagster.evaluation.metrics import metric_code
+from modyn_dagster.evaluation.metrics.registry import metric_code
 
 BINARY = ("binary_matthews_corrcoef", "binary_specificity", "binary_cohen_kappa", "binary_auroc")
 MULTICLASS = ("multiclass_accuracy", "multiclass_matthews_corrcoef", "multiclass_auroc", "multiclass_jaccard_index")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.evaluation import Interval, Predictions
-from modyn_dagster.evaluation.versions import cell_address, data_versions
+from modyn_dagster.evaluation.cells import cell_address, data_versions
 from modyn_dagster.keys import keys_of
 
 SECOND = 1_000_000

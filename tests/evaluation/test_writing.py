@@ -7,7 +7,7 @@ import pytest
 
 from modyn_dagster.errors import WriteFailed
 from modyn_dagster.evaluation import Predictions, read_predictions, write_predictions
-from modyn_dagster.evaluation.writing import PredictionWriter
+from modyn_dagster.evaluation.predictions.files import PredictionWriter
 from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.training import TaskKind
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fastpath import StoreError
-from fastpath.deleted import write_deleted
-from fastpath.training_set_file import KeyArray
+from fastpath.array_types import KeyArray
+from fastpath.format.deletions import write_deleted
 from tests.fastpath.damaging import child, run
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample
 

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fastpath import FixedRows, SampleStore
-from fastpath.index import Extents, IndexedFile, write_index_to
+from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fastpath import SampleStore
-from fastpath.extents import Extents
-from fastpath.index import IndexedFile, write_index_to
+from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 
 #: A row: its key, and bytes that follow from it.
 ROW = np.dtype([("key", "<u8"), ("value", "<f4"), ("code", "<i2", (3,))])

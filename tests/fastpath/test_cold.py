@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.cold import bring_in, is_told
+from fastpath.format.file_table import is_told
+from fastpath.rows.cold_pages import bring_in
 
 PAGE = mmap.PAGESIZE
 GAP, BLOCK, DENSE = 2, 512, 256

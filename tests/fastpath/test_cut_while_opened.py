@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fastpath.verified
+import fastpath.format.mapped_files
 from fastpath import CorruptFile, TrainingSet, TrainingSetWriter
-from fastpath.index import BatchIndex
-from fastpath.training_set_file import TrainingSetFile
+from fastpath.format.index import BatchIndex
+from fastpath.format.training_set_file import TrainingSetFile
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample
 
 PAGE = 4096
@@ -46,11 +46,11 @@ def training_set(tmp_path: Path) -> Path:
 
 def test_an_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = index.read_bytes()
-    opened = fastpath.verified.open_verified
+    opened = fastpath.format.mapped_files.open_verified
     for length in range(0, len(content), PAGE):
         index.write_bytes(content)
         with monkeypatch.context() as patch:
-            patch.setattr("fastpath.index.open_verified", then_cut(opened, index, length))
+            patch.setattr("fastpath.format.index.open_verified", then_cut(opened, index, length))
             with pytest.raises(CorruptFile, match=r"0\.arrow"):
                 BatchIndex.open(index)
 

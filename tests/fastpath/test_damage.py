@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath import Columns, CorruptFile, SampleStore, StoreError
-from fastpath.deleted import write_deleted
 from fastpath.errors import DeletedKey
-from fastpath.index import Extents, IndexedFile, write_index_to
-from fastpath.scratch import Scratch
+from fastpath.format.deletions import write_deleted
+from fastpath.format.index_file import Extents, IndexedFile, write_index_to
+from fastpath.rows.attempts import Scratch
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, batches, one_file_of_rows, rows
 
 PAGE = mmap.PAGESIZE

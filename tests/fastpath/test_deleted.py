@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fastpath.deleted import newest_deleted, read_deleted, write_deleted
 from fastpath.errors import CorruptFile
+from fastpath.format.deletions import newest_deleted, read_deleted, write_deleted
 
 positions = st.sets(st.integers(0, 2**32 - 1)).map(lambda found: np.array(sorted(found), dtype=np.uint32))
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import fastpath.attempts
-import fastpath.files
-import fastpath.verified
+import fastpath.format.file_table
+import fastpath.format.mapped_files
+import fastpath.rows.attempts
 from fastpath import CorruptFile, SampleStore
-from fastpath.files import FileTable
-from fastpath.verified import Expected, open_verified
+from fastpath.format.file_table import FileTable
+from fastpath.format.mapped_files import Expected, open_verified
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, digest, one_file_of_rows, rows
 
 
@@ -57,11 +57,11 @@ def test_a_store_that_is_let_go_gives_its_memory_back_before_garbage_is_collecte
     files = one_file_a_sample(tmp_path, 20)
     gc.collect()
     gc.disable()
-    others = set(map(id, fastpath.files._tables))
+    others = set(map(id, fastpath.format.file_table._tables))
     try:
         store = files.open(resident=resident)
         assert values(store, files.keys).tolist() == list(range(20))
-        held = [weakref.ref(table) for table in fastpath.files._tables if id(table) not in others]
+        held = [weakref.ref(table) for table in fastpath.format.file_table._tables if id(table) not in others]
         assert held
         del store
         assert not any(table() for table in held)
@@ -72,8 +72,8 @@ def test_a_store_that_is_let_go_gives_its_memory_back_before_garbage_is_collecte
 
 def test_more_files_than_may_be_mapped_are_read_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = one_file_a_sample(tmp_path, 200)
-    monkeypatch.setattr(fastpath.files, "MAX_MAPPED", 20)
-    monkeypatch.setattr(fastpath.attempts, "_PIECE_OF_FILES", 8)
+    monkeypatch.setattr(fastpath.format.file_table, "MAX_MAPPED", 20)
+    monkeypatch.setattr(fastpath.rows.attempts, "_PIECE_OF_FILES", 8)
     rng = np.random.default_rng(0)
     with files.open() as store:
         for _ in range(5):
@@ -90,8 +90,8 @@ def test_several_threads_with_more_files_than_may_be_mapped_all_come_to_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = one_file_a_sample(tmp_path, 120)
-    monkeypatch.setattr(fastpath.files, "MAX_MAPPED", 10)
-    monkeypatch.setattr(fastpath.attempts, "_PIECE_OF_FILES", 4)
+    monkeypatch.setattr(fastpath.format.file_table, "MAX_MAPPED", 10)
+    monkeypatch.setattr(fastpath.rows.attempts, "_PIECE_OF_FILES", 4)
 
     def read(seed: int) -> bool:
         keys = np.random.default_rng(seed).permutation(files.keys)
@@ -185,9 +185,9 @@ def test_content_is_hashed_once_in_a_process_as_long_as_it_stays_the_same(
 
 
 def test_what_remembers_hashes_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fastpath.verified, "_REMEMBERED", 3)
+    monkeypatch.setattr(fastpath.format.mapped_files, "_REMEMBERED", 3)
     for i in range(8):
         path = tmp_path / str(i)
         path.write_bytes(bytes([i]))
         open_verified(Expected(path, 1, digest(bytes([i]))))
-    assert len(fastpath.verified._hashed) <= 3
+    assert len(fastpath.format.mapped_files._hashed) <= 3

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath.errors import CorruptFile
-from fastpath.index import BatchIndex, Extents, IndexedFile, write_index_to
+from fastpath.format.index import BatchIndex
+from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, digest
 
 FILES = [IndexedFile("a/b.csv", 10_000, "c1"), IndexedFile(None, 10_000, "c2")]
@@ -220,7 +221,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from fastpath import SampleStore, StoreError
-from fastpath.index import BatchIndex
+from fastpath.format.index import BatchIndex
 
 path, home, seed, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 rng = np.random.default_rng(seed)

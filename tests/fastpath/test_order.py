@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath import Order
-from fastpath._order import permute, place_of
+from fastpath.kernels._order import permute, place_of
 from fastpath.order import Shuffle
 
 #: Small and large, powers of two and their neighbours, and what words of 32 bits do not hold.

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fastpath import CorruptFile, SampleStore, UnknownKey
-from fastpath.batches import BatchTable
-from fastpath.index import BatchIndex, Extents, write_index_to
+from fastpath.format.batch_table import BatchTable
+from fastpath.format.index import BatchIndex
+from fastpath.format.index_file import Extents, write_index_to
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample
 
 KEY = 1 << 32

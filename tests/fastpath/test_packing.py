@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.packing import BITS, count_large, pack_small, unpack_small
+from fastpath.arrays.planes import BITS, count_large, pack_small, unpack_small
 
 
 @given(st.binary(max_size=3000) | st.lists(st.integers(0, 16), max_size=3000).map(bytes), st.sampled_from(BITS))

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from fastpath import SampleStore
-from fastpath.pieces import Workers
-from fastpath.users import Users
+from fastpath.threads.workers import Users, Workers
 from tests.fastpath.stored import row_store
 
 N = 40_000

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fastpath.planes import to_planes
+from fastpath.arrays.planes import to_planes
 
 PIXELS = hnp.arrays(np.uint8, st.tuples(st.integers(0, 40), st.integers(0, 40), st.sampled_from([1, 3, 4])))
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastpath.ranked import ordered_pairs
+from fastpath.arrays.ordered_pairs import ordered_pairs
 
 
 def ranked(scores: list[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastpath.errors import CorruptFile
-from fastpath.resident import resident_copy
+from fastpath.format.mapped_files import resident_copy
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 5_000_001])

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.ring import Ring
-from fastpath.rows import ByteArray
+from fastpath.array_types import ByteArray
+from fastpath.threads.ring import Ring
 
 
 def address(array: np.ndarray) -> int:

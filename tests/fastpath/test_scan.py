@@ -3,7 +3,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastpath.scan import contains, find_lines
+from fastpath.arrays.lines import find_lines
+from fastpath.kernels._scan import contains
 
 #: Enough of what matters for two blocks of 64 bytes, and of what does not.
 TEXTS = st.lists(

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fastpath.attempts
-import fastpath.pieces
+import fastpath.rows.attempts
+import fastpath.threads.workers
 from fastpath import Blobs, FixedRows, SampleStore, UnknownKey
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, batches, one_file_of_rows, rows
 
@@ -126,8 +126,8 @@ def test_the_first_unknown_key_is_named_by_every_method(of: list[MadeBatch], unk
 @given(batches(), st.integers(1, 3), st.data())
 def test_pieces_and_threads_change_nothing(of: list[MadeBatch], threads: int, data: st.DataObject) -> None:
     with made(of) as files, pytest.MonkeyPatch.context() as patch, files.open(threads=threads) as store:
-        patch.setattr(fastpath.attempts, "_PIECE", 3)
-        patch.setattr(fastpath.pieces, "_LEAST", 2)
+        patch.setattr(fastpath.rows.attempts, "_PIECE", 3)
+        patch.setattr(fastpath.threads.workers, "_LEAST", 2)
         keys = some_keys(data, files)
         assert [blob.tobytes() for blob in store.read_blobs(keys)] == [files.content[key] for key in keys.tolist()]
         labels = store.labels(keys)
@@ -172,7 +172,7 @@ def test_offsets_beyond_four_gigabytes_are_read(tmp_path: Path) -> None:
         for i in range(n):
             file.seek(i * stride)
             file.write(bytes([i + 1]) * 4)
-    from fastpath.index import Extents, IndexedFile, write_index_to
+    from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 
     index = tmp_path / "batches" / "d" / "0.arrow"
     index.parent.mkdir(parents=True)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath import CorruptFile, StoreError, TrainingSet, TrainingSetWriter
-from fastpath.training_set_file import SCHEMA
+from fastpath.format.training_set_file import SCHEMA
 
 KEYS = np.arange(0, 21_000, 7, dtype=np.uint64)
 WEIGHTS = (np.arange(3_000) / 3).astype(np.float32)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.words import WIDTHS, Mode, join, split, split_into
+from fastpath.arrays.planes import WIDTHS, Mode, join, split, split_into
 
 DTYPES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from modyn_dagster import storage
-from modyn_dagster.catalog.engine import open_engine
+from modyn_dagster.catalog.database.engine import open_engine
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.spec.dataset import DatasetSpec
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.attributes import as_bytes, json_objects
+from modyn_dagster.ingestion.formats.attributes import as_bytes, json_objects
 
 ROWS = st.lists(
     st.tuples(

@@ -8,14 +8,14 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fastpath.deleted import newest_deleted, read_deleted
+from fastpath.format.deletions import newest_deleted, read_deleted
+from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.deletions import deletion_stamp, is_deleted
-from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.samples import iter_keys
 from modyn_dagster.catalog.tables import deletion
+from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.errors import CorruptFile, DeletedKey, UnknownKey
-from modyn_dagster.ingestion.deleted_lists import DeletedLists
-from modyn_dagster.ingestion.deletion import BatchDeletion, delete_samples
+from modyn_dagster.ingestion.deletion.delete import BatchDeletion, delete_samples
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.world import World, dataset_spec

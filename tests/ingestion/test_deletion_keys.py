@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.errors import ConfigError, DataError, UnknownKey
-from modyn_dagster.ingestion.deletion_keys import keys_of_file, keys_of_text
-from modyn_dagster.ingestion.deletion_sources import keys_of_source_file
+from modyn_dagster.ingestion.deletion.keys import keys_of_file, keys_of_source_file, keys_of_text
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.test_purge import FILES, erase, keys_of_positions

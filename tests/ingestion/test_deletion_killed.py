@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.tables import deletion
-from modyn_dagster.ingestion.deleted_lists import DeletedLists
-from modyn_dagster.ingestion.deletion import delete_samples
-from modyn_dagster.ingestion.purge import purge_samples
+from modyn_dagster.data.deleted_lists import DeletedLists
+from modyn_dagster.ingestion.deletion.delete import delete_samples
+from modyn_dagster.ingestion.deletion.purge import purge_samples
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.killing import DONE, work_until

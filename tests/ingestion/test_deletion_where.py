@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import Column, DatasetRow
-from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.ingestion.deletion_fields import fields_of
-from modyn_dagster.ingestion.deletion_keys import keys_where
-from modyn_dagster.ingestion.deletion_where import parse_where
+from modyn_dagster.ingestion.deletion.fields import fields_of
+from modyn_dagster.ingestion.deletion.keys import keys_where
+from modyn_dagster.ingestion.deletion.where import parse_where
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.world import World, dataset_spec
 

@@ -6,7 +6,7 @@ import pytest
 
 from modyn_dagster.errors import StorageError
 from modyn_dagster.ingestion.discovery import Discovery, discover_ready
-from modyn_dagster.ingestion.source import LocalSource
+from modyn_dagster.ingestion.sources.local import LocalSource
 from tests.ingestion.world import dataset_spec
 
 NOW = 1_000_000.0

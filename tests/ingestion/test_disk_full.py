@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.engine import open_engine
+from modyn_dagster.catalog.database.engine import open_engine
 from modyn_dagster.errors import WriteFailed
 from modyn_dagster.ingestion.ingest import ingest_batch
 from tests.ingestion.world import World, dataset_spec

@@ -3,11 +3,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastpath.index import BatchIndex, Extents, IndexedFile
+from fastpath.format.index import BatchIndex
+from fastpath.format.index_file import Extents, IndexedFile
+from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile
-from modyn_dagster.ingestion.index import write_index
-from modyn_dagster.ingestion.storage_errors import storage_errors
-from modyn_dagster.storage import checksum_of
+from modyn_dagster.ingestion.batches.batch_files import write_index
+from modyn_dagster.storage import storage_errors
 
 FILES = [IndexedFile("a/b.csv", 100, "c1"), IndexedFile(None, 50, "c2")]
 

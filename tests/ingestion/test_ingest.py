@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastpath.index import BatchIndex
+from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.split import TRAIN, side_of
 from modyn_dagster.errors import ChangedBatch, DataError, DuplicateFile, SchemaMismatch, UnknownName
-from modyn_dagster.ingestion.split import TRAIN, side_of
 from modyn_dagster.keys import key_of
 from tests.ingestion.world import LABEL, World, dataset_spec
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.labels import class_labels, class_texts, target_labels, target_texts
-from modyn_dagster.spec.dataset import LabelSpec
+from modyn_dagster.ingestion.formats.labels import class_labels, class_texts, target_labels, target_texts
+from modyn_dagster.spec.sources import LabelSpec
 
 
 def spec(**fields: Any) -> LabelSpec:

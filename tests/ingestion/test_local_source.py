@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.source import FileState, LocalSource
+from modyn_dagster.ingestion.sources.files import FileState
+from modyn_dagster.ingestion.sources.local import LocalSource
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.ingestion.order import natural_key
+from modyn_dagster.ingestion.sources.files import natural_key
 
 
 def test_numbers_in_names_are_numbers_and_folders_come_one_by_one() -> None:

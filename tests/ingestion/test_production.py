@@ -8,9 +8,8 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.tables import sample
 from modyn_dagster.errors import DataError, UnknownName
-from modyn_dagster.ingestion import local_source
-from modyn_dagster.ingestion.production import Look
-from modyn_dagster.ingestion.repair import retry
+from modyn_dagster.ingestion.registration import Look, retry
+from modyn_dagster.ingestion.sources import local
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.world import World, dataset_spec
@@ -186,7 +185,7 @@ def test_a_trouble_that_may_pass_keeps_the_batch_open(world: World, monkeypatch:
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_source, "FileIO", failing)
+        patched.setattr(local, "FileIO", failing)
         with pytest.raises(OSError, match="Input/output error"):
             world.ingest(SPEC, "a")
     assert world.states(SPEC) == {"a": "open"}

@@ -15,17 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastpath import SampleStore, errors
-from fastpath.index import BatchIndex
+from fastpath.format.index import BatchIndex
+from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.deletions import hold_deletions
-from modyn_dagster.catalog.engine import transaction
 from modyn_dagster.catalog.tables import deletion
+from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile, DeletedKey, UnknownKey
-from modyn_dagster.ingestion.deletion import delete_samples
-from modyn_dagster.ingestion.purge import PurgedBatch, purge_samples
-from modyn_dagster.ingestion.purge_shard import Ranges, ranges_of_strings
+from modyn_dagster.ingestion.deletion.delete import delete_samples
+from modyn_dagster.ingestion.deletion.purge import PurgedBatch, purge_samples
+from modyn_dagster.ingestion.deletion.shard import Ranges, ranges_of_strings
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import checksum_of
 from tests.ingestion.world import World, dataset_spec
 
 PARQUET = dataset_spec(format={"kind": "parquet"}, attributes=["user"])

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastpath import FixedRows
+from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.errors import CorruptFile, StorageError, UnknownKey
-from modyn_dagster.ingestion.reader import SampleReader
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.world import World, dataset_spec

@@ -6,8 +6,9 @@ import fsspec
 import pytest
 
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.production import look_for_batches
-from modyn_dagster.ingestion.source import LocalSource, RemoteSource, open_source
+from modyn_dagster.ingestion.registration import look_for_batches
+from modyn_dagster.ingestion.sources.local import LocalSource
+from modyn_dagster.ingestion.sources.source import RemoteSource, open_source
 from tests.ingestion.world import World, dataset_spec
 
 URL = "memory://bucket/data"

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from modyn_dagster.data.arrow_rows import ByteArray
+from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import WriteFailed
-from modyn_dagster.ingestion.formats.base import ByteArray
-from modyn_dagster.ingestion.shard import staged_shard
-from modyn_dagster.storage import checksum_of
+from modyn_dagster.ingestion.batches.batch_files import staged_shard
 from tests.ingestion.world import World, dataset_spec
 
 

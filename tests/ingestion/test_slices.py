@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.catalog.announcements import Announcement
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.catalog.registration import Announcement
 from modyn_dagster.errors import ConfigError, DataError
-from modyn_dagster.ingestion.assemble import Assembled, assemble
+from modyn_dagster.ingestion.batches.assemble import Assembled, assemble
+from modyn_dagster.ingestion.batches.piece import Piece
 from modyn_dagster.ingestion.formats.base import Ranges
-from modyn_dagster.ingestion.piece import Piece
 from modyn_dagster.ingestion.slices import Cut, Whole, cut_whole
 
 DAY = 86_400_000_000

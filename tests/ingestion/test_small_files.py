@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion import small_files
-from modyn_dagster.ingestion.small_files import SmallFiles
-from modyn_dagster.ingestion.source import FileVersion, LocalSource
+from modyn_dagster.ingestion.batches import piece
+from modyn_dagster.ingestion.batches.piece import SmallFiles
+from modyn_dagster.ingestion.sources.files import FileVersion
+from modyn_dagster.ingestion.sources.local import LocalSource
 from tests.ingestion.world import World, dataset_spec
 
 FILES = {"kind": "files", "suffixes": [".bin"]}
@@ -40,8 +41,8 @@ NONE = np.empty(0, dtype=np.int64)
 
 
 def test_files_come_in_the_order_asked_for_with_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_files, "_GROUP_BYTES", 50)
-    monkeypatch.setattr(small_files, "_GROUP_FILES", 7)
+    monkeypatch.setattr(piece, "_GROUP_BYTES", 50)
+    monkeypatch.setattr(piece, "_GROUP_FILES", 7)
     rng = np.random.default_rng(0)
     contents = [rng.bytes(int(size)) for size in rng.integers(1, 60, 100)]
     files, versions = files_of(tmp_path, contents)
@@ -53,7 +54,7 @@ def test_files_come_in_the_order_asked_for_with_their_versions(tmp_path: Path, m
 
 
 def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_files, "_GROUP_BYTES", 200_000)
+    monkeypatch.setattr(piece, "_GROUP_BYTES", 200_000)
     files, _ = files_of(tmp_path, [b"x" * 100_000] * 100)
     tracemalloc.start()
     try:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.ingestion.split import CALIBRATE, EVALUATE, TRAIN, side_of
+from modyn_dagster.data.split import CALIBRATE, EVALUATE, TRAIN, side_of
 from modyn_dagster.keys import keys_of
 from modyn_dagster.randomness import hash_keys
 from modyn_dagster.spec.dataset import Split

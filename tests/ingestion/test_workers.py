@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from modyn_dagster.ingestion.workers import in_order, n_workers
+from modyn_dagster.parallel_map import in_order, n_workers
 
 
 def test_results_come_in_the_order_of_the_items() -> None:

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.announcements import register
 from modyn_dagster.catalog.batches import BatchRow, list_batches
-from modyn_dagster.catalog.datasets import DatasetRow, ensure_dataset
-from modyn_dagster.catalog.engine import transaction
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.registration import ensure_dataset, register
 from modyn_dagster.catalog.samples import iter_keys
 from modyn_dagster.catalog.tables import sample
+from modyn_dagster.data.reader import SampleReader, open_reader
 from modyn_dagster.ingestion.discovery import announce, find_units
 from modyn_dagster.ingestion.history import ImportSummary, import_history
 from modyn_dagster.ingestion.ingest import IngestResult, ingest_batch
-from modyn_dagster.ingestion.production import Look, look_for_batches
-from modyn_dagster.ingestion.reader import SampleReader, open_reader
-from modyn_dagster.ingestion.source import open_source
+from modyn_dagster.ingestion.registration import Look, look_for_batches
+from modyn_dagster.ingestion.sources.source import open_source
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.dataset import DatasetSpec
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Page, Request, expect, sync_playwright
 
-from modyn_dagster.catalog.models import find_model
+from modyn_dagster.catalog.results.models import find_model
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import deployed
 from tests.integration.harness.graphql import backfill_variables

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from modyn_dagster.build import build_definitions
-from modyn_dagster.catalog.training_sets import find_training_set
-from modyn_dagster.cli.launching import ReplayOptions, replay_range
+from modyn_dagster.catalog.results.training_sets import find_training_set
+from modyn_dagster.cli.dagster_runs import ReplayOptions, replay_range
 from modyn_dagster.errors import RunError
 from modyn_dagster.keys import key_of
 from tests.conftest import RunningServer

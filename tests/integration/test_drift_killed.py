@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from modyn_dagster.catalog.decisions import list_decisions
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import Mode
-from modyn_dagster.pipeline.due import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment, deployed
 from tests.integration.harness.outcome import Outcome, outcome_of

@@ -11,7 +11,7 @@ import pytest
 
 from modyn_dagster.catalog.runs import Mode
 from modyn_dagster.keys import key_of
-from modyn_dagster.pipeline.due import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment, deployed
 from tests.integration.harness.outcome import Outcome, outcome_of

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.cli.processes import MARK, stop_leftovers
+from modyn_dagster.cli.ui.processes import MARK, stop_leftovers
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from modyn_dagster.cli import main; main()", "ui", "--port", "4300", "--mlflow-port", "5300"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from modyn_dagster.model_store import removing
+from modyn_dagster.model_store.commit import removal
 from tests.model_store.s3 import S3, running
 
 
@@ -25,4 +25,4 @@ def memory_url() -> str:
 @pytest.fixture
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who would wait for another finds out at once how that ends."""
-    monkeypatch.setattr(removing, "PATIENCE", 0.0)
+    monkeypatch.setattr(removal, "PATIENCE", 0.0)

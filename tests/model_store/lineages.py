@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from modyn_dagster.model_store import ChangedLayers, Delta, ModelStore, Snapshot
-from modyn_dagster.model_store.planning import TINY
-from modyn_dagster.model_store.strategies import Strategy
+from modyn_dagster.model_store.strategies.plan import TINY
+from modyn_dagster.model_store.strategies.settings import Strategy
 from tests.model_store.states import copied, tensors
 
 STRATEGIES: list[str | Strategy] = [

@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from modyn_dagster.model_store.dtypes import CODES, VIEWED_NAMES
+from modyn_dagster.model_store.format.tensors import CODES, VIEWED_NAMES
 
 DTYPES = [*CODES, *VIEWED_NAMES]
 #: Without what wrappers put in front of names.

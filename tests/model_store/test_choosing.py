@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.model_store import Adaptive, ChangedLayers, Delta, ModelStore, Prices, Provenance, Snapshot
-from modyn_dagster.model_store.codec import CHUNK, Codec, decode_chunk
-from modyn_dagster.model_store.encoding import begin
-from modyn_dagster.model_store.planning import TINY, Part
-from modyn_dagster.model_store.record import Leaf
-from modyn_dagster.model_store.saving import Saving
-from modyn_dagster.model_store.stored import read_stored
+from modyn_dagster.model_store.format.codec import CHUNK, Codec, decode_chunk
+from modyn_dagster.model_store.format.model_file import read_stored
+from modyn_dagster.model_store.format.record import Leaf
+from modyn_dagster.model_store.strategies.encoding import begin
+from modyn_dagster.model_store.strategies.plan import TINY, Part
+from modyn_dagster.model_store.strategies.writer import Saving
 
 RNG = np.random.default_rng(0)
 WEIGHTS = (RNG.standard_normal(60_000) * 0.03).astype(np.float32)

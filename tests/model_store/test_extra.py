@@ -14,11 +14,10 @@ from torch.optim import lr_scheduler
 
 from modyn_dagster.errors import StorageError
 from modyn_dagster.model_store import ModelId, ModelStore
-from modyn_dagster.model_store.extra import joined, split
-from modyn_dagster.model_store.record import Record
-from modyn_dagster.spec.optimizers import SchedulerSpec
-from modyn_dagster.training.plan import Length
-from modyn_dagster.training.schedulers import Scheduler
+from modyn_dagster.model_store.format.extra_state import joined, split
+from modyn_dagster.model_store.format.record import Record
+from modyn_dagster.spec.learning.optimizers import SchedulerSpec
+from modyn_dagster.training.loop.schedulers import Length, Scheduler
 
 STEPS = 12
 _Kind = Callable[[torch.optim.Optimizer], Any]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import CorruptFile, ModynError, StorageError
 from modyn_dagster.model_store import ModelStore, Snapshot
-from modyn_dagster.model_store.hash_tree import leaf_hash, model_id
+from modyn_dagster.model_store.format.hash_tree import leaf_hash, model_id
 from tests.model_store.test_pack_damage import pack_of, planted
 from tests.model_store.test_reading_on import documents_of
 

@@ -27,7 +27,7 @@ import builtins, io, json, os, signal, sys
 repository, strategy, base, jobs = sys.argv[1], sys.argv[2], sys.argv[3] or None, json.loads(sys.argv[4])
 sys.path.insert(0, repository)
 from modyn_dagster.model_store import ModelStore
-from modyn_dagster.synced_along import SyncedAlong
+from modyn_dagster.incremental_fsync import SyncedAlong
 from tests.model_store.lineages import moved, network
 steps, fatal = 0, 0
 def step():

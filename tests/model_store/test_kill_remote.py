@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from modyn_dagster.errors import ModelInUse
-from modyn_dagster.model_store import ModelStore, Snapshot, removing
+from modyn_dagster.model_store import ModelStore, Snapshot
+from modyn_dagster.model_store.commit import removal
 from tests.model_store.lineages import moved, network
 from tests.model_store.s3 import S3
 from tests.model_store.states import assert_exact
@@ -73,7 +74,7 @@ def killed(s3: S3, base: str, jobs: list[tuple[str, str, int]]) -> list[list[str
 
 
 def test_killed_before_any_write_nothing_lacks_what_it_needs(s3, monkeypatch):
-    monkeypatch.setattr(removing, "PATIENCE", 0.0)
+    monkeypatch.setattr(removal, "PATIENCE", 0.0)
     stores, jobs, expected_ends = [], [], []
     for does, n_models in (("save", 1), ("delete", 2)):
         for n in range(1, WRITES[does] + 1):

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.model_store.batches import AtOnce, batches, worth
-from modyn_dagster.model_store.lending import Lending, memory
+from modyn_dagster.model_store.format.threads import AtOnce, Lending, batches, memory, worth
 
 ENOUGH = 1 << 20
 

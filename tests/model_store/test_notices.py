@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from modyn_dagster.errors import ModelInUse, UnknownModel, WriteFailed
-from modyn_dagster.model_store import ModelStore, Snapshot, removing
-from modyn_dagster.model_store.remote import RemoteFolder
+from modyn_dagster.model_store import ModelStore, Snapshot
+from modyn_dagster.model_store.backends.remote import RemoteFolder
+from modyn_dagster.model_store.commit import removal
 from tests.model_store.lineages import SMALL, three_savers
 
 pytestmark = pytest.mark.usefixtures("nobody_waits")
@@ -125,7 +126,7 @@ def test_what_one_remover_takes_back_another_still_says(memory_url):
 
 
 def test_a_remover_waits_for_a_saver(memory_url, monkeypatch):
-    monkeypatch.setattr(removing, "PATIENCE", 60.0)
+    monkeypatch.setattr(removal, "PATIENCE", 60.0)
     store = ModelStore(memory_url)
     base = store.save(SMALL[0])
     notices = RemoteFolder(memory_url, {}).notices
@@ -151,7 +152,7 @@ def test_what_a_killed_saver_announced_counts_for_a_day_or_until_gc(memory_url, 
     store.delete(base)
     again = store.save(SMALL[0])
     RemoteFolder(memory_url, {}).notices.announce("c" * 64, frozenset([again]))
-    monkeypatch.setattr(removing, "ABANDONED", 0.0)
+    monkeypatch.setattr(removal, "ABANDONED", 0.0)
     store.delete(again)
     assert store.list() == []
 

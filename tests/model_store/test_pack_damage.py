@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import CorruptFile, ModynError
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
-from modyn_dagster.model_store.codec import table
-from modyn_dagster.model_store.hash_tree import leaf_hash, model_id
-from modyn_dagster.model_store.pack import MAGIC
+from modyn_dagster.model_store.format.codec import table
+from modyn_dagster.model_store.format.hash_tree import leaf_hash, model_id
+from modyn_dagster.model_store.format.pack import MAGIC
 from tests.model_store.lineages import moved, network
 from tests.model_store.states import assert_exact
 

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.model_store.codec import BadChunk, Codec, decode_chunk, encode_chunk
-from modyn_dagster.model_store.packing import bits_for, most_bytes, pack, unpack
+from modyn_dagster.model_store.format.codec import BadChunk, Codec, bits_for, decode_chunk, encode_chunk, most_bytes, pack, unpack
 
 PLANES = st.binary(max_size=300) | st.lists(st.sampled_from([0, 0, 0, 1, 2, 3, 14, 15, 255]), max_size=300).map(bytes)
 

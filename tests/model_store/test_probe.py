@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store import Environment
-from modyn_dagster.model_store.probe import Difference, Summary, compare, probe, summarise
+from modyn_dagster.model_store.probe.recording import probe, summarise
+from modyn_dagster.model_store.probe.report import Difference, Summary, compare
 
 INPUTS = (torch.linspace(-1, 1, 24).reshape(4, 6),)
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.model_store import ModelStore, Provenance, Snapshot
-from modyn_dagster.model_store.about import About
-from modyn_dagster.model_store.folder import LocalFolder
-from modyn_dagster.model_store.lineage import tree_of
-from modyn_dagster.model_store.record import Record
-from modyn_dagster.model_store.stored import Stored
+from modyn_dagster.model_store.backends.folder import LocalFolder
+from modyn_dagster.model_store.format.metadata import About
+from modyn_dagster.model_store.format.model_file import Stored
+from modyn_dagster.model_store.format.record import Record
+from modyn_dagster.model_store.info import tree_of
 from tests.model_store.lineages import moved, network
 from tests.model_store.states import assert_exact, flipped_bit
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import ConfigError, CorruptFile, ModelInUse, StorageError, UnknownModel, WriteFailed, without_secrets
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
-from modyn_dagster.model_store.address import Address
+from modyn_dagster.model_store.backends.remote import Address
 from tests.model_store.lineages import lineages, moved, network
 from tests.model_store.states import assert_exact, flipped_bit
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import modyn_dagster.model_store as package
 from modyn_dagster.errors import StorageError, UnknownModel, WriteFailed
 from modyn_dagster.model_store import ModelStore
-from modyn_dagster.model_store.dtypes import VIEWED_NAMES
+from modyn_dagster.model_store.format.tensors import VIEWED_NAMES
 from tests.model_store.states import DTYPES, STATES, assert_exact, flipped_bit, raw
 
 

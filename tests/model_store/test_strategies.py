@@ -17,7 +17,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, UnknownModel
 from modyn_dagster.model_store import Adaptive, Delta, ModelStore, Prices, Snapshot
-from modyn_dagster.model_store.relying import relying
+from modyn_dagster.model_store.commit.dependencies import relying
 from tests.model_store.lineages import STRATEGIES, lineages, moved, network
 from tests.model_store.states import DTYPES, STATES, assert_exact
 
@@ -215,7 +215,7 @@ def test_writers_of_one_model_in_different_kinds_never_lose_it(store, monkeypatc
             yield
 
     # Both have found no such model and written all of it but its name.
-    monkeypatch.setattr("modyn_dagster.model_store.committing.relying", together)
+    monkeypatch.setattr("modyn_dagster.model_store.commit.saving.relying", together)
     state = {"a": torch.full((300,), 1.5)}
     with ThreadPoolExecutor(2) as pool:
         kinds = [Snapshot(compress=False), Snapshot(compress=True)]

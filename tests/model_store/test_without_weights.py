@@ -19,7 +19,7 @@ from modyn_dagster.model_store import (
     Provenance,
     Snapshot,
 )
-from modyn_dagster.model_store.strategies import Strategy
+from modyn_dagster.model_store.strategies.settings import Strategy
 from tests.model_store import trainings
 from tests.model_store.states import assert_exact
 

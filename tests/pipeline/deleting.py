@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import TriggerRow, get_trigger
-from modyn_dagster.ingestion.deletion import delete_samples
-from modyn_dagster.ingestion.purge import purge_samples
+from modyn_dagster.ingestion.deletion.delete import delete_samples
+from modyn_dagster.ingestion.deletion.purge import purge_samples
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.pipeline.attempts import claim_trigger
 from modyn_dagster.pipeline.context import TriggerContext, context_of
-from modyn_dagster.pipeline.select import open_training_set
+from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET
 

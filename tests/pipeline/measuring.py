@@ -4,7 +4,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.tables import measurement
-from modyn_dagster.ingestion.deletion import delete_samples
+from modyn_dagster.ingestion.deletion.delete import delete_samples
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, triggered
 

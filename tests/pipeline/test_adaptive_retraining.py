@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from modyn_dagster.catalog.models import ModelRow, list_models
+from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.errors import WeightsNotStored
 from modyn_dagster.model_store import ModelInfo, ModelStore
-from modyn_dagster.model_store.record import Record
-from modyn_dagster.pipeline.recovering import on_platform
-from modyn_dagster.pipeline.storing import stored_exactly
+from modyn_dagster.model_store.format.record import Record
+from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly
+from modyn_dagster.pipeline.weights import on_platform
 from tests.pipeline.world import World
 from tests.projects.tiny import USER_CODE, Content, amount
 

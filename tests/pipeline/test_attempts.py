@@ -8,21 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.catalog import runs, triggers
-from modyn_dagster.catalog.datasets import ensure_dataset
+from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import LostClaim, RunError, StaleRun, TriggerFailed
-from modyn_dagster.pipeline.attempts import (
-    claim_trigger,
-    give_up_attempt,
-    require_running,
-    resume_run,
-    working_attempt,
-)
 from modyn_dagster.pipeline.context import trigger_context
+from modyn_dagster.pipeline.decide.attempts import claim_trigger, give_up_attempt, require_running, working_attempt
+from modyn_dagster.pipeline.decide.live_run import reopen_failed_trigger
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.learning.parsing import ImageParserSpec
 from modyn_dagster.spec.load import Project, spec_hash
-from modyn_dagster.spec.parsing import ImageParserSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 DATASET = DatasetSpec.model_validate(
@@ -129,7 +124,7 @@ def test_a_trigger_fails_after_its_attempts_and_the_run_waits_until_it_is_resume
         require_running(platform, waiting)
     with pytest.raises(RunError, match="failed: boom"):
         claim_trigger(platform, trigger, "two")
-    [reopened] = resume_run(platform, waiting)
+    [reopened] = reopen_failed_trigger(platform, waiting)
     assert (reopened.state, reopened.attempt) == ("pending", 4)
     for _ in range(3):
         reopened = give_up_attempt(platform, run, claim_trigger(platform, reopened, "x"), "again")
@@ -144,7 +139,7 @@ def test_with_continue_a_failed_trigger_stops_nothing(engine, home):
     with platform.transaction() as conn:
         assert runs.get_run(conn, run.id).state == "active"
     with pytest.raises(RunError, match="nothing to resume"):
-        resume_run(platform, run)
+        reopen_failed_trigger(platform, run)
 
 
 def test_what_user_code_raises_gives_the_attempt_up_and_a_lost_catalog_does_not(world):

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.pipeline.block_cache import BlockCache, BlockKey, BlockValues
+from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, BlockKey, BlockValues
 
 
 def block(*taps: str, width: int = 8) -> BlockValues:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from modyn_dagster.catalog.models import ModelRow, list_models
+from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import seconds_by_stage
 from modyn_dagster.errors import TriggerFailed
-from modyn_dagster.pipeline.finish import finish_live_run
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.pipeline.world import World
 from tests.projects.tiny import Content, amount
 

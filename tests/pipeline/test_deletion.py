@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from modyn_dagster.catalog.batches import BatchRow
-from modyn_dagster.catalog.models import list_models
-from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.errors import DeletedKey, RunError
-from modyn_dagster.pipeline import stages
-from modyn_dagster.pipeline.attempts import give_up_attempt, working_attempt
 from modyn_dagster.pipeline.context import context_of, trigger_context
-from modyn_dagster.pipeline.select import open_training_set, select_training_set
-from modyn_dagster.pipeline.stages import model_stage, training_set_stage
+from modyn_dagster.pipeline.decide.attempts import give_up_attempt, working_attempt
+from modyn_dagster.pipeline.stages import trigger_stages
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
+from modyn_dagster.pipeline.stages.trigger_stages import model_stage, training_set_stage
 from tests.pipeline.deleting import SPLIT, claimed, delete, keys_of, purge, reread
 from tests.projects.tiny import DATASET, ROWS, amount, timed
 
@@ -153,7 +153,7 @@ def test_a_replay_goes_on_without_what_is_deleted_while_it_trains(world_of, monk
             erase(world, keys_of(world, context.trigger)[:2])
         return row
 
-    monkeypatch.setattr(stages, "select_training_set", select_then_lose)
+    monkeypatch.setattr(trigger_stages, "select_training_set", select_then_lose)
     world.replay("by_amount")
     triggers = world.triggers(world.run("by_amount", "replay").id)
     assert [(trigger.state, trigger.attempt) for trigger in triggers] == [("trained", 2), *[("trained", 1)] * (len(triggers) - 1)]

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.results.evaluations import list_evaluations
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.due import evaluation_due
-from modyn_dagster.pipeline.retention import apply_retention
-from modyn_dagster.pipeline.stages import evaluation_stage
-from modyn_dagster.pipeline.usage import usages_of
+from modyn_dagster.pipeline.operate.retention import apply_retention
+from modyn_dagster.pipeline.operate.sample_lineage import usages_of
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.deleting import SPLIT, delete
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, amount

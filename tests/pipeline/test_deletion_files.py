@@ -12,14 +12,14 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.deletions import lock_deletions
 from modyn_dagster.catalog.tables import pipeline_run
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import CorruptFile, LostClaim
-from modyn_dagster.ingestion.replaced import replaced_pairs
-from modyn_dagster.ingestion.split import TRAIN
+from modyn_dagster.ingestion.deletion.delete import replaced_pairs
 from modyn_dagster.keys import ORIGIN, KeyRange, key_of
-from modyn_dagster.pipeline.attempts import claim_trigger, give_up_attempt, working_attempt
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.select import select_training_set
-from modyn_dagster.pipeline.stages import model_stage, training_set_stage
+from modyn_dagster.pipeline.decide.attempts import claim_trigger, give_up_attempt, working_attempt
+from modyn_dagster.pipeline.stages.training_set.stage import select_training_set
+from modyn_dagster.pipeline.stages.trigger_stages import model_stage, training_set_stage
 from tests.pipeline.deleting import SPLIT, claimed, delete, keys_of, purge, reread
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, amount

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import yaml
 
-from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, list_predictions
-from modyn_dagster.catalog.models import list_models
-from modyn_dagster.catalog.moments import as_datetime64
-from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.database.mapping import as_datetime64
+from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.predictions import list_predictions
+from modyn_dagster.catalog.results.training_sets import find_training_set
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import read_predictions, score
 from modyn_dagster.ingestion.history import import_history
-from modyn_dagster.ingestion.split import TRAIN
 from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange
-from modyn_dagster.pipeline.due import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
 from modyn_dagster.selection.training_set import TrainingSet
 from modyn_dagster.spec.load import load_project
 from tests.pipeline.deleting import SPLIT, delete

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from modyn_dagster.ingestion.late import count_late, late_by_batch
+from modyn_dagster.data.batch_index import count_late, late_by_batch
 from modyn_dagster.pipeline.checks import in_order
 from tests.projects.tiny import DATASET, ROWS, amount, batch_text, drop, timed
 

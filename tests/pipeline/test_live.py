@@ -5,12 +5,12 @@ import pytest
 from modyn_dagster.catalog.runs import get_run
 from modyn_dagster.errors import LostClaim, RunError
 from modyn_dagster.keys import ordinal_of
-from modyn_dagster.pipeline.attempts import claim_trigger
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.due import evaluation_due
-from modyn_dagster.pipeline.finish import finish_live_run
-from modyn_dagster.pipeline.live import Attempt, tick
-from modyn_dagster.pipeline.retention import apply_retention
+from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.tick import Attempt, tick
+from modyn_dagster.pipeline.operate.retention import apply_retention
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.projects.tiny import amount, timed, write_pipeline
 
 

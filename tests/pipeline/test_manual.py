@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from modyn_dagster.catalog.datasets import ensure_dataset
+from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import RunError, UnknownName
 from modyn_dagster.keys import key_of
-from modyn_dagster.pipeline.attempts import give_up_attempt
-from modyn_dagster.pipeline.finish import finish_live_run
-from modyn_dagster.pipeline.manual import recorded_manual, repeat_manual, trigger_now
-from modyn_dagster.pipeline.replay_options import require_same_dataset
+from modyn_dagster.pipeline.decide.attempts import give_up_attempt
+from modyn_dagster.pipeline.decide.manual_trigger import recorded_manual, repeat_manual, trigger_now
+from modyn_dagster.pipeline.replay.run import require_same_dataset
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from modyn_dagster.pipeline.training_stream import training_stream
 from tests.pipeline.test_attempts import DATASET
 from tests.projects.tiny import ROWS, Content, amount, timed, triggered

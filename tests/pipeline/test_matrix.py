@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions
-from modyn_dagster.catalog.models import list_models
-from modyn_dagster.catalog.moments import as_datetime64
+from modyn_dagster.catalog.database.mapping import as_datetime64
+from modyn_dagster.catalog.results.evaluations import list_evaluations
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.tables import evaluation
 from modyn_dagster.evaluation import currently_active, currently_trained, generate_intervals, read_predictions, score
 from modyn_dagster.pipeline.context import context_of, trigger_context
-from modyn_dagster.pipeline.due import evaluation_due
-from modyn_dagster.pipeline.stages import evaluation_stage
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount
 

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from modyn_dagster.catalog.evaluations import list_predictions
-from modyn_dagster.catalog.measurements import measurements_after
+from modyn_dagster.catalog.decisions import measurements_after
+from modyn_dagster.catalog.results.predictions import list_predictions
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import ConfigError, RunError
 from modyn_dagster.evaluation import Predictions, read_predictions
-from modyn_dagster.ingestion.split import TRAIN
 from modyn_dagster.keys import ORIGIN, KeyRange, ordinal_of
-from modyn_dagster.pipeline.deciding import decide_onwards
-from modyn_dagster.pipeline.measure import Measurer
+from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import spec_of
-from modyn_dagster.pipeline.policies import policy_of
 from modyn_dagster.pipeline.training_stream import training_stream
-from modyn_dagster.spec.detector import DetectorSpec
+from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, PerformanceNeed
-from modyn_dagster.triggering.detectors import Listener
+from modyn_dagster.triggering.build import pipeline_policy
+from modyn_dagster.triggering.loop import decide_onwards
+from modyn_dagster.triggering.stream_detectors import Listener
 from tests.pipeline.measuring import delete, deliver_with_shift, drift, performance
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, triggered
@@ -113,7 +113,7 @@ def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of
     assert first is not None
     world.train("by_drift", first)
     run, view = world.run("by_drift", "live"), world.platform.view(DATASET)
-    policy = policy_of(spec_of(run))
+    policy = pipeline_policy(spec_of(run))
     policy.load_state_dict(run.policy_state)
     points = 0
     with Measurer(world.platform) as measurer:

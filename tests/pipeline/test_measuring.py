@@ -4,16 +4,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
-from modyn_dagster.catalog.measurements import measurements_after, record_measurements
-from modyn_dagster.catalog.timings import seconds_by_batch
+from modyn_dagster.catalog.decisions import measurements_after, record_measurements
+from modyn_dagster.catalog.tables import stage_timing
 from modyn_dagster.errors import RunError, StaleRun
-from modyn_dagster.pipeline.attempts import give_up_attempt
-from modyn_dagster.pipeline.driver import Stop, advance
-from modyn_dagster.pipeline.manual import trigger_now
-from modyn_dagster.pipeline.measure import Measurer
-from modyn_dagster.pipeline.measuring_run import measure_ahead
-from modyn_dagster.pipeline.replay import BatchWalked
+from modyn_dagster.pipeline.decide.attempts import give_up_attempt
+from modyn_dagster.pipeline.decide.driver import Stop, advance
+from modyn_dagster.pipeline.decide.manual_trigger import trigger_now
+from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
+from modyn_dagster.pipeline.measure.measurer import Measurer
+from modyn_dagster.pipeline.replay.walk import BatchWalked
 from modyn_dagster.pipeline.training_stream import training_stream
 from tests.pipeline.measuring import deliver_with_shift, drift, kept, measured_points, performance
 from tests.projects.tiny import DATASET, amount
@@ -141,6 +142,14 @@ def test_a_manual_trigger_waits_for_nothing_measured_while_it_trains(world_of):
 def test_without_a_live_run_there_is_nothing_to_measure_for(world_of):
     with pytest.raises(RunError, match="no open live run"):
         world_of(drift()).measure("by_drift")
+
+
+def seconds_by_batch(conn, run_id, stage):
+    of_stage = (stage_timing.c.run_id == run_id) & (stage_timing.c.stage == stage)
+    rows = conn.execute(
+        sa.select(stage_timing.c.batch_ordinal, sa.func.sum(stage_timing.c.seconds)).where(of_stage).group_by("batch_ordinal")
+    )
+    return dict(rows.tuples().all())
 
 
 def test_deciding_and_measuring_are_in_the_ledger_by_batch(world_of):

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.ingestion.split import TRAIN
 from modyn_dagster.keys import ORIGIN, KeyRange, key_of
-from modyn_dagster.pipeline.finish import finish_live_run
-from modyn_dagster.pipeline.remember import _of_classes, _of_targets
+from modyn_dagster.pipeline.stages.training_set.replay_memory import _of_classes, _of_targets
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from modyn_dagster.randomness import seed_for
-from modyn_dagster.selection.check import check_selection
 from modyn_dagster.selection.memory import GDumb
+from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.spec.selection import SelectionSpec
 from tests.pipeline.measuring import delete
 from tests.pipeline.test_online import keys_of, online, rows_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.errors import TriggerFailed
 from tests.projects.tiny import amount
 

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.notifications import NotificationRow, notifications
 from modyn_dagster.catalog.tables import evaluation
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.pipeline.attempts import give_up_attempt
+from modyn_dagster.pipeline.decide.attempts import give_up_attempt
+from modyn_dagster.pipeline.decide.live_run import resume_run
+from modyn_dagster.pipeline.decide.manual_trigger import trigger_now
 from modyn_dagster.pipeline.event import Event
-from modyn_dagster.pipeline.manual import trigger_now
-from modyn_dagster.pipeline.notify import Told, tell, untold
-from modyn_dagster.pipeline.operate import let_go_on
+from modyn_dagster.pipeline.operate.events import Delivery, deliver_events, undelivered_events
 from modyn_dagster.reporting.summary import summarise_run
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -33,8 +33,8 @@ def heard() -> Iterator[list[Event]]:
     hooks.RAISES.clear()
 
 
-def told(world: World, since: datetime = LONG_AGO) -> list[Told]:
-    return list(tell(world.platform, "by_amount", since))
+def told(world: World, since: datetime = LONG_AGO) -> list[Delivery]:
+    return list(deliver_events(world.platform, "by_amount", since))
 
 
 def notified(world: World) -> Mapping[str, NotificationRow]:
@@ -72,7 +72,7 @@ def test_it_hears_of_a_failed_training_and_again_when_it_fails_after_it_was_resu
         told(world)
     assert [event.kind for event in heard] == ["trigger", "training_failed"], "attempts that are made up for are no failure"
     assert (heard[1].attempt, heard[1].error) == (2, "second")
-    let_go_on(world.platform, run)
+    resume_run(world.platform, run)
     for reason in ("third", "fourth"):
         [trigger] = world.triggers(run.id)
         give_up_attempt(world.platform, run, trigger, reason)
@@ -127,7 +127,7 @@ def test_what_a_hook_raises_is_recorded_and_tried_again_a_few_times_and_disturbs
     assert told(world) == []
     assert notified(world)["trigger 0"].error == "ConnectionError: the messenger is out"
     world.live_until_idle("by_amount")
-    assert [event.trigger for event in untold(world.platform, "by_amount", LONG_AGO)] == ["000001-000001"]
+    assert [event.trigger for event in undelivered_events(world.platform, "by_amount", LONG_AGO)] == ["000001-000001"]
     told(world)
     assert [event.trigger for event in heard] == ["000001-000001"]
 

@@ -6,18 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modyn_dagster.assets.metadata_selection import selection_metadata
-from modyn_dagster.catalog.training_sets import TrainingSetRow, find_training_set, list_fills
+from modyn_dagster.assets.metadata.stages import selection_metadata
+from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set, list_fills
+from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.finish import finish_live_run
-from modyn_dagster.pipeline.retention import apply_retention
-from modyn_dagster.pipeline.select import open_training_set, select_training_set
+from modyn_dagster.pipeline.operate.retention import apply_retention
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from modyn_dagster.randomness import seed_for
-from modyn_dagster.reporting.tracked_points import fill_series
+from modyn_dagster.reporting.mlflow.series import fill_series
 from modyn_dagster.selection.time_biased import RTBS, SlidingWindow, decay_for
-from modyn_dagster.storage import StagedFile, checksum_of
+from modyn_dagster.storage import StagedFile
 from tests.pipeline.measuring import delete
 from tests.pipeline.world import World
 from tests.projects.tiny import ROWS, USER_CODE, amount, timed, write_pipeline

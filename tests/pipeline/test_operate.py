@@ -2,15 +2,15 @@
 
 import pytest
 
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.errors import LostClaim, RunError, UnknownName
 from modyn_dagster.keys import ORIGIN, key_of
-from modyn_dagster.pipeline.attempts import claim_trigger, give_up_attempt
-from modyn_dagster.pipeline.finish import finish_live_run
-from modyn_dagster.pipeline.live import Attempt, tick
-from modyn_dagster.pipeline.manual import trigger_now
-from modyn_dagster.pipeline.operate import let_go_on, reset_run, stop_run
+from modyn_dagster.pipeline.decide.attempts import claim_trigger, give_up_attempt
+from modyn_dagster.pipeline.decide.live_run import reset_run, resume_run, stop_run
+from modyn_dagster.pipeline.decide.manual_trigger import trigger_now
+from modyn_dagster.pipeline.decide.tick import Attempt, tick
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.pipeline.world import World
 from tests.projects.tiny import ROWS, amount, timed, write_pipeline
 
@@ -29,7 +29,7 @@ def test_a_stopped_run_decides_nothing_until_it_is_resumed_and_then_all_that_cam
     assert (now.train, now.evaluate) == (None, False)
     assert "modyn-dagster pipeline resume by_amount" in now.message
     assert live(world).cursor == ROWS - 1
-    assert let_go_on(world.platform, live(world)).run.state == "active"
+    assert resume_run(world.platform, live(world)).run.state == "active"
     world.live_until_idle("by_amount")
     assert [row.key for row in world.triggers(live(world).id)] == [key_of(day, ROWS - 1) for day in range(4)]
     list(finish_live_run(world.platform, live(world)))
@@ -64,7 +64,7 @@ def test_at_once_its_attempt_is_given_up_and_made_up_for_after_resuming(world_of
     with pytest.raises(LostClaim):
         give_up_attempt(world.platform, stopped.run, claimed, "late")
     assert world.tick("by_amount").train is None
-    assert let_go_on(world.platform, stopped.run).trigger == stopped.trigger
+    assert resume_run(world.platform, stopped.run).trigger == stopped.trigger
     assert world.tick("by_amount").train == stopped.trigger
 
 
@@ -74,7 +74,7 @@ def test_a_trigger_that_fails_while_the_run_stops_is_for_resume_to_try_again(wor
     world.tick("by_amount")
     stop_run(world.platform, live(world))
     assert tick(world.platform, "by_amount", lambda *_: Attempt.ENDED).run.state == "waiting"
-    assert let_go_on(world.platform, live(world)).trigger == world.tick("by_amount").train is not None
+    assert resume_run(world.platform, live(world)).trigger == world.tick("by_amount").train is not None
 
 
 def test_with_continue_a_failed_trigger_does_not_keep_it_from_stopping(world_of):
@@ -95,7 +95,7 @@ def test_a_spec_that_changes_while_the_run_is_stopped_takes_effect_when_it_is_re
     world.reload()
     world.deliver([1, 2])
     assert world.tick("by_amount").run.id == 1
-    let_go_on(world.platform, live(world))
+    resume_run(world.platform, live(world))
     world.live_until_idle("by_amount")
     assert [(run.id, run.state) for run in map(world.reread, (1, 2))] == [(1, "ended"), (2, "active")]
     assert len(world.triggers(2)) == 1
@@ -106,7 +106,7 @@ def test_what_is_over_can_neither_be_stopped_nor_resumed(world_of):
     world.deliver([0])
     world.live_until_idle("by_amount")
     with pytest.raises(RunError, match="live run 1 of by_amount is active, there is nothing to resume"):
-        let_go_on(world.platform, live(world))
+        resume_run(world.platform, live(world))
     list(finish_live_run(world.platform, live(world)))
     with pytest.raises(RunError, match="is finished: there is nothing to stop"):
         stop_run(world.platform, live(world))

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.pipeline.progress import replay_bar
-from modyn_dagster.pipeline.replay import replay
-from modyn_dagster.pipeline.replay_request import ReplayRequest
+from modyn_dagster.pipeline.replay.run import ReplayRequest
+from modyn_dagster.pipeline.replay.walk import replay
+from modyn_dagster.progress import replay_bar
 from modyn_dagster.training import TrainingProgress
 from tests.projects.tiny import amount
 

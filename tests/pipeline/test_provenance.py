@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from modyn_dagster.catalog.models import ModelRow, list_models
+from modyn_dagster import digest
+from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.errors import ConfigError, NotAllowed, NotReproducible, WeightsNotStored
-from modyn_dagster.model_store import Environment, ModelStore, Provenance, code_version
-from modyn_dagster.model_store.record import Record
-from modyn_dagster.pipeline.recovering import on_platform
-from modyn_dagster.pipeline.storing import stored_exactly
-from modyn_dagster.pipeline.weights import keep, weights_of
+from modyn_dagster.model_store import Environment, ModelStore, Provenance
+from modyn_dagster.model_store.format.record import Record
+from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly
+from modyn_dagster.pipeline.weights import keep, on_platform, weights_of
 from modyn_dagster.spec.load import parse_spec
-from modyn_dagster.spec.model_store import PricesSpec
+from modyn_dagster.spec.operation import PricesSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from tests.pipeline.deleting import delete, keys_of
 from tests.pipeline.world import World
@@ -143,7 +143,7 @@ def test_another_environment_or_code_is_refused_by_field(world_of, monkeypatch):
         patched.setattr(Environment, "now", classmethod(lambda cls: here))
         with pytest.raises(NotReproducible, match=r"environment\.torch: expected .*, found 1\.7\.1"):
             store.load(model.hash, retrain=True, environment="require")
-    monkeypatch.setattr("modyn_dagster.model_store.retraining.code_version", lambda function: f"another of {function}")
+    monkeypatch.setattr("modyn_dagster.model_store.provenance.retraining.code_version", lambda function: f"another of {function}")
     with on_platform(world.platform):
         with pytest.raises(NotReproducible, match="code: expected") as caught:
             store.load(model.hash, retrain=True, environment="require")
@@ -240,7 +240,7 @@ def test_the_version_of_code_is_that_of_its_package(tmp_path, monkeypatch):
     (tmp_path / "versioned").mkdir()
     for name in ("__init__", "one", "two"):
         (tmp_path / "versioned" / f"{name}.py").write_text("")
-    version = code_version.code_version.__wrapped__
+    version = digest.code_version.__wrapped__
     before = version("versioned.one:train")
     assert before == version("versioned.two:other")
     (tmp_path / "versioned" / "two.py").write_text("x = 1")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modyn_dagster.json_values import plain_number, plain_values
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.pipeline.plain import plain_measurement, plain_number, plain_values
-from modyn_dagster.pipeline.recorded import digest_of
-from modyn_dagster.spec.detector import AdwinSpec
-from modyn_dagster.spec.drift import FeaturesSpec, MMDMetric
+from modyn_dagster.pipeline.measure.measurement_rows import digest_of, plain_measurement
+from modyn_dagster.spec.triggers.detector import AdwinSpec
+from modyn_dagster.spec.triggers.drift import FeaturesSpec, MMDMetric
 from modyn_dagster.triggering import DetectorNeed, DriftNeed, Measured, PerformanceNeed
 from modyn_dagster.triggering.measurement import Need
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modyn_dagster.catalog.training_sets import find_training_set
-from modyn_dagster.ingestion.production import look_for_batches
+from modyn_dagster.catalog.results.training_sets import find_training_set
+from modyn_dagster.ingestion.registration import look_for_batches
 from modyn_dagster.pipeline.context import trigger_context
-from modyn_dagster.pipeline.select import open_training_set
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, amount, batch_text, drop
 

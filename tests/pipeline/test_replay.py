@@ -2,13 +2,13 @@
 
 import pytest
 
-from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.results.training_sets import find_training_set
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import BatchGap, ConfigError, RunError, UnknownName
-from modyn_dagster.ingestion.split import TRAIN
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import trigger_context
-from modyn_dagster.pipeline.replay import BatchWalked
-from modyn_dagster.pipeline.select import open_training_set
+from modyn_dagster.pipeline.replay.walk import BatchWalked
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from modyn_dagster.pipeline.training_stream import training_stream
 from tests.projects.tiny import DATASET, amount, timed
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from safetensors.torch import save_file
 
-from modyn_dagster.catalog.models import find_model
+from modyn_dagster.catalog.results.models import find_model
 from modyn_dagster.catalog.triggers import TriggerRow, raise_attempt
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.pipeline.attempts import claim_trigger
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.retention import apply_retention
-from modyn_dagster.pipeline.stages import model_stage, training_set_stage
+from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.operate.retention import apply_retention
+from modyn_dagster.pipeline.stages.trigger_stages import model_stage, training_set_stage
 from modyn_dagster.training import TrainingProgress
 from tests.pipeline.world import World
 from tests.projects.tiny import Content, amount

@@ -7,18 +7,19 @@ import pytest
 import yaml
 from dagster import AssetKey
 
-from modyn_dagster.assets.metadata_triggers import stage_metadata
-from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations, list_predictions
-from modyn_dagster.catalog.models import list_models
-from modyn_dagster.catalog.moments import as_datetime64
+from modyn_dagster.assets.metadata.stages import stage_metadata
+from modyn_dagster.catalog.database.mapping import as_datetime64
+from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import Predictions, confidence_interval, read_predictions, score, wilson
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.keys import positions_of
 from modyn_dagster.pipeline.context import trigger_context
-from modyn_dagster.pipeline.stages import recorded_stages
-from modyn_dagster.reporting.report_catalog import read_report
+from modyn_dagster.pipeline.stages.trigger_stages import recorded_stages
+from modyn_dagster.reporting.page.records import read_report
 from modyn_dagster.reporting.summary import summarise_run
 from modyn_dagster.spec.load import load_project
 from tests.pipeline.deleting import delete

@@ -5,13 +5,13 @@ import logging
 import pytest
 import torch
 
-from modyn_dagster.catalog.models import find_model, list_models
+from modyn_dagster.catalog.results.models import find_model, list_models
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import ConfigError, CorruptFile
 from modyn_dagster.model_store import Adaptive, ChangedLayers, Delta, ModelInfo, Prices, Snapshot
-from modyn_dagster.pipeline.storing import stored_exactly, strategy_of
+from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly, strategy_of
 from modyn_dagster.spec.load import parse_spec, spec_hash
-from modyn_dagster.spec.model_store import ModelStoreSpec
+from modyn_dagster.spec.operation import ModelStoreSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training.module import build_module
 from tests.pipeline.world import World

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from modyn_dagster.catalog.training_sets import find_training_set, mark_training_sets_removed
+from modyn_dagster.catalog.results.training_sets import find_training_set, mark_training_sets_removed
+from modyn_dagster.data.window_columns import WindowKeys
 from modyn_dagster.errors import RunError, TriggerFailed
-from modyn_dagster.ingestion.deletion import delete_samples
+from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.select import open_training_set, select_training_set
-from modyn_dagster.pipeline.window_keys import WindowKeys
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from modyn_dagster.selection import History, KeyRange, Selection, TrainingSet, Usage, write_training_set
 from modyn_dagster.spec.selection import SelectionSpec
 from tests.pipeline.world import World

@@ -9,12 +9,15 @@ from itertools import count, pairwise
 
 import pytest
 
-from modyn_dagster.catalog.measurements import measurements_after
-from modyn_dagster.pipeline import driver, due, live, measure, recorded
+from modyn_dagster.catalog.decisions import measurements_after
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.due import Look, evaluation_due, look_for_due
-from modyn_dagster.pipeline.live import Attempt, Tick
-from modyn_dagster.pipeline.stages import evaluation_stage
+from modyn_dagster.pipeline.decide import driver
+from modyn_dagster.pipeline.decide import tick as ticks
+from modyn_dagster.pipeline.decide.tick import Attempt, Tick
+from modyn_dagster.pipeline.measure import measurement_rows, measurer
+from modyn_dagster.pipeline.stages.evaluation import pending_evaluations
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import PendingScan, evaluation_due, look_for_due
+from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.measuring import drift, performance
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, triggered
@@ -38,7 +41,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ticking = Clock()
-    for module in (live, driver, due):
+    for module in (ticks, driver, pending_evaluations):
         monkeypatch.setattr(module, "monotonic", ticking)
     return ticking
 
@@ -54,8 +57,8 @@ def tick(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str]
         begin = clock.now
         with monkeypatch.context() as patch:
             for name in ("predictor_of", "measure_drift", "measure_performance", "measure_detector", "Measurer"):
-                patch.setattr(measure, name, never)
-            found = live.tick(world.platform, pipeline, lambda *_: Attempt.NONE)
+                patch.setattr(measurer, name, never)
+            found = ticks.tick(world.platform, pipeline, lambda *_: Attempt.NONE)
         assert clock.now - begin <= MOST_LOOKS
         return found
 
@@ -109,7 +112,7 @@ def test_a_tick_computes_no_embedding_and_no_score_however_much_there_is_to_meas
 
 
 def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick, monkeypatch):
-    monkeypatch.setattr(recorded, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(measurement_rows, "_ROWS_AT_ONCE", 7)
     read: list[int] = []
     inner = measurements_after
 
@@ -118,7 +121,7 @@ def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick,
         read.append(len(rows))
         return rows
 
-    monkeypatch.setattr(recorded, "measurements_after", counted)
+    monkeypatch.setattr(measurement_rows, "measurements_after", counted)
     world = world_of(quiet(performance))
     world.deliver(range(3))
     world.train("by_performance", tick(world, "by_performance").train)
@@ -133,12 +136,12 @@ def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick,
 
 
 def test_a_look_for_models_to_judge_stops_and_the_next_one_goes_on(world_of, clock, monkeypatch):
-    monkeypatch.setattr(due, "_MODELS_AT_ONCE", 2)
+    monkeypatch.setattr(pending_evaluations, "_MODELS_AT_ONCE", 2)
     world = world_of(triggered("often", {"kind": "amount", "every": 20}))
     world.deliver(range(3))
     run = world.live_until_idle("often").run
     assert evaluation_due(world.platform, run) == []
-    looked, looks = 0, list[Look]()
+    looked, looks = 0, list[PendingScan]()
     while not looks or not looks[-1].complete:
         begin = clock.now
         looks.append(look_for_due(world.platform, run, looked, seconds=1))

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions
+from modyn_dagster.catalog.results.evaluations import list_evaluations
+from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.evaluation.predictions import read_predictions
-from modyn_dagster.pipeline.due import evaluation_due
-from modyn_dagster.pipeline.finish import finish_live_run
-from modyn_dagster.pipeline.ready import require_runnable
+from modyn_dagster.evaluation.predictions.files import read_predictions
+from modyn_dagster.pipeline.preflight import require_runnable
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.pipeline.test_same_cells import judged_again, passes
 from tests.projects.tiny import DATASET, amount, triggered
 

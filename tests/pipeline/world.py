@@ -7,19 +7,19 @@ from typing import Any
 
 from modyn_dagster.catalog import runs
 from modyn_dagster.catalog.decisions import list_decisions
-from modyn_dagster.catalog.evaluations import list_evaluations
-from modyn_dagster.catalog.models import list_models
-from modyn_dagster.catalog.training_sets import find_training_set
+from modyn_dagster.catalog.results.evaluations import list_evaluations
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.ingestion.history import import_history
-from modyn_dagster.pipeline.attempts import claim_trigger
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.live import Attempt, Tick, tick
-from modyn_dagster.pipeline.measuring_run import BatchMeasured, measure_ahead
+from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.measure_ahead import BatchMeasured, measure_ahead
+from modyn_dagster.pipeline.decide.tick import Attempt, Tick, tick
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.replay import replay
-from modyn_dagster.pipeline.replay_request import ReplayRequest
-from modyn_dagster.pipeline.stages import StageResult, evaluation_stage, model_stage, training_set_stage
+from modyn_dagster.pipeline.replay.run import ReplayRequest
+from modyn_dagster.pipeline.replay.walk import replay
+from modyn_dagster.pipeline.stages.trigger_stages import StageResult, evaluation_stage, model_stage, training_set_stage
 from modyn_dagster.settings import Settings
 from tests.projects.tiny import DATASET, Content, batch_text, drop, write_project
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.engine import open_engine
-from modyn_dagster.catalog.migrate import upgrade
-from modyn_dagster.reporting.tracking import Tracker
-from modyn_dagster.reporting.tracking_client import open_client
+from modyn_dagster.catalog.database.databases import upgrade
+from modyn_dagster.catalog.database.engine import open_engine
+from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import Story
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog import evaluations, models, runs, timings, training_sets, triggers
-from modyn_dagster.catalog.datasets import ensure_dataset
+from modyn_dagster.catalog import runs, timings, triggers
+from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.results import evaluations, models, training_sets
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.spec.dataset import DatasetSpec

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.stages import evaluation_stage
-from modyn_dagster.reporting.tracking import Tracker
-from modyn_dagster.reporting.tracking_client import open_client
+from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
+from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.settings import Settings
 from tests.pipeline.world import make_world
 from tests.projects.tiny import DATASET, amount

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.reporting.comparison import compare_pipelines, compare_runs
+from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.scores import IntervalScore
-from modyn_dagster.reporting.seeds import Spread
-from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
-from modyn_dagster.reporting.tracking_client import open_client
+from modyn_dagster.reporting.summary import RunSummary, Spread, TriggerCounts
 from tests.reporting.story import Story, year
 
 

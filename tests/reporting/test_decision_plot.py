@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from modyn_dagster.catalog.decisions import DecisionRow
-from modyn_dagster.reporting.decision_plot import decided_scores, scores_and_thresholds
-from modyn_dagster.reporting.figures import as_markdown
-from modyn_dagster.reporting.tracked_points import decision_series
+from modyn_dagster.reporting.mlflow.series import decision_series
+from modyn_dagster.reporting.plots.decisions import decided_scores, scores_and_thresholds
+from modyn_dagster.reporting.plots.figures import as_markdown
 
 START = datetime(1960, 1, 1, tzinfo=UTC)
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from modyn_dagster.catalog.models import ModelRow
-from modyn_dagster.reporting.tracked_points import MOST_LOSSES, epoch_series
+from modyn_dagster.catalog.results.models import ModelRow
+from modyn_dagster.reporting.mlflow.series import MOST_LOSSES, epoch_series
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 

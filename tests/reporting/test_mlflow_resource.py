@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from modyn_dagster.errors import TrackingError
-from modyn_dagster.reporting.tracking import Tracker
+from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.resources import mlflow as module
 from modyn_dagster.resources.mlflow import MlflowResource
 from tests.reporting.story import Story

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from modyn_dagster.errors import WriteFailed
-from modyn_dagster.reporting import plots
 from modyn_dagster.reporting.comparison import Comparison, compare_runs
-from modyn_dagster.reporting.figures import MAX_MARKDOWN, as_markdown, save
+from modyn_dagster.reporting.plots import runs
+from modyn_dagster.reporting.plots.figures import MAX_MARKDOWN, as_markdown, save
 from modyn_dagster.reporting.scores import NO_ACTIVE_MODEL, IntervalScore
 from modyn_dagster.reporting.summary import RunSummary, TrainedModel, TriggerCounts
 from tests.reporting.story import year
@@ -44,21 +44,21 @@ def a_comparison() -> Comparison:
 TIMES = [year(n) for n in range(125)]
 EPOCH = {"n_samples": 100, "seconds": {"data": 1.0, "forward": 2.0, "backward": 4.0}}
 FIGURES: dict[str, Callable[[], Figure]] = {
-    "loss": lambda: plots.loss_curve([(step, 1 / step) for step in range(1, 1001)], [0.5, 0.25]),
-    "epochs": lambda: plots.epoch_stages([EPOCH, EPOCH]),
-    "labels": lambda: plots.label_histogram({"other": 46_000, "pitcher": 12_000}),
-    "many labels": lambda: plots.label_histogram({f"class {n}": n for n in range(300)}),
-    "batches": lambda: plots.samples_over_time(TIMES, range(125), [f"{n}" for n in range(125)], title="Samples per season"),
-    "far apart": lambda: plots.samples_over_time([year(0), year(0.0001), year(90)], [1, 2, 3], ["a", "b", "c"], title="Samples"),
-    "one batch": lambda: plots.samples_over_time([year(0)], [1], ["a"], title="Samples"),
-    "no batch": lambda: plots.samples_over_time([], [], [], title="Samples"),
-    "equal times": lambda: plots.samples_over_time([year(0)] * 3, [1, 2, 3], ["a", "b", "c"], title="Samples"),
-    "one run": lambda: plots.score_over_time(a_summary("p", [None, 0.5, 0.6, None, 0.7])),
-    "a run without scores": lambda: plots.score_over_time(a_summary("p", [], 0)),
-    "comparison": lambda: plots.comparison_over_time(a_comparison()),
-    "nothing compared": lambda: plots.comparison_over_time(compare_runs([])),
-    "costs": lambda: plots.costs(a_comparison()),
-    "no costs": lambda: plots.costs(compare_runs([])),
+    "loss": lambda: runs.loss_curve([(step, 1 / step) for step in range(1, 1001)], [0.5, 0.25]),
+    "epochs": lambda: runs.epoch_stages([EPOCH, EPOCH]),
+    "labels": lambda: runs.label_histogram({"other": 46_000, "pitcher": 12_000}),
+    "many labels": lambda: runs.label_histogram({f"class {n}": n for n in range(300)}),
+    "batches": lambda: runs.samples_over_time(TIMES, range(125), [f"{n}" for n in range(125)], title="Samples per season"),
+    "far apart": lambda: runs.samples_over_time([year(0), year(0.0001), year(90)], [1, 2, 3], ["a", "b", "c"], title="Samples"),
+    "one batch": lambda: runs.samples_over_time([year(0)], [1], ["a"], title="Samples"),
+    "no batch": lambda: runs.samples_over_time([], [], [], title="Samples"),
+    "equal times": lambda: runs.samples_over_time([year(0)] * 3, [1, 2, 3], ["a", "b", "c"], title="Samples"),
+    "one run": lambda: runs.score_over_time(a_summary("p", [None, 0.5, 0.6, None, 0.7])),
+    "a run without scores": lambda: runs.score_over_time(a_summary("p", [], 0)),
+    "comparison": lambda: runs.comparison_over_time(a_comparison()),
+    "nothing compared": lambda: runs.comparison_over_time(compare_runs([])),
+    "costs": lambda: runs.costs(a_comparison()),
+    "no costs": lambda: runs.costs(compare_runs([])),
 }
 
 
@@ -92,14 +92,14 @@ def test_every_plot_fits_into_metadata_as_markdown(figure: Figure) -> None:
 
 def test_equal_plots_are_equal_files(tmp_path: Path) -> None:
     for name in ("one.png", "other.png"):
-        save(plots.costs(a_comparison()), tmp_path / name)
+        save(runs.costs(a_comparison()), tmp_path / name)
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "other.png").read_bytes()
 
 
 def test_a_plot_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "plot.png").mkdir()
     with pytest.raises(WriteFailed, match=r"plot\.png"):
-        save(plots.costs(a_comparison()), tmp_path / "plot.png")
+        save(runs.costs(a_comparison()), tmp_path / "plot.png")
     assert [path.name for path in tmp_path.iterdir()] == ["plot.png"]
 
 
@@ -110,34 +110,34 @@ def lines_of(figure: Figure) -> dict[str, tuple[list[Any], list[float]]]:
 
 
 def test_the_loss_curve_has_its_points_and_the_epochs_at_their_ends() -> None:
-    lines = lines_of(plots.loss_curve([(2, 0.9), (4, 0.5)], [0.8, 0.4]))
+    lines = lines_of(runs.loss_curve([(2, 0.9), (4, 0.5)], [0.8, 0.4]))
     assert lines["mean since the last point"] == ([2, 4], [0.9, 0.5])
     assert lines["mean of the epoch"] == ([2.0, 4.0], [0.8, 0.4])
 
 
 def test_stages_of_an_epoch_lie_on_top_of_each_other() -> None:
     shorter = {"n_samples": 50, "seconds": {"data": 0.5, "select": 1.0}}
-    axes = plots.epoch_stages([EPOCH, shorter]).axes[0]
+    axes = runs.epoch_stages([EPOCH, shorter]).axes[0]
     bars = [(bar.get_x() + bar.get_width() / 2, bar.get_y(), bar.get_height()) for bar in axes.patches]  # type: ignore[attr-defined]  # patches of bars are rectangles
     assert bars == [(1, 0, 1), (2, 0, 0.5), (1, 1, 2), (2, 0.5, 0), (1, 3, 4), (2, 0.5, 0), (1, 7, 0), (2, 0.5, 1)]
 
 
 def test_bars_are_as_high_as_the_counts() -> None:
-    axes = plots.label_histogram({"a": 3, "b": 1000}).axes[0]
+    axes = runs.label_histogram({"a": 3, "b": 1000}).axes[0]
     assert [bar.get_height() for bar in axes.patches] == [3, 1000]  # type: ignore[attr-defined]  # patches of bars are rectangles
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
-    bars = plots.samples_over_time([year(0), year(1)], [5, 6], ["x", "y"], title="Samples").axes[0].patches
+    bars = runs.samples_over_time([year(0), year(1)], [5, 6], ["x", "y"], title="Samples").axes[0].patches
     assert [bar.get_height() for bar in bars] == [5, 6]  # type: ignore[attr-defined]  # patches of bars are rectangles
 
 
 def test_many_names_are_thinned_until_they_can_be_read() -> None:
-    labels = plots.label_histogram({f"class {n}": 1 for n in range(300)}).axes[0].get_xticklabels()
+    labels = runs.label_histogram({f"class {n}": 1 for n in range(300)}).axes[0].get_xticklabels()
     assert [label.get_text() for label in labels][:2] == ["class 0", "class 10"]
     assert len(labels) == 30
 
 
 def test_a_run_shows_both_composite_models_and_its_triggers() -> None:
-    figure = plots.score_over_time(a_summary("p", [None, 0.5, 0.6], n_models=3))
+    figure = runs.score_over_time(a_summary("p", [None, 0.5, 0.6], n_models=3))
     lines = lines_of(figure)
     middle = [moment.replace(tzinfo=None) for moment in (year(2.5), year(7.5), year(12.5))]
     assert lines["currently active"][0] == middle
@@ -155,7 +155,7 @@ def moment_of(line: Any) -> datetime:
 
 def test_a_comparison_has_a_line_per_run_with_its_mean_and_shows_what_the_means_are_over() -> None:
     comparison = a_comparison()
-    figure = plots.comparison_over_time(comparison)
+    figure = runs.comparison_over_time(comparison)
     legend = figure.axes[0].get_legend()
     assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]
@@ -165,7 +165,7 @@ def test_a_comparison_has_a_line_per_run_with_its_mean_and_shows_what_the_means_
 
 
 def test_costs_are_stacked_by_stage() -> None:
-    seconds, samples = plots.costs(a_comparison()).axes
+    seconds, samples = runs.costs(a_comparison()).axes
     ends = {bar.get_x() + bar.get_width() for bar in seconds.patches}  # type: ignore[attr-defined]  # patches of bars are rectangles
     assert {2.85, 24.85, 40.85} <= {round(end, 2) for end in ends}
     assert [bar.get_width() for bar in samples.patches] == [100, 1200, 2000]  # type: ignore[attr-defined]  # patches of bars are rectangles

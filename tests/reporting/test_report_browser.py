@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from modyn_dagster.evaluation import composite_scores, currently_trained
-from modyn_dagster.reporting.report_data import ReportData
-from modyn_dagster.reporting.report_page import write_report
+from modyn_dagster.reporting.page.data import ReportData
+from modyn_dagster.reporting.page.document import write_report
 from tests.reporting.made_up import a_report
 
 CHROMIUM: Final = shutil.which("chromium")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.moments import as_datetime64
+from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.reporting.report_catalog import read_report
-from modyn_dagster.reporting.report_data import ReportData
+from modyn_dagster.reporting.page.data import ReportData
+from modyn_dagster.reporting.page.records import read_report
 from tests.reporting.story import Story, year
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from modyn_dagster.evaluation import currently_active, currently_trained
-from modyn_dagster.reporting.report_data import ReportData
-from modyn_dagster.reporting.report_page import report_html, write_report
+from modyn_dagster.reporting.page.data import ReportData
+from modyn_dagster.reporting.page.document import report_html, write_report
 from tests.reporting.made_up import a_report
 
 

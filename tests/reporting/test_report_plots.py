@@ -7,9 +7,9 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from modyn_dagster.evaluation import currently_active, pareto_front
-from modyn_dagster.reporting.figures import MAX_MARKDOWN, as_markdown
-from modyn_dagster.reporting.report_data import ReportData
-from modyn_dagster.reporting.report_plots import COSTS, box_figure, matrix_figure, pareto_figure, report_figures, shared_scores
+from modyn_dagster.reporting.page.data import ReportData
+from modyn_dagster.reporting.page.plots import COSTS, box_figure, matrix_figure, pareto_figure, report_figures, shared_scores
+from modyn_dagster.reporting.plots.figures import MAX_MARKDOWN, as_markdown
 from tests.reporting.made_up import a_report
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.catalog.evaluations import EvaluationRow
-from modyn_dagster.catalog.models import ModelRow
+from modyn_dagster.catalog.results.evaluations import EvaluationRow
+from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.reporting.scores import (
     NO_ACTIVE_MODEL,
     NOT_EVALUATED,

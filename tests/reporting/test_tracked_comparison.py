@@ -5,10 +5,10 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from modyn_dagster.reporting.report_plots import report_figures
-from modyn_dagster.reporting.tracked_form import DagsterRun
-from modyn_dagster.reporting.tracking import Tracker
-from modyn_dagster.reporting.tracking_client import open_client
+from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.content import DagsterRun
+from modyn_dagster.reporting.mlflow.tracker import Tracker
+from modyn_dagster.reporting.page.plots import report_figures
 from tests.reporting.made_up import a_report
 
 

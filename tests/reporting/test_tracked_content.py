@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.entities import Param
 
-from modyn_dagster.reporting.tracked_form import flatten
-from modyn_dagster.reporting.tracked_points import interval_table, milliseconds, time_zero
-from modyn_dagster.reporting.tracking_client import open_client
+from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.content import flatten
+from modyn_dagster.reporting.mlflow.series import interval_table, milliseconds, time_zero
 from tests.reporting.story import year
 
 # Postgres has no NUL in text, so a spec has none either.

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from mlflow import MlflowClient
 from mlflow.entities import DatasetInput, Metric, Run
 
-from modyn_dagster.catalog.evaluations import EvaluationRow, list_evaluations
-from modyn_dagster.catalog.models import list_models
+from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.runs import get_run
-from modyn_dagster.catalog.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.series import MOST_SLICES, slice_name, slice_series, slice_tags
+from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.reporting.scores import composite_series
-from modyn_dagster.reporting.tracked_scores import MOST_SLICES, slice_name, slice_series, slice_tags
-from modyn_dagster.reporting.tracking import Tracker
-from modyn_dagster.reporting.tracking_client import open_client
 from tests.reporting.story import Story, year
 
 

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.errors import TrackingError
-from modyn_dagster.reporting.tracking import Tracker
-from modyn_dagster.reporting.tracking_client import address_of, open_client
+from modyn_dagster.reporting.mlflow.client import address_of, open_client
+from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import Story, year
 
 SECRET = "s3cret"

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modyn_dagster.catalog.training_sets import TrainingSetRow
-from modyn_dagster.pipeline.certified import certified
+from modyn_dagster.catalog.results.training_sets import TrainingSetRow
+from modyn_dagster.pipeline.stages.training_set.checks import training_set_checks
 from modyn_dagster.selection import Selection, TrainingSet, write_training_set
-from modyn_dagster.selection.drawn import Drawn
+from modyn_dagster.selection.partitions import ProbabilityPartition
 from modyn_dagster.spec.selection import SelectionSpec
 from tests.selection.test_strategies import history_of, pool_of
 
 
 def judged(keys: Sequence[int], weights: Sequence[float], *, n: int, n_pool: int) -> tuple[bool, bool]:
     training_set = TrainingSet.of(np.array(keys, np.uint64), np.array(weights, np.float32))
-    once, total, untold = certified(TrainingSetRow(1, 9, 99, n_pool, n, None, None, "", "", None), training_set)
+    once, total, untold = training_set_checks(TrainingSetRow(1, 9, 99, n_pool, n, None, None, "", "", None), training_set)
     assert (once.blocking, total.blocking) == (True, False)
     assert (untold.passed, untold.metadata) == (True, {})
     return once.passed, total.passed
@@ -45,7 +45,7 @@ def test_a_selection_passes_and_its_effective_size_is_told(tmp_path):
     chosen = Selection(SelectionSpec(limit=1_000, partition_size=64), [keys], seed=0, trigger=0)
     written = write_training_set(tmp_path / "set.arrow", chosen)
     row = TrainingSetRow(1, 9, 6_000, chosen.n_pool, written.n_samples, None, None, "", "", None)
-    once, total, _ = certified(row, TrainingSet.open(tmp_path / "set.arrow"))
+    once, total, _ = training_set_checks(row, TrainingSet.open(tmp_path / "set.arrow"))
     assert (once.passed, total.passed) == (True, True)
     assert total.metadata["effective"] == pytest.approx(1_000)
     assert total.metadata["sum"] == pytest.approx(5_000)
@@ -73,7 +73,7 @@ def test_where_weights_are_equal_the_set_tells_the_chances_and_they_add_up(tmp_p
     np.testing.assert_allclose(1 / chances, expected.weights(), rtol=1e-6)
     assert expected.chances(0) is None
     row = TrainingSetRow(1, int(pool.keys[0]) - 1, int(pool.keys[-1]), 900, written.n_samples, None, None, "", "", None)
-    once, total, told = certified(row, found)
+    once, total, told = training_set_checks(row, found)
     assert (once.passed, total.passed, told.passed) == (True, True, True)
     assert total.metadata["effective"] == pytest.approx(300)
     assert told.metadata["effective"] == pytest.approx((1 / chances).sum() ** 2 / (1 / chances**2).sum(), rel=1e-5)
@@ -83,9 +83,9 @@ def test_where_weights_are_equal_the_set_tells_the_chances_and_they_add_up(tmp_p
     ("chances", "n_pool", "passed"), [([0.5, 0.5], 4, True), ([0.5, 0.5], 40, False), ([0.5, 0.0], 2, False)]
 )
 def test_chances_that_are_none_or_do_not_add_up_are_found(tmp_path, chances, n_pool, passed):
-    part = Drawn(np.array([10, 11], np.uint64), np.full(2, n_pool / 2, np.float32), np.array(chances))
+    part = ProbabilityPartition(np.array([10, 11], np.uint64), np.full(2, n_pool / 2, np.float32), np.array(chances))
     part.chances = np.array(chances, np.float32)
     write_training_set(tmp_path / "set.arrow", [part])
     row = TrainingSetRow(1, 9, 99, n_pool, 2, None, None, "", "", None)
-    *_, told = certified(row, TrainingSet.open(tmp_path / "set.arrow"))
+    *_, told = training_set_checks(row, TrainingSet.open(tmp_path / "set.arrow"))
     assert (told.name, told.passed, told.blocking) == ("chances_sum", passed, False)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.keys import ORIGIN, KeyArray
 from modyn_dagster.selection import KeyRange, Partition, Selection, TrainingSet, window_of, write_training_set
-from modyn_dagster.selection.rechunked import rechunked
+from modyn_dagster.selection.partitions import rechunked
 from modyn_dagster.spec.selection import LastTriggers, SelectionSpec
 
 key_sets = st.lists(st.integers(0, 2**40), unique=True, max_size=60).map(lambda ks: np.array(sorted(ks), dtype=np.uint64))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.randomness import rng_for
-from modyn_dagster.selection.time_biased.subset import uniform_positions
+from modyn_dagster.selection.time_biased.sampler import uniform_positions
 
 
 @given(st.integers(0, 700), st.data(), st.integers(0, 9))

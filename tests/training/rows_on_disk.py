@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpath import SampleStore
-from fastpath.extents import Extents
-from fastpath.index import IndexedFile, write_index_to
+from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 from modyn_dagster.keys import KeyArray, keys_of
 
 ROW = np.dtype([("a", "<f4"), ("kind", "<i4"), ("b", ">i2")])

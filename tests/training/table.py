@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpath import TrainingSet
-from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, TrainingData

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, Task
-from modyn_dagster.training import survey as survey_module
-from modyn_dagster.training.batch import Batch
-from modyn_dagster.training.batches import Batches, batch_sizes
-from modyn_dagster.training.network import build_network
-from modyn_dagster.training.parsing.parsing import Parsing
-from modyn_dagster.training.survey import Survey, survey
+from modyn_dagster.training.inputs import dataset_statistics as survey_module
+from modyn_dagster.training.inputs.batch import Batch
+from modyn_dagster.training.inputs.batches import Batches, batch_sizes
+from modyn_dagster.training.inputs.dataset_statistics import Survey, survey
+from modyn_dagster.training.models.network import build_network
+from modyn_dagster.training.parsing.parser import Parsing
 from tests.training.table import FASTEST, MakeTable, Table, spec_of
 from tests.training.transforming import function
 

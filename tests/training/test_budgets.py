@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.training.batches import batch_sizes
-from modyn_dagster.training.plan import length_of
+from modyn_dagster.training.inputs.batches import batch_sizes
+from modyn_dagster.training.loop.schedulers import length_of
 from tests.training.table import Table, spec_of
 from tests.training.trained import assert_same_bits, trained
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.training.curve import MAX_POINTS, LossCurve
+from modyn_dagster.training.telemetry import MAX_POINTS, LossCurve
 
 
 @given(st.integers(1, 5000))

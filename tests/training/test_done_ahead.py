@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.ingestion.workers import done_ahead
+from modyn_dagster.parallel_map import done_ahead
 
 
 @settings(max_examples=25)

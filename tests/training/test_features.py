@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pytest
 
 from modyn_dagster.errors import ConfigError, TrainingError, WrongShape
-from modyn_dagster.training.features import Features
-from modyn_dagster.training.layout import Input, Layout
-from modyn_dagster.training.parsing.parsing import Parsing
+from modyn_dagster.training.inputs.features import Features
+from modyn_dagster.training.models.layout import Input, Layout
+from modyn_dagster.training.parsing.parser import Parsing
 from tests.training.table import MakeTable, Table, spec_of
 
 

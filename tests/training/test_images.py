@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from modyn_dagster.errors import BadSample
-from modyn_dagster.spec.parsing import ImageParserSpec
-from modyn_dagster.training.parsing.parsing import Parsing
+from modyn_dagster.spec.learning.parsing import ImageParserSpec
+from modyn_dagster.training.parsing.parser import Parsing
 
 Pixels = npt.NDArray[np.uint8]
 

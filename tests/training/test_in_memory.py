@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath import Order
-from fastpath.dealing import Batching
+from fastpath.order import Batching
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.training import in_memory
-from modyn_dagster.training.in_memory import InMemory, Parts, Positions
+from modyn_dagster.training.inputs import batch
+from modyn_dagster.training.inputs.batch import InMemory, Parts, Positions
 from modyn_dagster.training.memory import ALIGNMENT
 
 Weights = npt.NDArray[np.float32]
@@ -55,8 +55,8 @@ def test_a_batch_among_others_is_the_batch_alone(
     order, batching = Order(n, shuffle=True, seed=3, epoch=1), Batching(n, size, drop_last)
     start = min(start, len(batching))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_memory, "_BATCHES", together)
-        patch.setattr(in_memory, "_BYTES", n_bytes)
+        patch.setattr(batch, "_BATCHES", together)
+        patch.setattr(batch, "_BYTES", n_bytes)
         found = gathered(batching, order, weights, start)
     assert len(found) == len(batching) - start
     for number, (keys, inputs, targets, its_weights, weight) in enumerate(found, start):
@@ -94,7 +94,7 @@ def test_batches_that_are_kept_do_not_change() -> None:
 @pytest.mark.parametrize(("n_bytes", "most"), [(1, 1), (10_000, 16), (1 << 30, 64)])
 def test_no_more_is_gathered_together_than_a_cache_holds(n_bytes: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """8 rows of 40 + 8 + 8 + 4 bytes, padded to 16."""
-    monkeypatch.setattr(in_memory, "_BYTES", n_bytes)
+    monkeypatch.setattr(batch, "_BYTES", n_bytes)
     asked: list[int] = []
 
     def take(places: Positions, keys: KeyArray, weights: Weights) -> Positions:

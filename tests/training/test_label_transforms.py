@@ -13,7 +13,7 @@ from modyn_dagster.errors import ConfigError, ImportPathError, TrainingError
 from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training import Task, check_user_code
-from modyn_dagster.training.check import check_task
+from modyn_dagster.training.data import check_task
 from modyn_dagster.training.transforms.labels import Relabeling, numbered
 from tests.training.table import Table, spec_of
 from tests.training.trained import assert_same_bits, trained

@@ -12,10 +12,9 @@ from torch import nn
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Task, TrainedModel, build_predictor, train
+from modyn_dagster.training.data import EMBEDDING
 from modyn_dagster.training.models.dlrm import DLRM
-from modyn_dagster.training.models.images import Pictures
-from modyn_dagster.training.models.resnet import ResNet
-from modyn_dagster.training.tap_names import EMBEDDING
+from modyn_dagster.training.models.images import Pictures, ResNet
 from tests.training.table import Table
 
 RNG = np.random.default_rng(11)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.spec.optimizers import OptimizerName
-from modyn_dagster.training.optimizers import OPTIMIZERS, build_optimizers
+from modyn_dagster.spec.learning.optimizers import OptimizerName
+from modyn_dagster.training.loop.optimizers import OPTIMIZERS, build_optimizers
 from tests.training.table import Table, spec_of
 from tests.training.trained import assert_same_bits, trained
 

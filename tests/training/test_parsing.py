@@ -18,9 +18,9 @@ import pytest
 
 from modyn_dagster.errors import BadSample, ConfigError, TrainingError, WrongShape
 from modyn_dagster.keys import key_of, keys_of
-from modyn_dagster.spec.parsing import ParserSpec
-from modyn_dagster.training.parsing.parsing import Parsing
-from modyn_dagster.training.parsing.pieces import Pieces
+from modyn_dagster.spec.learning.parsing import ParserSpec
+from modyn_dagster.training.parsing.function import Pieces
+from modyn_dagster.training.parsing.parser import Parsing
 from modyn_dagster.training.parsing.processes import _end_all
 
 BLOBS = [b"1.5,2", b"3,4", b"5,6", b"7,8", b"9,10"]
@@ -160,8 +160,8 @@ def test_processes_end_with_the_process_that_started_them(parsers: str) -> None:
 import os, psutil, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np
-from modyn_dagster.spec.parsing import ParserSpec
-from modyn_dagster.training.parsing.parsing import Parsing
+from modyn_dagster.spec.learning.parsing import ParserSpec
+from modyn_dagster.training.parsing.parser import Parsing
 parse = Parsing(ParserSpec.model_validate({{"function": "{parsers}:images", "workers": {{"kind": "processes"}}}}), "p")
 parse.of_blobs(np.arange(1, dtype=np.uint64), [b"abcd"])
 print(psutil.Process().children()[0].pid, flush=True)

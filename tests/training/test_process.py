@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
+from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Task, TrainedModel, train
-from modyn_dagster.training.progress import ProgressCallback
 from tests.training.table import FASTEST, Table, spec_of
 
 

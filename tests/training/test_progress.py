@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from modyn_dagster.assets.progress import log_training
+from modyn_dagster.assets.dagster_runs import log_training
+from modyn_dagster.progress import now_and_then
 from modyn_dagster.training import TrainingProgress, training_bar
-from modyn_dagster.training.progress import now_and_then
 
 
 class Terminal(io.StringIO):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modyn_dagster.spec.optimizers import SchedulerName
+from modyn_dagster.spec.learning.optimizers import SchedulerName
 from tests.training.noted import noting, rates, scheduled
 from tests.training.table import Table, spec_of
 from tests.training.trained import trained

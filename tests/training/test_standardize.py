@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import StandardScaler
 
-from modyn_dagster.training.standardize import Float64, Moments, Scaling, Standardize
+from modyn_dagster.training.models.standardization import Float64, Moments, Scaling, Standardize
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 3))
 TABLES = hnp.arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 4)), elements=VALUES)

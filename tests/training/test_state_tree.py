@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.training.state_tree import flatten, restore
+from modyn_dagster.state_tree import flatten, restore
 
 LEAVES = (
     st.none()

@@ -15,17 +15,17 @@ from PIL import Image
 
 from fastpath import TrainingSet
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.reader import SampleReader
+from modyn_dagster.data.row_decoding import row_dtype
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import BadSample, CorruptFile, NonFiniteLoss, UnknownKey
-from modyn_dagster.ingestion.formats.parquet import row_dtype
-from modyn_dagster.ingestion.reader import SampleReader
-from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, Task, TrainedModel, TrainingData, build_predictor, train
 from modyn_dagster.training.data import Reader
-from modyn_dagster.training.parsing.parsing import Parsing
-from modyn_dagster.training.survey import survey
+from modyn_dagster.training.inputs.dataset_statistics import survey
+from modyn_dagster.training.parsing.parser import Parsing
 from tests.training.rows_on_disk import ROW, write_batch
 from tests.training.table import spec_of
 

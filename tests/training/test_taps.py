@@ -5,15 +5,15 @@ import pytest
 import torch
 from torch import nn
 
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError, WrongShape
-from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.features import Features
-from modyn_dagster.training.layout import Layout
-from modyn_dagster.training.network import Network
-from modyn_dagster.training.parsing.parsing import Parsing
+from modyn_dagster.training.data import COLUMNS, EMBEDDING, OUTPUTS
+from modyn_dagster.training.inputs.features import Features
+from modyn_dagster.training.models.layout import Layout
+from modyn_dagster.training.models.network import Network
+from modyn_dagster.training.parsing.parser import Parsing
 from modyn_dagster.training.predictor import Predictor, Run
-from modyn_dagster.training.taps import COLUMNS, EMBEDDING, OUTPUTS
 from modyn_dagster.training.transforms.chain import Transforms
 from modyn_dagster.training.transforms.labels import Relabeling
 

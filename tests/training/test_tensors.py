@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from modyn_dagster.training.device_copy import tensor_of
+from modyn_dagster.training.inputs.device import tensor_of
 
 TIMES = np.array(["2020-01-01", "1969-12-31T23:59:59.999999"], dtype="datetime64[us]")
 

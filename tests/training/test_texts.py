@@ -6,12 +6,12 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import BadSample, ConfigError
-from modyn_dagster.ingestion.samples import Samples
 from modyn_dagster.keys import keys_of
-from modyn_dagster.spec.parsing import TextParserSpec, TextSpec
-from modyn_dagster.training.parsing.parsing import Parsing
-from modyn_dagster.training.parsing.text import Texts
+from modyn_dagster.spec.learning.parsing import TextParserSpec, TextSpec
+from modyn_dagster.training.parsing.parser import Parsing
+from modyn_dagster.training.parsing.texts import Texts
 
 
 def number(gram: str, buckets: int = 65_536) -> int:

@@ -8,9 +8,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from modyn_dagster.errors import BadSample, ConfigError, ImportPathError
-from modyn_dagster.spec.parsing import Parser
+from modyn_dagster.spec.learning.parsing import Parser
 from modyn_dagster.training import FastPath, build_predictor, check_user_code
-from modyn_dagster.training.parsing.parsing import Parsing
+from modyn_dagster.training.parsing.parser import Parsing
 from tests.training.table import Table, spec_of
 from tests.training.trained import assert_same_bits, trained
 from tests.training.transforming import CODE

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from modyn_dagster.errors import BadSample, ConfigError, ImportPathError, TrainingError, WrongShape
 from modyn_dagster.training import FastPath, check_user_code
+from modyn_dagster.training.data import COLUMNS, EMBEDDING
 from modyn_dagster.training.module import build_module
-from modyn_dagster.training.tap_names import COLUMNS, EMBEDDING
 from tests.training.table import Table, spec_of
 from tests.training.trained import CLASSES, assert_same_bits, trained
 from tests.training.transforming import CODE, function, mark, numbers, pictures, predictor, spec

@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modyn_dagster.determinism import generator_marks
 from modyn_dagster.keys import keys_of
 from modyn_dagster.training import FastPath, build_predictor
 from modyn_dagster.training.transforms.chain import Transforms
-from modyn_dagster.training.transforms.draws import generator_marks
 from tests.training.table import spec_of
 from tests.training.test_streamed import WAYS, Plain, bits, fixed_rows, images, trained
 from tests.training.trained import assert_same_bits

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastpath import TrainingSet
-from modyn_dagster.ingestion.samples import Samples
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Task, TrainingData, build_predictor, train

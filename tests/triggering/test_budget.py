@@ -8,10 +8,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from modyn_dagster.keys import ORIGIN
-from modyn_dagster.pipeline.policies import policy_of
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import Reach, SelectionSpec
 from modyn_dagster.triggering import ModelTrained, build_policy, simulate
+from modyn_dagster.triggering.build import pipeline_policy
 from tests.triggering.laws import one_batch
 
 WINDOW: TypeAdapter[Any] = TypeAdapter(Reach)
@@ -131,7 +131,7 @@ def test_strategies_that_follow_the_stream_take_what_they_ever_saw(selection, re
 def test_a_budget_expects_of_a_sample_of_the_stream_what_it_can_hold():
     """Ten samples came since the last trigger, but the sampler has 45: a cap of 20 must hold."""
     content = PIPELINE | {"selection": {"strategy": RTBS}, "trigger": budget(amount(5), per="1y", samples=20)}
-    policy: Any = policy_of(PipelineSpec.model_validate(content))
+    policy: Any = pipeline_policy(PipelineSpec.model_validate(content))
     stream = one_batch(seconds(*range(100)))
     for key in (14, 34):
         policy.triggered(key)

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from modyn_dagster.errors import ConfigError, LawBroken
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.spec.trigger import TriggerSpec
+from modyn_dagster.spec.triggers.trigger import TriggerSpec
 from modyn_dagster.triggering import Measured, build_policy
 from modyn_dagster.triggering.conformance import check_policy
 from tests.triggering import user_policies

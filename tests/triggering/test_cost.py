@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 
 from modyn_dagster.spec.selection import LastTriggers
 from modyn_dagster.triggering import ModelTrained, build_policy, simulate
-from modyn_dagster.triggering.forecast import TrainingSeconds
+from modyn_dagster.triggering.policies.forecasts import TrainingSeconds
 from tests.triggering.laws import one_batch
 from tests.triggering.measured import point_of
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from modyn_dagster.randomness import rng_for
-from modyn_dagster.spec.decision import DriftDecisionSpec
-from modyn_dagster.spec.measured_trigger import P_VALUE_TESTS
+from modyn_dagster.spec.triggers.decision import DriftDecisionSpec
+from modyn_dagster.spec.triggers.measured import P_VALUE_TESTS
 from modyn_dagster.triggering import build_policy
 from modyn_dagster.triggering.criteria import Criterion, build_criterion
-from modyn_dagster.triggering.drift import evidently
+from modyn_dagster.triggering.drift.backends import evidently
 from tests.triggering.measured import MMD, decide, drift, performance
 
 _RULE = TypeAdapter(DriftDecisionSpec)

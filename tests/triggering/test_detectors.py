@@ -13,9 +13,9 @@ from river.drift import binary
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.randomness import rng_for, seed_for
-from modyn_dagster.spec.detector import DetectorSpec
+from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, Measured, ModelTrained, build_policy
-from modyn_dagster.triggering.detectors import Listener
+from modyn_dagster.triggering.stream_detectors import Listener
 from tests.triggering.laws import one_batch
 from tests.triggering.measured import decide, point_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from modyn_dagster.spec.drift import OwnMetricSpec
+from modyn_dagster.spec.triggers.drift import OwnMetricSpec
 from modyn_dagster.triggering import build_policy, simulate
 from tests.triggering.measured import decide, drift, performance
 

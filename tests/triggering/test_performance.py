@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.triggering import Measured, ModelTrained, PerformanceNeed, TriggeringPolicy, build_policy, simulate
-from modyn_dagster.triggering.ridge import next_by_ridge, ridge
+from modyn_dagster.triggering.policies.forecasts import next_by_ridge, ridge
 from tests.triggering.laws import one_batch
 from tests.triggering.measured import decide, need_of, performance, point_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.triggering import ModelTrained, TriggeringPolicy, build_policy, simulate
-from modyn_dagster.triggering.amount import AmountPolicy
+from modyn_dagster.triggering.policies.amount import AmountPolicy
 from tests.triggering.measured import decide, drift, performance
 
 ABOVE_HALF = {"rule": "threshold", "value": 0.5}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from modyn_dagster.spec.trigger import TriggerSpec
+from modyn_dagster.spec.triggers.trigger import TriggerSpec
 from modyn_dagster.triggering import build_policy
 from modyn_dagster.triggering.conformance import check_policy
 

@@ -13,8 +13,7 @@ from sqlalchemy import URL
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.binaries import Binaries, find_binaries, reachable
 from modyn_dagster.catalog.embedded.cluster import Cluster
-from modyn_dagster.catalog.embedded.place import OUTSIDE, choose_folder
-from modyn_dagster.catalog.embedded.state import ServerState, exclusive, load_state, save_state
+from modyn_dagster.catalog.embedded.state import OUTSIDE, ServerState, choose_folder, exclusive, load_state, save_state
 from modyn_dagster.errors import ConfigError, DatabaseDown, ServerFailed
 
 # Below the ports that Linux gives to outgoing connections, so that a restart finds its port free again.

@@ -1,1 +1,1 @@
-"""The history of the schema, run by ``modyn_dagster.catalog.migrate``."""
+"""The history of the schema, run by ``modyn_dagster.catalog.database.databases``."""

@@ -5,7 +5,7 @@ from modyn_dagster.ingestion.formats.csv import Csv
 from modyn_dagster.ingestion.formats.fixed_rows import FixedRows
 from modyn_dagster.ingestion.formats.jsonl import Jsonl
 from modyn_dagster.ingestion.formats.parquet import Parquet
-from modyn_dagster.spec.dataset import CsvFormat, FixedRowsFormat, JsonlFormat, ParquetFormat
+from modyn_dagster.spec.formats import CsvFormat, FixedRowsFormat, JsonlFormat, ParquetFormat
 
 __all__ = ["RowFormat", "row_format"]
 

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from fastpath.scan import Lines, find_lines
+from fastpath.arrays.lines import Lines, find_lines
+from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array, Ranges
-from modyn_dagster.ingestion.formats.text import after_bom, first_bad_byte
+from modyn_dagster.ingestion.formats.base import Ranges, after_bom, first_bad_byte
 
 _QUOTE: Final = ord('"')
 

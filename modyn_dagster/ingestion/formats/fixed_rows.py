@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.columns import Found
 from modyn_dagster.ingestion.formats.base import Ranges
-from modyn_dagster.ingestion.source import LoadedFile
-from modyn_dagster.spec.dataset import FixedRowsFormat
+from modyn_dagster.ingestion.formats.columns import Found
+from modyn_dagster.ingestion.sources.files import LoadedFile
+from modyn_dagster.spec.formats import FixedRowsFormat
 
 
 class FixedRowsFile:
@@ -72,10 +72,6 @@ class FixedRows:
             problem = f"the file is truncated: the last record has {body % width} of {width} bytes"
             raise DataError(file.path, problem, row=body // width + 1)
         return FixedRowsFile(file.path, file.data[self._header_bytes :].view(self._dtype), self._header_bytes)
-
-
-def _native(field: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.ascontiguousarray(field, dtype=field.dtype.newbyteorder("="))
 
 
 def _code(dtype: np.dtype[Any]) -> str:

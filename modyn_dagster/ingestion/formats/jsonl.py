@@ -1,26 +1,89 @@
-"""JSONL: one flat object per line, read where the line lies in the file and parsed by Arrow each time."""
+"""JSONL files: one flat object per line, checked and inferred by Arrow; errors name line and field."""
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as arrow_json
 
-from fastpath.scan import find_lines
+from fastpath.arrays.lines import find_lines
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.columns import Found, merge_columns, require_names
-from modyn_dagster.ingestion.formats.base import ByteArray, Ranges
-from modyn_dagster.ingestion.formats.jsonl_faults import explain
+from modyn_dagster.data.arrow_rows import ByteArray, _read_objects
+from modyn_dagster.errors import DataError, SchemaMismatch
+from modyn_dagster.ingestion.formats.base import Ranges, after_bom, first_bad_byte, span_bytes, spans
+from modyn_dagster.ingestion.formats.columns import Found, found_columns, merge_columns, require_names
 from modyn_dagster.ingestion.formats.parsed import Typed, agree, joined_columns, require_present
-from modyn_dagster.ingestion.formats.tables import arrow_schema, found_columns
-from modyn_dagster.ingestion.formats.text import after_bom, first_bad_byte, span_bytes, spans
-from modyn_dagster.ingestion.source import LoadedFile
-from modyn_dagster.ingestion.workers import in_order
-from modyn_dagster.spec.dataset import JsonlFormat
+from modyn_dagster.ingestion.sources.files import LoadedFile
+from modyn_dagster.parallel_map import in_order
+from modyn_dagster.spec.formats import JsonlFormat
+
+_INT64 = range(-(2**63), 2**63)
+
+
+def explain(path: str, data: ByteArray, lines: Ranges, columns: Sequence[Column] | None) -> DataError | None:
+    """The first fault, found by reading line by line; None when Python finds none."""
+    expected = {column.name: column.dtype for column in columns or ()}
+    try:
+        for row, value in enumerate(_parsed(path, data, lines), 1):
+            for name, cell in value.items():
+                _check_cell(path, row, name, cell, expected)
+    except SchemaMismatch:
+        raise
+    except DataError as fault:
+        return _whole_column(path, data, lines, expected, fault) or fault
+    return None
+
+
+def _parsed(path: str, data: ByteArray, lines: Ranges) -> Iterator[Mapping[str, Any]]:
+    for row in range(len(lines)):
+        text = data[lines.offsets[row] : lines.offsets[row] + lines.lengths[row]].tobytes()
+        try:
+            pairs = json.loads(text, object_pairs_hook=list)
+        except ValueError as error:
+            raise DataError(path, f"the line is not one JSON object: {error}", row=row + 1) from None
+        names = [name for name, _ in pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise DataError(path, "the object has this field twice", row=row + 1, column=name)
+        yield dict(pairs)
+
+
+def _check_cell(path: str, row: int, name: str, cell: Any, expected: dict[str, str]) -> None:
+    """Without a dtype from the dataset the first value of a column decides it."""
+    if cell is None:
+        return
+    kind = _kind(cell)
+    if kind == "nested":
+        raise DataError(path, "the value is nested, expected a flat object", row=row, column=name)
+    dtype = expected.setdefault(name, "float64" if kind == "int64" else kind)
+    if kind != dtype and (kind, dtype) != ("int64", "float64"):
+        raise DataError(path, f"{cell!r} is not {dtype}", row=row, column=name)
+
+
+def _kind(cell: Any) -> str:
+    if isinstance(cell, bool):
+        return "bool"
+    if isinstance(cell, int):
+        return "int64" if cell in _INT64 else "float64"
+    return {float: "float64", str: "string"}.get(type(cell), "nested")
+
+
+def _whole_column(
+    path: str, data: ByteArray, lines: Ranges, expected: Mapping[str, str], fault: DataError
+) -> SchemaMismatch | None:
+    """The mismatch to report when the column holds nothing but values of another dtype."""
+    if fault.column is None:
+        return None
+    cells = (row.get(fault.column) for row in _parsed(path, data, lines))
+    kinds = {_kind(cell) for cell in cells if cell is not None}
+    found = "float64" if kinds == {"int64", "float64"} else kinds.pop() if len(kinds) == 1 else "nested"
+    dtype = expected.get(fault.column, found)
+    if "nested" in (found, dtype) or found == dtype:
+        return None
+    return SchemaMismatch(path, f"{fault.column} {dtype}", f"{fault.column} {found}")
+
 
 T = TypeVar("T")
 
@@ -28,7 +91,6 @@ T = TypeVar("T")
 _CHUNK: Final = 4 << 20
 #: Bytes whose fields are inferred together where smaller runs disagree.
 _LARGE_CHUNK: Final = 64 << 20
-_BLOCK: Final = 1 << 20
 _OPEN: Final = ord("{")
 _CLOSE: Final = ord("}")
 
@@ -140,16 +202,6 @@ class Jsonl:
         if len(lines) == 0:
             raise DataError(file.path, "the file is empty, expected one JSON object per line")
         return JsonlFile(file.path, file.data, lines)
-
-
-def _read_objects(
-    data: ByteArray, columns: Sequence[Column] | None, longest: int, unexpected: Literal["infer", "ignore"]
-) -> pa.Table:
-    schema = None if columns is None else arrow_schema(columns)
-    # One more block than a line needs: a block may begin in the middle of one.
-    read = arrow_json.ReadOptions(use_threads=False, block_size=max(_BLOCK, 2 * longest + 2))
-    parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
-    return arrow_json.read_json(pa.BufferReader(pa.py_buffer(np.ascontiguousarray(data))), read, parse)
 
 
 def _objects(path: str, data: ByteArray, lines: Ranges) -> Ranges:

@@ -1,20 +1,20 @@
 """Parquet: converted once into fixed-width rows of a shard, followed by the bytes of their strings."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
+from modyn_dagster.data.row_decoding import row_dtype
 from modyn_dagster.errors import DataError, SchemaMismatch
-from modyn_dagster.ingestion.columns import Found, require_names
-from modyn_dagster.ingestion.formats.base import ByteArray, Fetch, Int64Array
-from modyn_dagster.ingestion.source import LoadedFile
-from modyn_dagster.spec.dataset import ParquetFormat
+from modyn_dagster.ingestion.formats.columns import Found, require_names
+from modyn_dagster.ingestion.sources.files import LoadedFile
+from modyn_dagster.spec.formats import ParquetFormat
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "int64": pa.int64(),
@@ -23,9 +23,6 @@ _ARROW: Final[Mapping[str, pa.DataType]] = {
     "string": pa.large_string(),
     "timestamp": pa.timestamp("us"),
 }
-#: A string is where its bytes lie in the shard.
-_STRING: Final = np.dtype([("offset", "<i8"), ("length", "<i8")])
-_FIELDS: Final = {"int64": "<i8", "float64": "<f8", "bool": "?", "string": _STRING, "timestamp": "<M8[us]"}
 
 
 class ParquetFile:
@@ -98,11 +95,6 @@ class Parquet:
         return ParquetFile(file.path, content)
 
 
-def row_dtype(columns: Sequence[Column]) -> np.dtype[Any]:
-    """What one row looks like in a shard."""
-    return np.dtype([(column.name, _FIELDS[column.dtype]) for column in columns])
-
-
 def encode_table(columns: Sequence[Column], content: pa.Table) -> tuple[list[ByteArray], int]:
     """The parts of a shard, to be written one after the other, and the width of its rows."""
     records = np.empty(len(content), dtype=row_dtype(columns))
@@ -127,14 +119,6 @@ def _text_of(values: pa.LargeStringArray) -> tuple[Int64Array, ByteArray]:
     offsets = np.frombuffer(offset_buffer, dtype=np.int64)[values.offset : values.offset + len(values) + 1]
     text = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
     return offsets - offsets[0], text[offsets[0] : offsets[-1]]
-
-
-def _decoded(column: Column, field: npt.NDArray[Any], fetch: Fetch) -> npt.NDArray[Any]:
-    if column.dtype != "string":
-        return np.ascontiguousarray(field)
-    text, offsets = fetch(np.ascontiguousarray(field["offset"]), np.ascontiguousarray(field["length"]))
-    strings = pa.LargeStringArray.from_buffers(len(field), pa.py_buffer(offsets), pa.py_buffer(text))
-    return np.asarray(strings.to_numpy(zero_copy_only=False), dtype=object)
 
 
 def _accepted(dtype: str) -> set[str]:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.arrow_rows import ARROW_TYPES
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.columns import ARROW_TYPES, Found
-from modyn_dagster.ingestion.formats.tables import found_columns
+from modyn_dagster.ingestion.formats.columns import Found, found_columns
 
 #: What inference may see in a column of a dtype without any cell being wrong.
 _FITTING: Final = {"float64": {"float64", "int64", "nothing"}, "int64": {"int64"}, "bool": {"bool"}}

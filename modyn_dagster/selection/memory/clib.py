@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.memory.memory import Memory, Values, check_elapsed, checked_keys, checked_labels, checked_values
+from modyn_dagster.selection.memory.memory import Memory, MemoryValue, check_elapsed, checked_keys, checked_labels, checked_values
 from modyn_dagster.selection.quotas import balanced
-from modyn_dagster.selection.time_biased.sampler import State
+from modyn_dagster.selection.sampler_state import State
 
 
 class CLIB(Memory):
@@ -30,7 +30,7 @@ class CLIB(Memory):
     """
 
     KIND: ClassVar[str] = "clib"
-    VALUES: ClassVar[frozenset[Values]] = frozenset({"losses"})
+    VALUES: ClassVar[frozenset[MemoryValue]] = frozenset({"losses"})
 
     def __init__(self, n: int, seed: int, momentum: float = 0.9) -> None:
         if not 0 <= momentum < 1:

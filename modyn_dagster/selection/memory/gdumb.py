@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.selection.memory.memory import Memory, check_elapsed, checked_keys, checked_labels
-from modyn_dagster.selection.time_biased.sampler import State
+from modyn_dagster.selection.sampler_state import State
 
 
 class GDumb(Memory):

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.memory.gradient_memory import Factors, GradientMemory
-from modyn_dagster.selection.time_biased.sampler import State
+from modyn_dagster.selection.memory.memory import Factors, GradientMemory
+from modyn_dagster.selection.sampler_state import State
 
 
 class GSS(GradientMemory):

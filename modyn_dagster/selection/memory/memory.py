@@ -1,28 +1,25 @@
-"""What all memories share: what they ask, checked input, and a state that is plain JSON."""
+"""Base classes of replay memories: the values they ask for, checked input, and a state that is plain JSON."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import rng_for
-from modyn_dagster.selection.time_biased.sampler import State, checked_size, decoded, encoded, no_keys
+from modyn_dagster.selection.sampler_state import NO_KEY, State, checked_size, decoded, encoded, no_keys
 
-Values = Literal["losses", "gradients"]
-
-#: Marks a place that a forgotten item left empty.
-NO_KEY: Final = np.uint64(2**64 - 1)
+MemoryValue = Literal["losses", "gradients"]
 
 
 class Needs(NamedTuple):
     """What has to be found out before an update: ``values`` under the newest model, of ``keys uint64[m]`` in this order."""
 
     keys: KeyArray
-    values: frozenset[Values]
+    values: frozenset[MemoryValue]
 
 
 class Memory(ABC):
@@ -37,7 +34,7 @@ class Memory(ABC):
     """
 
     KIND: ClassVar[str]
-    VALUES: ClassVar[frozenset[Values]] = frozenset()
+    VALUES: ClassVar[frozenset[MemoryValue]] = frozenset()
     #: Takes in a batch, ``update(keys, ..., elapsed=1.0)``, with what each memory wants to know of it in between.
     update: Callable[..., None]
 
@@ -121,3 +118,39 @@ def check_elapsed(elapsed: float) -> None:
     """``ValueError`` for a time that is negative or not finite; no memory depends on it."""
     if not (math.isfinite(elapsed) and elapsed >= 0):
         raise ValueError(f"elapsed must be finite and not negative, not {elapsed!r}")
+
+
+#: A gradient per row; of two factors the outer product of their rows.
+Factors = list[npt.NDArray[np.float64]]
+
+
+class GradientMemory(Memory):
+    """Asks for the gradients of its own items and of the batch's under the newest model."""
+
+    VALUES: ClassVar[frozenset[MemoryValue]] = frozenset({"gradients"})
+
+    def update(
+        self,
+        keys: npt.NDArray[np.uint64],
+        *,
+        gradients: npt.ArrayLike | None = None,
+        embeddings: npt.ArrayLike | None = None,
+        elapsed: float = 1.0,
+    ) -> None:
+        """Take in a batch of ``uint64[m]`` keys. ``elapsed`` is checked and has no effect.
+
+        ``gradients float[k, d]`` are those under the newest model of what ``needs(keys)`` names, None while there is no model;
+        with ``embeddings float[k, e]`` each gradient is the outer product of the two rows, as that of a last layer is. Raises
+        ``ValueError`` for input of another shape or kind.
+        """
+        check_elapsed(elapsed)
+        keys = checked_keys(keys)
+        if gradients is None:
+            self._update(keys, [])
+            return
+        n, given = len(self._keys) + len(keys), {"gradients": gradients, "embeddings": embeddings}
+        self._update(keys, [checked_values(name, values, n, 2) for name, values in given.items() if values is not None])
+
+    @abstractmethod
+    def _update(self, keys: KeyArray, factors: Factors) -> None:
+        """Take in a batch; ``factors`` have a row for each item of the memory, then of the batch, or are none."""

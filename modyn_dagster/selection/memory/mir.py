@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.memory.gradient_memory import Factors, GradientMemory
-from modyn_dagster.selection.memory.memory import NO_KEY
+from modyn_dagster.selection.memory.memory import Factors, GradientMemory
+from modyn_dagster.selection.sampler_state import NO_KEY, State, checked_size, decoded, encoded, no_keys
 from modyn_dagster.selection.time_biased import UniformReservoir
-from modyn_dagster.selection.time_biased.sampler import State, checked_size, decoded, encoded, no_keys
 
 
 class MIR(GradientMemory):

@@ -1,8 +1,7 @@
 """Online strategies in pipelines: samplers of a stream, their state, and training sets from it."""
 
-from modyn_dagster.selection.online.build import build_sampler, decay_rate, unit_of
-from modyn_dagster.selection.online.chances import inclusion_chances
-from modyn_dagster.selection.online.selection import OnlineSelection
+from modyn_dagster.selection.online.samplers import build_sampler, decay_rate, unit_of
+from modyn_dagster.selection.online.selection import OnlineSelection, inclusion_chances
 from modyn_dagster.selection.online.state import GONE, OnlineState
 
 __all__ = ["GONE", "OnlineSelection", "OnlineState", "build_sampler", "decay_rate", "inclusion_chances", "unit_of"]

@@ -1,4 +1,4 @@
-"""From the sample of an online strategy to the partitions of a training set."""
+"""Training sets of online strategies: inclusion probabilities of the sample, and its partitions."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ import numpy.typing as npt
 from fastpath import Partition
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import hash_keys, seed_for
-from modyn_dagster.selection.drawn import Drawn
-from modyn_dagster.selection.rechunked import part_of
+from modyn_dagster.selection.partitions import ProbabilityPartition, part_of
+from modyn_dagster.selection.time_biased import BTBS, RTBS, TTBS, Sampler, UniformReservoir
 from modyn_dagster.spec.selection import SelectionSpec
 
 
@@ -50,12 +50,39 @@ class OnlineSelection:
         if chances is None:
             self._whole = Partition(keys, equal)
         elif unbiased:
-            self._whole = Partition(keys, 1 / Drawn(keys, equal, chances).chances)
+            self._whole = Partition(keys, 1 / ProbabilityPartition(keys, equal, chances).chances)
         else:
-            self._whole = Drawn(keys, equal, chances)
+            self._whole = ProbabilityPartition(keys, equal, chances)
 
     def __iter__(self) -> Iterator[Partition]:
         """Partitions of ``partition_size`` keys in key order, the last maybe shorter."""
         size = self.spec.partition_size
         for start in range(0, len(self._whole.keys), size):
             yield part_of(self._whole, start, start + size)
+
+
+Float64Array = npt.NDArray[np.float64]
+
+
+def inclusion_chances(sampler: Sampler, ages: Float64Array) -> Float64Array:
+    """Pr[item is in the sample] for items of these ``ages float64[m]``, in the unit of the sampler's ``elapsed``.
+
+    R-TBS: ``(C / W) exp(-decay a)``; T-TBS: ``q exp(-decay a)``; B-TBS: ``exp(-decay a)``; uniform reservoir: ``min(1, n / N)``;
+    windows: 1.
+    """
+    if isinstance(sampler, UniformReservoir):
+        return np.full(len(ages), min(1.0, sampler.n / max(1, sampler.n_seen)))
+    if not isinstance(sampler, RTBS | TTBS | BTBS):
+        return np.ones(len(ages))
+    chances: Float64Array = _newest_probability(sampler) * np.exp(-sampler.decay * ages)
+    return chances
+
+
+def _newest_probability(sampler: RTBS | TTBS | BTBS) -> float:
+    match sampler:
+        case RTBS():
+            return sampler.fill * sampler.n / sampler.weight if sampler.weight else 1.0
+        case TTBS():
+            return sampler.q
+        case BTBS():
+            return 1.0

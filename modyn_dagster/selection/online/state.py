@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.selection.memory import MIR, Memory
-from modyn_dagster.selection.online.build import unit_of
+from modyn_dagster.selection.online.samplers import unit_of
+from modyn_dagster.selection.sampler_state import State
 from modyn_dagster.selection.time_biased import RTBS, Sampler
-from modyn_dagster.selection.time_biased.sampler import State
 from modyn_dagster.spec.online import OnlineSpec
 
 #: In place of the key of a sample that was deleted. It is none: keys are below 2**63.

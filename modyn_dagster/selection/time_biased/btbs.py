@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.time_biased.sampler import ThinningSampler, checked_decay
+from modyn_dagster.selection.sampler_state import checked_decay
+from modyn_dagster.selection.time_biased.sampler import ThinningSampler
 
 
 class BTBS(ThinningSampler):

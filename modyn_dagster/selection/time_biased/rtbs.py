@@ -8,16 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.time_biased.sampler import (
-    RandomSampler,
-    State,
-    checked_decay,
-    checked_size,
-    decoded,
-    encoded,
-    no_keys,
-)
-from modyn_dagster.selection.time_biased.subset import uniform_positions
+from modyn_dagster.selection.sampler_state import State, checked_decay, checked_size, decoded, encoded, no_keys
+from modyn_dagster.selection.time_biased.sampler import RandomSampler, uniform_positions
 
 
 class RTBS(RandomSampler):

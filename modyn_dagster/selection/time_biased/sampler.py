@@ -1,19 +1,43 @@
-"""What all samplers of a stream share: checked input, and a state that is plain JSON."""
+"""Base classes of stream samplers: checked input, and a state that is plain JSON.
 
-import base64
+A uniform subset of exact size is drawn fast enough for millions of positions.
+"""
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import rng_for
-from modyn_dagster.selection.time_biased.subset import uniform_positions
+from modyn_dagster.selection.sampler_state import State, decoded, encoded, no_keys
 
-State = dict[str, Any]
+#: Below this share NumPy's own choice, which draws position by position, is faster than a look at all of them.
+_SPARSE: Final = 1 / 64
+_LEVELS: Final = 2**16
+
+
+def uniform_positions(rng: np.random.Generator, n: int, k: int) -> npt.NDArray[np.int64]:
+    """``k`` of the positions ``0..n-1``, ``int64[k]``, every subset of that size equally likely.
+
+    A large share is drawn as one coin of 16 bits per position, biased to give a few too many, of which a uniform choice leaves
+    again. That treats all positions alike, whatever the bias, so the result is exactly uniform.
+    """
+    if k >= n:
+        return np.arange(n)
+    if k < n * _SPARSE:
+        return rng.choice(n, k, replace=False, shuffle=False)
+    level = math.ceil(_LEVELS * (k + 4 * math.sqrt(k * (1 - k / n))) / n)
+    if level >= _LEVELS:
+        return np.delete(np.arange(n), rng.choice(n, n - k, replace=False, shuffle=False))
+    while True:
+        coins = rng.bit_generator.random_raw(n // 4 + 1).view(np.uint16)[:n]
+        found = np.flatnonzero(coins < level)
+        if len(found) >= k:
+            return np.delete(found, rng.choice(len(found), len(found) - k, replace=False, shuffle=False))
 
 
 class Sampler(ABC):
@@ -115,35 +139,6 @@ class ThinningSampler(RandomSampler):
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self._keys = decoded(state["keys"])
-
-
-def encoded(keys: KeyArray) -> str:
-    """Keys as text: base64 of their little-endian bytes."""
-    return base64.b64encode(keys.astype("<u8", copy=False).tobytes()).decode("ascii")
-
-
-def decoded(text: str) -> KeyArray:
-    """The keys that ``encoded`` wrote."""
-    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<u8").astype(np.uint64)
-
-
-def no_keys() -> KeyArray:
-    """``uint64[0]``."""
-    return np.empty(0, dtype=np.uint64)
-
-
-def checked_size(n: int) -> int:
-    """A size of a sample; ``ValueError`` below 1, or for what is no whole number."""
-    if not (math.isfinite(n) and n == int(n) and n >= 1):
-        raise ValueError(f"n must be at least 1 and a whole number, not {n!r}")
-    return int(n)
-
-
-def checked_decay(decay: float) -> float:
-    """A decay rate; ``ValueError`` when it is negative or not finite."""
-    if not (math.isfinite(decay) and decay >= 0):
-        raise ValueError(f"decay must be finite and not negative, not {decay!r}")
-    return decay
 
 
 def _checked_keys(keys: npt.NDArray[np.uint64]) -> KeyArray:

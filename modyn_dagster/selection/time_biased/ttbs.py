@@ -6,7 +6,8 @@ from typing import ClassVar, Final
 import numpy as np
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.time_biased.sampler import ThinningSampler, checked_decay, checked_size
+from modyn_dagster.selection.sampler_state import checked_decay, checked_size
+from modyn_dagster.selection.time_biased.sampler import ThinningSampler
 
 #: A mean batch size that was computed to make q 1 may come out a hair too small.
 _ROUNDING: Final = 1e-9

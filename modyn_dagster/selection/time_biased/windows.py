@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.time_biased.sampler import Sampler, State, checked_size, decoded, encoded, no_keys
+from modyn_dagster.selection.sampler_state import State, checked_size, decoded, encoded, no_keys
+from modyn_dagster.selection.time_biased.sampler import Sampler
 
 
 class SlidingWindow(Sampler):

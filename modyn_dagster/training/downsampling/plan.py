@@ -7,7 +7,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import import_callable
-from modyn_dagster.spec.downsampling import CustomPolicySpec, PolicySpec
+from modyn_dagster.spec.learning.downsampling import CustomPolicySpec, PolicySpec
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.training.downsampling.balance import ByClass
 from modyn_dagster.training.downsampling.pool import Policy, Pool

@@ -5,20 +5,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from modyn_dagster.training.downsampling.balance import ByClass
-from modyn_dagster.training.downsampling.craig import CRAIG
-from modyn_dagster.training.downsampling.glister import Glister
-from modyn_dagster.training.downsampling.gradmatch import GradMatch
-from modyn_dagster.training.downsampling.hardness import EL2N, Forgetting, GraNd
-from modyn_dagster.training.downsampling.herding import Herding
-from modyn_dagster.training.downsampling.importance import DLIS, Loss
-from modyn_dagster.training.downsampling.infobatch import InfoBatch
-from modyn_dagster.training.downsampling.k_center import KCenter
+from modyn_dagster.training.downsampling.policies.craig import CRAIG
+from modyn_dagster.training.downsampling.policies.glister import Glister
+from modyn_dagster.training.downsampling.policies.gradmatch import GradMatch
+from modyn_dagster.training.downsampling.policies.hardness import EL2N, Forgetting, GraNd
+from modyn_dagster.training.downsampling.policies.herding import Herding
+from modyn_dagster.training.downsampling.policies.importance import DLIS, Loss
+from modyn_dagster.training.downsampling.policies.infobatch import InfoBatch
+from modyn_dagster.training.downsampling.policies.k_center import KCenter
+from modyn_dagster.training.downsampling.policies.random_subsets import RS2, RS2WithoutReplacement, Uniform
+from modyn_dagster.training.downsampling.policies.rho import RHO
+from modyn_dagster.training.downsampling.policies.submodular import FacilityLocation, GraphCut, LogDet
+from modyn_dagster.training.downsampling.policies.uncertainty import Entropy, LeastConfidence, Margin
 from modyn_dagster.training.downsampling.pool import Policy
-from modyn_dagster.training.downsampling.rho import RHO
-from modyn_dagster.training.downsampling.rs2 import RS2, RS2WithoutReplacement
-from modyn_dagster.training.downsampling.submodular import FacilityLocation, GraphCut, LogDet
-from modyn_dagster.training.downsampling.uncertainty import Entropy, LeastConfidence, Margin
-from modyn_dagster.training.downsampling.uniform import Uniform
 
 #: Dataclasses whose fields are a policy's options.
 POLICIES: Final[Mapping[str, Any]] = {

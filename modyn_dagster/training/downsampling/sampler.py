@@ -10,18 +10,15 @@ from torch import Tensor
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.batch import Batch, Subset
-from modyn_dagster.training.batches import Batches, batch_sizes
 from modyn_dagster.training.data import TrainingData
-from modyn_dagster.training.downsampling.history import History, Positions
-from modyn_dagster.training.downsampling.importance import DLIS
 from modyn_dagster.training.downsampling.plan import Plan
+from modyn_dagster.training.downsampling.policies.importance import DLIS, ImportanceStart
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
-from modyn_dagster.training.downsampling.pools import Pools
+from modyn_dagster.training.downsampling.pool_builder import History, Pools, Positions, Validation
 from modyn_dagster.training.downsampling.scoring import Scored, Scorer
-from modyn_dagster.training.downsampling.start import ImportanceStart
-from modyn_dagster.training.downsampling.validation import Validation
-from modyn_dagster.training.stopwatch import Stopwatch
+from modyn_dagster.training.inputs.batch import Batch, Subset
+from modyn_dagster.training.inputs.batches import Batches, batch_sizes
+from modyn_dagster.training.telemetry import Stopwatch
 from modyn_dagster.training.user_code import user_code
 
 #: Batches whose seeds are drawn together: between two steps each of them would cost three times as much.

@@ -1,16 +1,59 @@
-"""What a model makes of samples without learning from them: outputs, losses, gradients, embeddings."""
+"""Outputs, losses, gradients and embeddings of samples from the model in training, in evaluation mode and without a step."""
 
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from modyn_dagster.training.batch import Batch
-from modyn_dagster.training.downsampling.judging import judging
-from modyn_dagster.training.losses import SampleLoss
-from modyn_dagster.training.taps import EMBEDDING, listening
+from modyn_dagster.training.data import EMBEDDING
+from modyn_dagster.training.inputs.batch import Batch
+from modyn_dagster.training.models.activations import listening
+from modyn_dagster.training.models.network import SampleLoss
+
+
+@contextmanager
+def judging(body: nn.Module) -> Iterator[None]:
+    """In evaluation mode within the block; afterwards every module is in the mode it was in."""
+    modules = _modules_of(body)
+    if not all(_is_plain(type(module)) for module in modules):
+        was = {module: module.training for module in body.modules()}
+        body.eval()
+        try:
+            yield
+        finally:
+            for module, training in was.items():
+                module.training = training
+        return
+    active = [module for module in modules if module.training]
+    _set(active, training=False)
+    try:
+        yield
+    finally:
+        _set(active, training=True)
+
+
+def _set(modules: list[nn.Module], *, training: bool) -> None:
+    for module in modules:
+        vars(module)["training"] = training
+
+
+def _modules_of(body: nn.Module) -> list[nn.Module]:
+    """As ``body.modules()``, whose generators inside generators take longer than a small model."""
+    found, open_ = dict[nn.Module, None](), [body]
+    while open_:
+        module = open_.pop()
+        if module not in found:
+            found[module] = None
+            open_ += [part for part in vars(module)["_modules"].values() if part is not None]
+    return list(found)
+
+
+def _is_plain(kind: type[nn.Module]) -> bool:
+    """Whether its mode is an attribute and nothing else; then there is no need for setters, which cost as much as a layer."""
+    return kind.train is nn.Module.train and kind.eval is nn.Module.eval and kind.__setattr__ is nn.Module.__setattr__
+
 
 #: ``inputs -> outputs`` of the model as it is trained.
 Forward = Callable[[Batch], Tensor]
@@ -99,3 +142,12 @@ def gradients_at(outputs: Tensor, targets: Tensor, loss: SampleLoss) -> tuple[Te
 def with_one(embeddings: Tensor) -> Tensor:
     """A column of ones for the bias, ``float[n, h + 1]``."""
     return torch.cat([embeddings, torch.ones(len(embeddings), 1)], dim=1)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The model at work: its body, how it is called on a batch, and what is minimised."""
+
+    body: nn.Module
+    forward: Forward
+    loss: SampleLoss

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from torch import nn
 
-from modyn_dagster.spec.models import BoxedModelSpec
-from modyn_dagster.training.layout import Layout
+from modyn_dagster.spec.learning.models import BoxedModelSpec
 from modyn_dagster.training.models.dense import logistic_regression, mlp
 from modyn_dagster.training.models.dlrm import dlrm
 from modyn_dagster.training.models.images import cnn, resnet
+from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.text import distilbert, hashed_text
 
 __all__ = ["build_boxed"]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from modyn_dagster.spec.models import LogisticRegressionSpec, MLPSpec
-from modyn_dagster.training.layout import Layout
+from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
+from modyn_dagster.training.models.layout import Layout
 
 
 def logistic_regression(_: LogisticRegressionSpec, layout: Layout, n_outputs: int) -> nn.Module:

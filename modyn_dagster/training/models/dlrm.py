@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from modyn_dagster.spec.models import DLRMSpec
-from modyn_dagster.training.layout import Layout
+from modyn_dagster.spec.learning.models import DLRMSpec
 from modyn_dagster.training.models.dense import dense
+from modyn_dagster.training.models.layout import Layout
 
 
 class DLRM(nn.Module):

@@ -2,9 +2,9 @@
 
 from torch import Tensor, nn
 
-from modyn_dagster.spec.models import DistilBertSpec, HashedTextSpec
-from modyn_dagster.training.layout import Layout
+from modyn_dagster.spec.learning.models import DistilBertSpec, HashedTextSpec
 from modyn_dagster.training.models.dense import dense
+from modyn_dagster.training.models.layout import Layout
 
 
 class HashedText(nn.Module):

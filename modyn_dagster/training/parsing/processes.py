@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal, cast
 
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.training.parsing.function import Columns, NotArrays, ParseFailed
-from modyn_dagster.training.parsing.wire import receive_columns, send_blobs
+from modyn_dagster.training.parsing.worker import receive_columns, send_blobs
 
 
 class Processes:

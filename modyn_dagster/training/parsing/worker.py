@@ -1,18 +1,96 @@
 """The program of a parser's process: ``python -m modyn_dagster.training.parsing.worker package.module:function per``.
 
-It answers requests on its standard input until that is closed, which is also how it notices that its parent is gone.
+It answers requests on its standard input until that is closed, which also ends it when its parent dies. Nothing is
+pickled. Integers are little-endian. A request is the number of samples (uint32), their lengths (int64 each) and their bytes.
+An answer is the length of a JSON header (uint32), the header, and the bytes of the arrays that it lists, one after the other.
 """
 
+import json
 import os
 import queue
 import signal
+import struct
 import sys
 import threading
-from typing import BinaryIO, Literal
+from collections.abc import Sequence
+from typing import Any, BinaryIO, Final, Literal
+
+import numpy as np
 
 from modyn_dagster.imports import import_callable
-from modyn_dagster.training.parsing.function import Function, NotArrays, ParseFailed
-from modyn_dagster.training.parsing.wire import receive_blobs, send_columns, send_failure, send_ready
+from modyn_dagster.training.parsing.function import Columns, Function, NotArrays, ParseFailed
+
+_COUNT: Final = struct.Struct("<I")
+#: Kinds of dtype that are plain memory.
+_PLAIN: Final = frozenset("biufcmMSU")
+
+
+def send_blobs(pipe: BinaryIO, blobs: Sequence[Any]) -> None:
+    """Write a request."""
+    given = [bytes(blob) for blob in blobs]
+    pipe.write(_COUNT.pack(len(given)))
+    pipe.write(np.array([len(blob) for blob in given], dtype="<i8").tobytes())
+    pipe.write(b"".join(given))
+    pipe.flush()
+
+
+def receive_blobs(pipe: BinaryIO) -> list[bytes]:
+    """Read a request; ``EOFError`` when the other side is gone."""
+    (count,) = _COUNT.unpack(_exactly(pipe, _COUNT.size))
+    lengths = np.frombuffer(_exactly(pipe, 8 * count), dtype="<i8").tolist()
+    return [_exactly(pipe, length) for length in lengths]
+
+
+def send_ready(pipe: BinaryIO) -> None:
+    """Write that the parser was imported and requests may come."""
+    send_columns(pipe, {})
+
+
+def send_columns(pipe: BinaryIO, columns: Columns) -> None:
+    """Write the arrays of an answer; ``NotArrays`` when one holds objects."""
+    for name, array in columns.items():
+        if array.dtype.kind not in _PLAIN:
+            raise NotArrays(f"must return arrays of numbers, {name!r} has dtype {array.dtype}")
+    parts = [np.ascontiguousarray(array) for array in columns.values()]
+    listed = [[name, part.dtype.str, part.shape] for name, part in zip(columns, parts, strict=True)]
+    _send_header(pipe, {"arrays": listed})
+    for part in parts:
+        pipe.write(part.tobytes())
+    pipe.flush()
+
+
+def send_failure(pipe: BinaryIO, error: ParseFailed | NotArrays) -> None:
+    """Write that there are no arrays, and why."""
+    position = error.position if isinstance(error, ParseFailed) else None
+    _send_header(pipe, {"failed": str(error), "position": position, "returned": isinstance(error, NotArrays)})
+    pipe.flush()
+
+
+def receive_columns(pipe: BinaryIO) -> Columns:
+    """Read an answer; raises what the parser's process raised, ``EOFError`` when it is gone."""
+    (length,) = _COUNT.unpack(_exactly(pipe, _COUNT.size))
+    header = json.loads(_exactly(pipe, length))
+    if "failed" in header:
+        raise NotArrays(header["failed"]) if header["returned"] else ParseFailed(header["position"], header["failed"])
+    return {name: _array(pipe, np.dtype(code), shape) for name, code, shape in header["arrays"]}
+
+
+def _array(pipe: BinaryIO, dtype: np.dtype[Any], shape: Sequence[int]) -> Any:
+    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    return np.frombuffer(bytearray(_exactly(pipe, size)), dtype=dtype).reshape(shape)
+
+
+def _send_header(pipe: BinaryIO, header: dict[str, Any]) -> None:
+    text = json.dumps(header).encode()
+    pipe.write(_COUNT.pack(len(text)))
+    pipe.write(text)
+
+
+def _exactly(pipe: BinaryIO, size: int) -> bytes:
+    found = pipe.read(size)
+    if len(found) < size:
+        raise EOFError
+    return found
 
 
 def main(path: str, per: Literal["batch", "sample"]) -> None:

@@ -8,13 +8,13 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
+from modyn_dagster.determinism import generator_marks, kept_generators
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.memory import aligned
-from modyn_dagster.training.parsing.parsing import Where
-from modyn_dagster.training.transforms.call import Transform
-from modyn_dagster.training.transforms.draws import Draws, generator_marks, kept_generators
+from modyn_dagster.training.parsing.parser import Where
+from modyn_dagster.training.transforms.transform import Draws, Transform
 
 #: A model's inputs by name, each ``[n, ...]``.
 Tensors = dict[str, Tensor]

@@ -7,9 +7,8 @@ from modyn_dagster.errors import ConfigError, LawBroken
 from modyn_dagster.randomness import rng_for
 from modyn_dagster.spec.base import timedelta_of
 from modyn_dagster.triggering.build import build_policy
-from modyn_dagster.triggering.conformance.answers import Measure, made_up
 from modyn_dagster.triggering.conformance.streams import GeneratedStream, generated_streams, other_batches
-from modyn_dagster.triggering.conformance.trial import Make, Noted, Trial
+from modyn_dagster.triggering.conformance.trial import Make, Measure, RecordedDecision, Trial, synthetic_answers
 
 _PREFIXES = 4
 
@@ -44,7 +43,7 @@ def check_policy(
         ConfigError: the policy decides nothing on these streams, so nothing was checked.
     """
     make = policy if callable(policy) else lambda: build_policy(policy)
-    answers = made_up(seed) if measure is None else measure
+    answers = synthetic_answers(seed) if measure is None else measure
     decided = 0
     for stream in generated_streams(samples, timedelta_of(span), seed):
         expected = Trial(make, stream, answers).run()
@@ -70,7 +69,7 @@ def _cuts(stream: GeneratedStream, seed: int) -> Iterator[GeneratedStream]:
     yield stream.cut(other_batches(n, rng_for(seed, "cut", stream.name)))
 
 
-def _prefixes(stream: GeneratedStream, decisions: Sequence[Noted], seed: int) -> set[int]:
+def _prefixes(stream: GeneratedStream, decisions: Sequence[RecordedDecision], seed: int) -> set[int]:
     """Lengths: some just long enough for a decision, some anywhere; none so short that the run has not begun."""
     rng = rng_for(seed, "prefix", stream.name)
     lengths = {int(n) for n in rng.integers(stream.origin + 1, len(stream.times) + 1, _PREFIXES)}
@@ -79,7 +78,7 @@ def _prefixes(stream: GeneratedStream, decisions: Sequence[Noted], seed: int) ->
     return lengths
 
 
-def _compare(law: str, stream: GeneratedStream, expected: Sequence[Noted], found: Sequence[Noted]) -> None:
+def _compare(law: str, stream: GeneratedStream, expected: Sequence[RecordedDecision], found: Sequence[RecordedDecision]) -> None:
     for ordinal, (before, now) in enumerate(zip(expected, found)):
         if before != now:
             raise LawBroken(law, stream.name, ordinal, f"expected {before}, found {now}")

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from modyn_dagster.keys import ORIGIN, key_of, ordinal_of, position_of
 from modyn_dagster.randomness import rng_for
-from modyn_dagster.triggering.loaded_batch import Positions, Times
-from modyn_dagster.triggering.stream import Stream, StreamBatch
+from modyn_dagster.triggering.stream.loaded_batch import Positions, Times
+from modyn_dagster.triggering.stream.training_stream import Stream, StreamBatch
 
 
 @dataclass(slots=True)

@@ -1,25 +1,66 @@
-"""Drive a policy over a stream as the platform does, and note what it did."""
+"""Trial of a policy: drive it over a generated stream with made-up measurements, and record its decisions."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 from modyn_dagster.errors import LawBroken
-from modyn_dagster.keys import ORIGIN
-from modyn_dagster.triggering.conformance.answers import Measure, in_sample_numbers
+from modyn_dagster.keys import ORIGIN, KeyRange
+from modyn_dagster.randomness import rng_for
 from modyn_dagster.triggering.conformance.streams import GeneratedStream
-from modyn_dagster.triggering.measurement import Measured, Need
+from modyn_dagster.triggering.measurement import DetectorNeed, DriftNeed, Measured, Need
 from modyn_dagster.triggering.policy import Decision, ModelTrained, State, TriggeringPolicy
-from modyn_dagster.triggering.stream import Stream
+from modyn_dagster.triggering.stream.training_stream import Stream
+
+#: Answers a need; its windows are ranges of sample numbers from 0, ``(after, until]``, instead of keys.
+Measure = Callable[[str, Need], Measured]
+
+_UNDEFINED = 0.03
+
+
+def in_sample_numbers(need: Need, stream: GeneratedStream) -> Need:
+    """The same need with sample numbers for keys, which do not depend on the batches."""
+
+    def numbers(window: KeyRange) -> KeyRange:
+        return KeyRange(stream.index(window.after), stream.index(window.until))
+
+    if isinstance(need, DriftNeed):
+        return replace(need, reference=numbers(need.reference), current=numbers(need.current))
+    if isinstance(need, DetectorNeed):
+        return replace(need, window=numbers(need.window), since=stream.index(need.since))
+    calibrate = None if need.calibrate is None else numbers(need.calibrate)
+    return replace(need, window=numbers(need.window), calibrate=calibrate)
+
+
+def synthetic_answers(seed: int) -> Measure:
+    """Answers drawn uniformly from [0, 1), a few of them undefined; another need, another answer."""
+
+    def measure(path: str, need: Need) -> Measured:
+        rng = rng_for(seed, path, repr(need))
+        if isinstance(need, DetectorNeed):
+            return Measured({"detections": float(rng.integers(0, 2))})
+        if isinstance(need, DriftNeed):
+            return Measured({name: _one(float(rng.random()), float(rng.random())) for name in sorted(need.metrics)})
+        score, expected, chance = rng.random(3)
+        n_samples = float(max(0, need.window.until - need.window.after))
+        values = {need.metric: _one(float(score), float(chance)), "n_samples": n_samples}
+        return Measured(values if need.calibrate is None else {**values, "expected_accuracy": float(expected)})
+
+    return measure
+
+
+def _one(value: float, chance: float) -> float | None:
+    return None if chance < _UNDEFINED else value
+
 
 Make = Callable[[], TriggeringPolicy]
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class RecordedDecision:
     """A decision in numbers of samples, which do not depend on the batches."""
 
     point: int
@@ -55,9 +96,9 @@ class Trial:
         self._reload_every = reload_every
         self._policy = make()
         self._last = stream.key(stream.origin - 1)
-        self.noted: list[Noted] = []
+        self.noted: list[RecordedDecision] = []
 
-    def run(self) -> list[Noted]:
+    def run(self) -> list[RecordedDecision]:
         """Every decision, in order."""
         cursor = self._last
         for stream in self._stream.arriving():
@@ -81,7 +122,7 @@ class Trial:
         self._check_key(decision, point)
         index = self._stream.index(decision.key)
         at = self._stream.index(point)
-        self.noted.append(Noted(at, needs, decision.fire, index, decision.reason, decision.score, decision.threshold))
+        self.noted.append(RecordedDecision(at, needs, decision.fire, index, decision.reason, decision.score, decision.threshold))
         if decision.fire:
             self._trigger(decision.key, stream)
 

@@ -1,10 +1,10 @@
 """How a score becomes a decision: one criterion per rule of a ``decision`` block."""
 
-from modyn_dagster.spec.decision import Direction, PValueRule, QuantileRule, RollingMeanRule, ThresholdRule
+from modyn_dagster.spec.triggers.decision import Direction, PValueRule, QuantileRule, RollingMeanRule, ThresholdRule
+from modyn_dagster.triggering.criteria.criterion import Criterion, Verdict, compared
 from modyn_dagster.triggering.criteria.quantile import CalibratedQuantile, DynamicQuantile
 from modyn_dagster.triggering.criteria.rolling_mean import RollingMean
 from modyn_dagster.triggering.criteria.threshold import FixedThreshold, PValueThreshold
-from modyn_dagster.triggering.criteria.verdict import Criterion, Verdict, compared
 
 __all__ = ["Criterion", "ScoreRuleSpec", "Verdict", "build_criterion", "compared"]
 

@@ -3,9 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.spec.decision import Direction
-from modyn_dagster.triggering.criteria.recent import RecentScores
-from modyn_dagster.triggering.criteria.verdict import Verdict, compared
+from modyn_dagster.spec.triggers.decision import Direction
+from modyn_dagster.triggering.criteria.criterion import RecentScores, Verdict, compared
 
 
 class RollingMean(RecentScores):

@@ -1,7 +1,7 @@
 """Compare with a fixed number."""
 
-from modyn_dagster.spec.decision import Direction
-from modyn_dagster.triggering.criteria.verdict import Criterion, Verdict, compared
+from modyn_dagster.spec.triggers.decision import Direction
+from modyn_dagster.triggering.criteria.criterion import Criterion, Verdict, compared
 
 
 class FixedThreshold(Criterion):

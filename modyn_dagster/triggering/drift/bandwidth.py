@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.triggering.drift.pairwise import Block, half_squares
+from modyn_dagster.triggering.drift.pair_sums import Block, half_squares
 from modyn_dagster.triggering.drift.windows import Windows
 
 if TYPE_CHECKING:

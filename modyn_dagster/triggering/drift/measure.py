@@ -1,14 +1,14 @@
-"""Drift of one window against another by every metric a need names."""
+"""Drift of one window against another by every metric of a need."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.errors import WrongShape
-from modyn_dagster.spec.drift import (
+from modyn_dagster.errors import ConfigError, WrongShape
+from modyn_dagster.spec.triggers.drift import (
     BackendMetric,
     ClassifierMetric,
     DriftMetric,
@@ -19,18 +19,30 @@ from modyn_dagster.spec.drift import (
     MMDMetric,
     UnivariateMetric,
 )
-from modyn_dagster.triggering.drift.alibi import alibi
-from modyn_dagster.triggering.drift.classifier import classifier
-from modyn_dagster.triggering.drift.device import resolve_device
-from modyn_dagster.triggering.drift.energy import energy
-from modyn_dagster.triggering.drift.evidently import evidently
-from modyn_dagster.triggering.drift.frechet import frechet
-from modyn_dagster.triggering.drift.lsdd import lsdd
-from modyn_dagster.triggering.drift.mmd import mmd
+from modyn_dagster.triggering.drift.backends.alibi import alibi
+from modyn_dagster.triggering.drift.backends.evidently import evidently
+from modyn_dagster.triggering.drift.multivariate.classifier import classifier
+from modyn_dagster.triggering.drift.multivariate.energy import energy
+from modyn_dagster.triggering.drift.multivariate.frechet import frechet
+from modyn_dagster.triggering.drift.multivariate.lsdd import lsdd
+from modyn_dagster.triggering.drift.multivariate.mmd import mmd
 from modyn_dagster.triggering.drift.score import Score
-from modyn_dagster.triggering.drift.univariate import univariate
+from modyn_dagster.triggering.drift.univariate.column_metrics import univariate
 from modyn_dagster.triggering.drift.windows import Windows, as_features
 from modyn_dagster.triggering.measurement import DriftNeed, Measured
+
+
+def resolve_device(device: Literal["cpu", "cuda", "auto"]) -> Literal["cpu", "cuda"]:
+    """``auto`` is CUDA where there is one. ``ConfigError`` for ``cuda`` on a machine without."""
+    if device == "cpu":
+        return "cpu"
+    import torch
+
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
+        raise ConfigError("drift trigger", "features.device", device, "this machine has no CUDA device; use cpu or auto")
+    return "cuda" if available else "cpu"
+
 
 _BACKENDS: Final = {"alibi": alibi, "evidently": evidently}
 _OWN: Final[Mapping[type[DriftMetric], Callable[..., Score]]] = {

@@ -1,15 +1,49 @@
-"""Two windows of features as metrics see them: finite, of one width, sampled, perhaps reduced by PCA."""
+"""Windows of features that drift metrics compare: finite, of one width, sampled, standardized or reduced by PCA."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import WrongShape
 from modyn_dagster.randomness import rng_for
-from modyn_dagster.triggering.drift.pca import PCA
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PCA:
+    """``mean float64[d]`` and orthonormal ``axes float64[d, k]`` in order of falling variance."""
+
+    mean: Float64
+    axes: Float64
+
+    @classmethod
+    def fit(cls, samples: npt.NDArray[np.floating[Any]], components: int) -> Self:
+        """The leading components of ``float[n, d]``; at most ``min(n - 1, d)`` exist, and at least one is kept."""
+        values = samples.astype(np.float64)
+        mean = values.mean(axis=0)
+        centered = values - mean
+        kept = max(1, min(components, len(values) - 1, values.shape[1]))
+        if len(values) >= values.shape[1]:
+            axes = np.linalg.eigh(centered.T @ centered)[1][:, ::-1]
+        else:
+            # The singular vectors of a few long rows come cheaper than the eigenvectors of their covariance.
+            axes = np.linalg.svd(centered, full_matrices=False)[2].T
+        return cls(mean, _with_fixed_signs(axes[:, :kept]))
+
+    def transform(self, samples: npt.NDArray[np.floating[Any]]) -> Float64:
+        """Coordinates of ``float[n, d]`` on the axes, ``float64[n, k]``."""
+        return np.asarray((samples.astype(np.float64) - self.mean) @ self.axes)
+
+
+def _with_fixed_signs(axes: Float64) -> Float64:
+    """An axis and its opposite are equally good; the one whose largest entry is positive is taken."""
+    largest = axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])]
+    return np.asarray(axes * np.where(largest < 0, -1.0, 1.0))
+
 
 Features = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
@@ -112,3 +146,15 @@ def _draw(window: Features, size: int, rng: np.random.Generator) -> Features:
     if len(window) <= size:
         return window
     return window[np.sort(rng.choice(len(window), size, replace=False))]
+
+
+def standardized(pooled: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
+    """``float64[N, d]`` with mean 0 and deviation 1 over both windows together; constant columns become 0.
+
+    Both windows take part, so that a permutation test sees them alike.
+    """
+    values = pooled.astype(np.float64)
+    centered = values - values.mean(axis=0)
+    deviation = centered.std(axis=0)
+    constant = values.max(axis=0) == values.min(axis=0)
+    return np.asarray(np.where(constant, 0.0, centered) / np.where(constant | (deviation == 0), 1.0, deviation))

@@ -7,9 +7,10 @@ import numpy as np
 
 from fastpath import gather_into
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array, OpenRows, RowFormat
-from modyn_dagster.ingestion.formats.decoding import RowDecoder
-from modyn_dagster.ingestion.source import FileState, LoadedFile
+from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
+from modyn_dagster.data.row_decoding import RowDecoder
+from modyn_dagster.ingestion.formats.base import OpenRows, RowFormat
+from modyn_dagster.ingestion.sources.files import FileState, LoadedFile
 
 
 def loaded(data: bytes, path: str = "f.csv") -> LoadedFile:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modyn_dagster.data.row_decoding import CsvDecoder
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats import csv as csv_module
 from modyn_dagster.ingestion.formats import jsonl as jsonl_module
 from modyn_dagster.ingestion.formats.csv import Csv
-from modyn_dagster.ingestion.formats.decoding import CsvDecoder
 from modyn_dagster.ingestion.formats.jsonl import Jsonl
-from modyn_dagster.spec.dataset import CsvFormat, JsonlFormat
+from modyn_dagster.spec.formats import CsvFormat, JsonlFormat
 from tests.ingestion.formats.loading import columns, converted, loaded, reread
 
 FORMAT = Csv(CsvFormat(kind="csv"))

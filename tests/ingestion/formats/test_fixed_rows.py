@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.row_decoding import FixedRowsDecoder
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.formats.decoding import FixedRowsDecoder
 from modyn_dagster.ingestion.formats.fixed_rows import FixedRows
-from modyn_dagster.spec.dataset import FixedRowsFormat
+from modyn_dagster.spec.formats import FixedRowsFormat
 from tests.ingestion.formats.loading import loaded, never
 
 FIELDS = [

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modyn_dagster.data.row_decoding import JsonlDecoder
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats import jsonl as jsonl_module
-from modyn_dagster.ingestion.formats.decoding import JsonlDecoder
 from modyn_dagster.ingestion.formats.jsonl import Jsonl
-from modyn_dagster.spec.dataset import JsonlFormat
+from modyn_dagster.spec.formats import JsonlFormat
 from tests.ingestion.formats.loading import columns, converted, loaded, reread
 
 FORMAT = Jsonl(JsonlFormat(kind="jsonl"))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from fastpath import gather_ranges
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
+from modyn_dagster.data.row_decoding import ParquetDecoder
 from modyn_dagster.errors import DataError, SchemaMismatch
-from modyn_dagster.ingestion.formats.base import ByteArray, Int64Array
-from modyn_dagster.ingestion.formats.decoding import ParquetDecoder
 from modyn_dagster.ingestion.formats.parquet import Parquet, encode_table
-from modyn_dagster.spec.dataset import ParquetFormat
+from modyn_dagster.spec.formats import ParquetFormat
 from tests.ingestion.formats.loading import columns, loaded
 
 FORMAT = Parquet(ParquetFormat(kind="parquet"))

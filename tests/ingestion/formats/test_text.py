@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.ingestion.formats import text as text_module
-from modyn_dagster.ingestion.formats.base import Ranges
-from modyn_dagster.ingestion.formats.text import first_bad_byte, span_bytes, spans
+from modyn_dagster.ingestion.formats import base as text_module
+from modyn_dagster.ingestion.formats.base import Ranges, first_bad_byte, span_bytes, spans
 
 #: Whole characters of every length, pieces of them, and bytes that stand nowhere.
 PARTS = [

@@ -13,12 +13,11 @@ from typing import Any, Final
 
 from modyn_dagster.catalog import runs
 from modyn_dagster.catalog.batches import BatchRow, list_batches
-from modyn_dagster.catalog.databases import create_databases
-from modyn_dagster.catalog.datasets import ensure_dataset
-from modyn_dagster.catalog.engine import open_engine
-from modyn_dagster.catalog.migrate import upgrade
+from modyn_dagster.catalog.database.databases import create_databases, upgrade
+from modyn_dagster.catalog.database.engine import open_engine
+from modyn_dagster.catalog.database.urls import DATABASES, child_environment, database_url
+from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
-from modyn_dagster.catalog.urls import DATABASES, child_environment, database_url
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 from tests.conftest import RunningServer

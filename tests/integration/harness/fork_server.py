@@ -144,9 +144,9 @@ def _draw_nothing() -> None:
 def _work(job: Job) -> None:
     from dagster import DagsterInstance
 
-    from modyn_dagster.assets.announcing import announce_batches
+    from modyn_dagster.assets.samples import announce_batches
     from modyn_dagster.build import build_definitions
-    from modyn_dagster.cli.launching import ReplayOptions, replay_range
+    from modyn_dagster.cli.dagster_runs import ReplayOptions, replay_range
     from modyn_dagster.ingestion.history import import_history
     from modyn_dagster.pipeline.platform import Platform
     from modyn_dagster.settings import Settings

@@ -9,7 +9,7 @@ from typing import Final
 
 from dagster import AssetKey, DagsterInstance
 
-from modyn_dagster.catalog.urls import database_url
+from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.settings import Settings
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment

@@ -7,10 +7,11 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from modyn_dagster.catalog import tables
-from modyn_dagster.catalog.evaluations import list_evaluations, list_predictions
-from modyn_dagster.catalog.models import ModelRow, list_models
+from modyn_dagster.catalog.results.evaluations import list_evaluations
+from modyn_dagster.catalog.results.models import ModelRow, list_models
+from modyn_dagster.catalog.results.predictions import list_predictions
+from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.catalog.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.selection import TrainingSet

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from modyn_dagster.training.downsampling import select
-from modyn_dagster.training.downsampling.factor import InverseFactor
+from modyn_dagster.training.downsampling.solvers.matching_pursuit import InverseFactor
 
 CORDS = Path(__file__).with_name("cords_omp.json")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from modyn_dagster.spec.downsampling import DownsamplingSpec, PolicyName
+from modyn_dagster.spec.learning.downsampling import DownsamplingSpec, PolicyName
 from modyn_dagster.training import Task, train
 from modyn_dagster.training.downsampling import POLICIES
 from tests.training.table import Table, spec_of

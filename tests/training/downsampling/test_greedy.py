@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.training.downsampling import select
-from modyn_dagster.training.downsampling.similarity import Similarity
+from modyn_dagster.training.downsampling.solvers.similarity import Similarity
 
 METRICS = {
     "facility_location": ["euclidean", "cosine", "rbf", "dot"],

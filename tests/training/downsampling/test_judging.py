@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modyn_dagster.training.downsampling.judging import judging
+from modyn_dagster.training.downsampling.scoring import judging
 
 
 class Frozen(nn.Sequential):

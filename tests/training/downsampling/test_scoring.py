@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modyn_dagster.spec.downsampling import DownsamplingSpec
-from modyn_dagster.training.batch import Batch
+from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.training.downsampling.plan import Plan
 from modyn_dagster.training.downsampling.scoring import Scored, Scorer
+from modyn_dagster.training.inputs.batch import Batch
 
 TARGETS = torch.tensor([1.0, -2.0, 0.5])
 BATCH = Batch(torch.arange(3), {"x": torch.randn(3, 2)}, TARGETS, torch.ones(3), 3.0)

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, Task, TrainedModel, TrainingProgress, train
-from modyn_dagster.training.check import import_paths
 from modyn_dagster.training.downsampling import POLICIES
-from modyn_dagster.training.downsampling.holdout import irreducible_losses
-from modyn_dagster.training.downsampling.start import ImportanceStart
-from modyn_dagster.training.losses import LOSSES
+from modyn_dagster.training.downsampling.policies.importance import ImportanceStart
+from modyn_dagster.training.loop.holdout import irreducible_losses
+from modyn_dagster.training.models.losses import LOSSES
+from modyn_dagster.training.user_code import import_paths
 from tests.training.downsampling.pools import assert_mean
 from tests.training.table import FASTEST, Table, spec_of
 

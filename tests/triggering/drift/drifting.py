@@ -7,7 +7,7 @@ import numpy.typing as npt
 from pydantic import TypeAdapter
 
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.spec.drift import DriftMetricSpec, FeaturesSpec
+from modyn_dagster.spec.triggers.drift import DriftMetricSpec, FeaturesSpec
 from modyn_dagster.triggering.drift import measure_drift
 from modyn_dagster.triggering.measurement import DriftNeed, Measured
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from modyn_dagster.errors import ConfigError, ImportPathError
-from modyn_dagster.spec.drift import BackendMetric
-from modyn_dagster.triggering.drift.alibi import DETECTORS
-from modyn_dagster.triggering.drift.foreign import load
-from modyn_dagster.triggering.drift.lsdd import density_differences
-from modyn_dagster.triggering.drift.permutations import indicators
+from modyn_dagster.spec.triggers.drift import BackendMetric
+from modyn_dagster.triggering.drift.backends.alibi import DETECTORS
+from modyn_dagster.triggering.drift.backends.third_party import load
+from modyn_dagster.triggering.drift.multivariate.lsdd import density_differences
+from modyn_dagster.triggering.drift.score import indicators
 from tests.triggering.drift.drifting import measured, normal, score
 
 

@@ -7,11 +7,11 @@ from scipy.linalg import sqrtm
 from sklearn import decomposition
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from modyn_dagster.triggering.drift.classifier import balanced_accuracies
-from modyn_dagster.triggering.drift.frechet import gaussian_distances
-from modyn_dagster.triggering.drift.lsdd import density_differences
-from modyn_dagster.triggering.drift.pca import PCA
-from modyn_dagster.triggering.drift.permutations import indicators
+from modyn_dagster.triggering.drift.multivariate.classifier import balanced_accuracies
+from modyn_dagster.triggering.drift.multivariate.frechet import gaussian_distances
+from modyn_dagster.triggering.drift.multivariate.lsdd import density_differences
+from modyn_dagster.triggering.drift.score import indicators
+from modyn_dagster.triggering.drift.windows import PCA
 from tests.triggering.drift.drifting import normal, score, statistic
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.triggering.drift.evidently import DISTANCES, EMBEDDINGS, P_VALUES
+from modyn_dagster.triggering.drift.backends.evidently import DISTANCES, EMBEDDINGS, P_VALUES
 from tests.triggering.drift.drifting import measured, normal, score
 
 #: Permutes for half a minute.

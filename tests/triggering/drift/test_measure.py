@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.spec.drift import FeaturesSpec
+from modyn_dagster.spec.triggers.drift import FeaturesSpec
 from modyn_dagster.triggering.drift import measure_drift
 from modyn_dagster.triggering.measurement import DriftNeed
 from tests.triggering.drift.drifting import METRICS, SPEC, measured, normal, score

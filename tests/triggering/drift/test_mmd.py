@@ -9,8 +9,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import pdist
 
 from modyn_dagster.triggering.drift.bandwidth import element_of_rank
-from modyn_dagster.triggering.drift.pairwise import half_squares, pair_sums
-from modyn_dagster.triggering.drift.permutations import indicators, permutation_p_value
+from modyn_dagster.triggering.drift.pair_sums import half_squares, pair_sums
+from modyn_dagster.triggering.drift.score import indicators, permutation_p_value
 from tests.triggering.drift.drifting import normal, score, statistic
 
 

@@ -10,9 +10,9 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
-from modyn_dagster.triggering.drift.correction import smallest_corrected
-from modyn_dagster.triggering.drift.cramer_von_mises import cramer_von_mises_p_values
-from modyn_dagster.triggering.drift.kolmogorov_smirnov import kolmogorov_smirnov_p_values
+from modyn_dagster.triggering.drift.score import smallest_corrected
+from modyn_dagster.triggering.drift.univariate.cramer_von_mises import cramer_von_mises_p_values
+from modyn_dagster.triggering.drift.univariate.kolmogorov_smirnov import kolmogorov_smirnov_p_values
 from tests.triggering.drift.drifting import measured, normal, score, statistic
 
 COLUMN = arrays(np.float64, st.integers(2, 30), elements=st.integers(-5, 5).map(float))

@@ -1,0 +1,1 @@
+"""Cython kernels. They run without the GIL and trust their input: the modules above validate it."""

@@ -1,0 +1,75 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Samples of any length, one behind the other. No checks here: ``fastpath.rows.requests`` has made them."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from fastpath.kernels._gathering cimport Places, address_of, fastpath_copy, fastpath_prefetch
+from fastpath.kernels._guard cimport guarded, ready
+
+
+cdef enum:
+    AHEAD = 48                    # samples between asking for one and copying it
+
+
+cdef struct Ranges:
+    Places places                 # IN
+    const int64_t* out_offset     # IN  [n + 1] where each goes in out, its separator included
+    const uint8_t* separator      # IN
+    int64_t separator_bytes       # IN
+    uint8_t* out                  # OUT
+
+
+cdef inline int64_t _length(const Ranges* ranges, int64_t i) noexcept nogil:
+    return ranges.out_offset[i + 1] - ranges.out_offset[i] - ranges.separator_bytes
+
+
+cdef void _copy_ranges(void* arguments) noexcept nogil:
+    cdef Ranges* ranges = <Ranges*>arguments
+    cdef const Places* places = &ranges.places
+    cdef int64_t i, length
+    for i in range(min(AHEAD, places.n)):
+        fastpath_prefetch(address_of(places, i), _length(ranges, i))
+    for i in range(places.n):
+        if i + AHEAD < places.n:
+            fastpath_prefetch(address_of(places, i + AHEAD), _length(ranges, i + AHEAD))
+        length = _length(ranges, i)
+        fastpath_copy(ranges.out + ranges.out_offset[i], address_of(places, i), length)
+        fastpath_copy(ranges.out + ranges.out_offset[i] + length, ranges.separator, ranges.separator_bytes)
+
+
+def copy_ranges(
+    const uint64_t[::1] bases,
+    const int32_t[::1] file,
+    const int64_t[::1] offset,
+    const int64_t[::1] out_offsets,
+    const uint8_t[::1] separator,
+    uint8_t[::1] out,
+):
+    """Sample i and a separator to ``out[out_offsets[i]:out_offsets[i + 1]]``; returns 0 or the address of a fault."""
+    cdef Ranges ranges
+    cdef uint64_t fault
+    if out_offsets.shape[0] <= 1 or out.shape[0] == 0:
+        return 0
+    ranges.places.base, ranges.places.file, ranges.places.offset = &bases[0], &file[0], &offset[0]
+    ranges.places.n, ranges.out_offset, ranges.out = out_offsets.shape[0] - 1, &out_offsets[0], &out[0]
+    ranges.separator = &separator[0] if separator.shape[0] else NULL
+    ranges.separator_bytes = separator.shape[0]
+    ready()
+    with nogil:
+        fault = guarded(_copy_ranges, &ranges)
+    return fault
+
+
+def first_outside(
+    const int32_t[::1] file, const int64_t[::1] offset, const int64_t[::1] length, const int64_t[::1] sizes
+):
+    """The first range that is not inside its file; -1 when all are. Without the GIL."""
+    cdef int64_t n = file.shape[0]
+    cdef int64_t i, found = -1
+    with nogil:
+        for i in range(n):
+            # Written so that nothing overflows.
+            if offset[i] < 0 or length[i] < 0 or length[i] > sizes[file[i]] or offset[i] > sizes[file[i]] - length[i]:
+                found = i
+                break
+    return found

@@ -1,0 +1,163 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Rows to typed columns, or as they are, in the pass that gathers them. No checks here: ``fastpath.rows.columns`` has made them."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from fastpath.kernels._gathering cimport Places, address_of, fastpath_prefetch, fastpath_stream, fastpath_streamed
+from fastpath.kernels._guard cimport guarded, ready
+
+
+cdef extern from "convert.h" nogil:
+    ctypedef void (*Convert "fastpath_operation")(
+        const uint8_t* const* rows, int64_t n, int64_t source, int64_t count, uint8_t* out, int64_t stride
+    ) noexcept
+    cdef struct Named "fastpath_named":
+        const char* name
+        Convert operation
+    const Named fastpath_operations[1]
+    int64_t FASTPATH_OPERATIONS
+
+
+cdef enum:
+    BLOCK = 16                    # rows an operation does at a time
+    RING = 64                     # rows whose addresses are known: a block, and those that were asked for ahead of it
+    STAGE = 16384                 # bytes for a block of output rows, which stay in the first cache
+    LARGE = 2097152               # bytes of output that a core's own cache does not hold
+
+
+cdef struct Operation:
+    Convert convert
+    int64_t source                # byte in the row
+    int64_t count
+    int64_t output                # which
+    int64_t target                # byte in a row of the output
+    uint8_t* out                  # where the next block goes
+    int64_t stride                # bytes of a row of the output
+    int64_t step                  # bytes to the block after it
+
+
+cdef struct Output:
+    uint8_t* out                  # where the next block goes
+    uint8_t* stage                # where operations write it
+    int64_t stride
+
+
+cdef struct Gather:
+    Places places                 # IN
+    int64_t first                 # IN  the bytes of a row that are read: from here
+    int64_t span                  # IN  and so many
+    Operation* operation          # IN
+    int64_t operations
+    Output* output                # OUT
+    int64_t outputs
+    bint past                     # IN  write past the caches: by way of the stage
+
+
+OPERATIONS = {fastpath_operations[i].name.decode(): i for i in range(FASTPATH_OPERATIONS)}
+
+
+cdef inline void _ask(const Gather* gather, const uint8_t** ring, int64_t i) noexcept nogil:
+    ring[i % RING] = address_of(&gather.places, i)
+    fastpath_prefetch(ring[i % RING] + gather.first, gather.span)
+
+
+cdef void _aim(Gather* gather, uint8_t* stage) noexcept nogil:
+    # Where operations write: to the outputs, or to the stage again and again, one output behind the other.
+    cdef Operation* operation
+    cdef Output* output
+    cdef int64_t k
+    for k in range(gather.outputs):
+        gather.output[k].stage = stage
+        stage += BLOCK * gather.output[k].stride
+    for k in range(gather.operations):
+        operation = gather.operation + k
+        output = gather.output + operation.output
+        operation.stride = output.stride
+        operation.out = (output.stage if gather.past else output.out) + operation.target
+        operation.step = 0 if gather.past else BLOCK * output.stride
+
+
+cdef void _gather(void* arguments) noexcept nogil:
+    cdef Gather* gather = <Gather*>arguments
+    cdef uint8_t memory[STAGE + 64]
+    cdef const uint8_t* ring[RING]
+    cdef Operation* operation
+    cdef Output* output
+    cdef int64_t n = gather.places.n
+    cdef int64_t i, k, rows
+    cdef int64_t start = 0
+    _aim(gather, memory + 64 - <uint64_t>memory % 64)
+    if gather.past:
+        # What no operation writes, the padding of records, shall not be what lay here before.
+        memset(memory, 0, sizeof(memory))
+    for i in range(min(RING - BLOCK, n)):
+        _ask(gather, ring, i)
+    while start < n:
+        rows = min(BLOCK, n - start)
+        for i in range(start + RING - BLOCK, min(start + RING, n)):
+            _ask(gather, ring, i)
+        for k in range(gather.operations):
+            operation = gather.operation + k
+            operation.convert(ring + start % RING, rows, operation.source, operation.count, operation.out, operation.stride)
+            operation.out += operation.step
+        if gather.past:
+            for k in range(gather.outputs):
+                output = gather.output + k
+                fastpath_stream(output.out, output.stage, rows * output.stride)
+                output.out += BLOCK * output.stride
+        start += BLOCK
+    fastpath_streamed()
+
+
+cdef bint _goes_past(const int64_t[:, ::1] outputs, int64_t n):
+    # A result that does not fit in the cache only pushes out what is there, and would be read before it is written.
+    cdef int64_t row = 0
+    cdef Py_ssize_t k
+    for k in range(outputs.shape[0]):
+        row += outputs[k, 1]
+        if outputs[k, 0] % 64:
+            return False
+    return n * row >= LARGE and BLOCK * row <= STAGE
+
+
+def gather_columns(
+    const uint64_t[::1] bases,
+    const int32_t[::1] file,
+    const int64_t[::1] offset,
+    Py_ssize_t first,
+    Py_ssize_t span,
+    const int64_t[:, ::1] operations,
+    const int64_t[:, ::1] outputs,
+):
+    """Fill columns from rows; returns 0, or the address that could not be read.
+
+    ``first`` and ``span`` say which bytes of a row are read. ``operations`` are rows of (operation, byte in the row, count,
+    output, byte in the output's row), ``outputs`` of (address, bytes of a row).
+    """
+    cdef Gather gather
+    cdef uint64_t fault
+    cdef Py_ssize_t k
+    if file.shape[0] == 0 or operations.shape[0] == 0:
+        return 0
+    gather.places.base, gather.places.file, gather.places.offset = &bases[0], &file[0], &offset[0]
+    gather.places.n, gather.first, gather.span = file.shape[0], first, span
+    gather.operations, gather.outputs = operations.shape[0], outputs.shape[0]
+    gather.past = _goes_past(outputs, gather.places.n)
+    # Before memory is taken: it may raise.
+    ready()
+    gather.operation = <Operation*>malloc(gather.operations * sizeof(Operation) + gather.outputs * sizeof(Output))
+    if gather.operation == NULL:
+        raise MemoryError("the operations of a gather")
+    gather.output = <Output*>(gather.operation + gather.operations)
+    for k in range(gather.operations):
+        gather.operation[k].convert = fastpath_operations[operations[k, 0]].operation
+        gather.operation[k].source, gather.operation[k].count = operations[k, 1], operations[k, 2]
+        gather.operation[k].output, gather.operation[k].target = operations[k, 3], operations[k, 4]
+    for k in range(gather.outputs):
+        gather.output[k].out, gather.output[k].stride = <uint8_t*><uint64_t>outputs[k, 0], outputs[k, 1]
+    with nogil:
+        fault = guarded(_gather, &gather)
+    free(gather.operation)
+    return fault

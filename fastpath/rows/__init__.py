@@ -1,0 +1,1 @@
+"""Requests for rows: planning, gathering, conversion to columns, and results."""

@@ -1,0 +1,155 @@
+"""Results of requests: fixed rows, blobs and places, and the validated copies that fill them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath.array_types import ByteArray, Int64Array
+from fastpath.errors import StoreError
+from fastpath.kernels._blobs import copy_ranges
+from fastpath.kernels._columns import gather_columns
+from fastpath.rows.attempts import KeyArray, Scratch
+from fastpath.rows.requests import Copy
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRows:
+    """n samples of equal width, one behind the other: ``rows uint8[n, width]``, contiguous."""
+
+    rows: ByteArray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def width(self) -> int:
+        """Bytes of a sample."""
+        return self.rows.shape[1]
+
+    def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """The same bytes as records, ``[n]`` of a dtype of ``width`` bytes."""
+        if dtype.itemsize != self.width:
+            raise ValueError(f"{dtype} has {dtype.itemsize} bytes, a sample has {self.width}")
+        return self.rows.reshape(-1).view(dtype)
+
+    def separated(self, separator: bytes) -> "Blobs":
+        """The same with a separator behind each."""
+        n = len(self)
+        ends = np.broadcast_to(np.frombuffer(separator, dtype=np.uint8), (n, len(separator)))
+        rows = np.concatenate((self.rows, ends), axis=1) if separator else self.rows
+        return Blobs(rows.reshape(-1), rows.shape[1] * np.arange(n + 1, dtype=np.int64))
+
+    def __getitem__(self, i: int) -> ByteArray:
+        """One sample, ``uint8[width]``, a view."""
+        row: ByteArray = self.rows[i]
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """n samples of any length: sample i is ``buffer[offsets[i]:offsets[i + 1]]``, its separator included.
+
+    Attributes:
+        buffer: ``uint8``.
+        offsets: ``int64[n + 1]``, ascending from 0.
+    """
+
+    buffer: ByteArray
+    offsets: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def separated(self, separator: bytes) -> "Blobs":
+        """The same with a separator behind each."""
+        if not separator:
+            return self
+        offsets = self.offsets + len(separator) * np.arange(len(self.offsets))
+        buffer = np.empty(int(offsets[-1]), dtype=np.uint8)
+        base = np.array([self.buffer.__array_interface__["data"][0]], dtype=np.uint64)
+        everywhere = np.zeros(len(self), dtype=np.int32)
+        copy_ranges(base, everywhere, self.offsets, offsets, np.frombuffer(separator, dtype=np.uint8), buffer)
+        return Blobs(buffer, offsets)
+
+    def __getitem__(self, i: int) -> ByteArray:
+        """One sample, a view."""
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"sample {i} of {len(self)}")
+        i %= len(self)
+        return self.buffer[self.offsets[i] : self.offsets[i + 1]]
+
+    def __iter__(self) -> Iterator[ByteArray]:
+        bounds = self.offsets.tolist()
+        return (self.buffer[start:stop] for start, stop in pairwise(bounds))
+
+
+class Place(NamedTuple):
+    """Where one sample lies."""
+
+    dataset: str
+    key: int
+    path: str
+    offset: int
+    length: int
+
+
+# Annotations of inner functions are evaluated at each call of the outer one; names are cheap.
+AddressArray = npt.NDArray[np.uint64]
+#: Memory for blobs, or what gives it when it is told how many bytes they take.
+BlobBuffer = ByteArray | Callable[[int], ByteArray]
+
+_ADDRESS_ONLY: Final = np.array([1, 0], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCopy:
+    """Copies pieces of rows to columns (``requests.Copy``), as ``gather_columns`` is told by these.
+
+    ``memory`` is what the addresses in ``outputs`` lie in: it lives as long as any thread still writes to them.
+    """
+
+    span: tuple[int, int]
+    operations: Int64Array
+    outputs: Int64Array
+    memory: object
+
+    def __call__(self, first: int, bases: AddressArray, scratch: Scratch, n: int) -> int:
+        """Copy the n keys from ``first``."""
+        here = self.outputs + first * self.outputs[:, 1:] * _ADDRESS_ONLY
+        return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *self.span, self.operations, here)
+
+
+def checked_keys(keys: KeyArray) -> KeyArray:
+    """Contiguous, aligned keys; raises ``ValueError`` for anything but ``uint64[n]``."""
+    if not isinstance(keys, np.ndarray):
+        raise ValueError(f"keys must be uint64[n], not {type(keys).__name__}")
+    if keys.dtype != np.uint64 or keys.ndim != 1:
+        raise ValueError(f"keys must be uint64[n], not {keys.dtype}{list(keys.shape)}")
+    return np.require(keys, requirements=("C", "A"))
+
+
+def blob_copy(bounds: Int64Array, separator: ByteArray, out: BlobBuffer | None) -> tuple[Copy, Blobs]:
+    """Turns lengths in ``bounds[1:]`` into bounds; what copies a piece, and where it copies to."""
+    lengths = bounds[1:].copy()
+    np.cumsum(lengths + len(separator), out=bounds[1:])
+    size = int(bounds[-1])
+    memory = out(size) if callable(out) else np.empty(size, dtype=np.uint8) if out is None else out
+    if memory.dtype != np.uint8 or memory.ndim != 1 or len(memory) < size or not is_open(memory):
+        raise ValueError(f"out must be writable, contiguous uint8[{size}] or more, not {memory.dtype}{list(memory.shape)}")
+    buffer = memory[:size]
+
+    def copy(first: int, bases: AddressArray, scratch: Scratch, n: int) -> int:
+        if not np.array_equal(scratch.length[:n], lengths[first : first + n]):
+            raise StoreError("an index was written over while its samples were read; open the store again")
+        return copy_ranges(bases, scratch.file, scratch.offset, bounds[first : first + n + 1], separator, buffer)
+
+    return copy, Blobs(buffer, bounds)
+
+
+def is_open(array: npt.NDArray[Any]) -> bool:
+    """Whether a kernel can write to it."""
+    return array.flags.c_contiguous and array.flags.writeable and array.flags.aligned

@@ -1,0 +1,1 @@
+"""Threads and their memory: shared workers, prefetching, and rings of reusable slabs."""

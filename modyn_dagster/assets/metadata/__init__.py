@@ -1,0 +1,1 @@
+"""Metadata of materializations: numbers, tables and plots on Dagster's pages."""

@@ -1,0 +1,132 @@
+"""Metadata of a partition of ``<pipeline>/evaluation``: scores by interval and by slice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from statistics import mean
+from typing import TYPE_CHECKING, Any, Final
+
+import dagster as dg
+
+from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
+
+if TYPE_CHECKING:
+    from modyn_dagster.pipeline.context import TriggerContext
+    from modyn_dagster.reporting.summary import RunSummary
+
+
+#: Lines of one table; the catalog and the report have all cells.
+_MOST_LINES: Final = 300
+
+
+def slices_metadata(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> dict[str, Any]:
+    """Two tables of one model's cells of subsets: a line per slice, and a line per interval and slice; none without slices."""
+    if not cells:
+        return {}
+    return {
+        "slices": dg.MetadataValue.md(_slice_means(cells, metrics)),
+        "slice_scores": dg.MetadataValue.md(_slice_lines(cells, metrics)),
+    }
+
+
+def _slice_means(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
+    from modyn_dagster.reporting.tables import Table
+
+    rows = []
+    for subset in (shown := sorted({cell.subset for cell in cells}))[:_MOST_LINES]:
+        own = [cell for cell in cells if cell.subset == subset]
+        counts = {(cell.interval_start, cell.interval_end): cell.n_samples for cell in own}
+        values = [[cell.value for cell in own if cell.metric == metric and cell.value is not None] for metric in metrics]
+        means = [f"{mean(each):.4f}" if each else "–" for each in values]
+        rows.append((subset, str(len(counts)), f"{sum(counts.values()):,}", *means))
+    caption = f"this model; unweighted means over the intervals that have a value{_left_out(len(shown), 'slices')}"
+    return Table(("slice", "intervals", "samples", *metrics), tuple(rows), caption).markdown()
+
+
+def _slice_lines(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
+    from modyn_dagster.reporting.tables import Table, cell_text, interval_text
+
+    by_place = {(cell.interval_start, cell.interval_end, cell.subset, cell.metric): cell for cell in cells}
+    places = {place[:3]: cell.n_samples for place, cell in by_place.items()}
+    rows = [
+        (interval_text(*place[:2]), place[2], f"{n:,}", *(cell_text(by_place.get((*place, metric))) for metric in metrics))
+        for place, n in sorted(places.items())[-_MOST_LINES:]
+    ]
+    caption = f"this model{_left_out(len(places), 'lines, the newest')}"
+    return Table(("interval", "slice", "samples", *metrics), tuple(rows), caption).markdown()
+
+
+def _left_out(n: int, what: str) -> str:
+    return f"; {_MOST_LINES} of {n:,} {what}" if n > _MOST_LINES else ""
+
+
+#: Metadata of an evaluation: how many intervals it has scored.
+INTERVALS: Final = "intervals"
+
+
+def n_intervals(cells: Sequence[EvaluationRow]) -> int:
+    """How many intervals some cells are about."""
+    return len({(cell.interval_start, cell.interval_end) for cell in cells})
+
+
+def evaluation_metadata(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict[str, Any]:
+    """Metadata of a materialized evaluation."""
+    from modyn_dagster.reporting.summary import summarise_run
+    from modyn_dagster.reporting.tables import scores_table
+
+    with context.platform.transaction() as conn:
+        summary = summarise_run(conn, context.run)
+        known = list_evaluations(conn, context.run.id, context.trigger.id, subsets=bool(context.spec.evaluation.slices))
+    parts = [cell for cell in known if cell.subset]
+    metadata: dict[str, Any] = {
+        INTERVALS: n_intervals(cells),
+        "scores": dg.MetadataValue.md(_cells_table(cells, context.spec.evaluation.metrics)),
+        "composite_scores": dg.MetadataValue.md(scores_table(summary).markdown()),
+        "score_over_time": dg.MetadataValue.md(_score_plot(_PlottedSummary(summary))),
+    }
+    for metric in context.spec.evaluation.metrics:
+        values = [cell.value for cell in cells if cell.metric == metric and cell.value is not None]
+        if values:
+            metadata[f"mean_{metric}"] = sum(values) / len(values)
+    return metadata | slices_metadata(parts, context.spec.evaluation.metrics)
+
+
+class _PlottedSummary:
+    """A summary that equals another one when their pictures do."""
+
+    def __init__(self, summary: RunSummary) -> None:
+        self.summary = summary
+        self._shown = (summary.run_id, summary.metric, summary.models, summary.active, summary.trained)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _PlottedSummary) and self._shown == other._shown
+
+    def __hash__(self) -> int:
+        return hash(self._shown)
+
+
+# The models of a run that has ended share their picture, and drawing takes longer than training a small model.
+@lru_cache(maxsize=4)
+def _score_plot(drawn: _PlottedSummary) -> str:
+    from modyn_dagster.reporting.plots.figures import as_markdown
+    from modyn_dagster.reporting.plots.runs import score_over_time
+
+    return as_markdown(score_over_time(drawn.summary))
+
+
+def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
+    from modyn_dagster.reporting.tables import Table, cell_text, interval_text
+
+    by_place = {(cell.interval_start, cell.interval_end, cell.metric): cell for cell in cells}
+    intervals = {(cell.interval_start, cell.interval_end): cell for cell in cells}
+    rows = [
+        (
+            interval_text(cell.interval_start, cell.interval_end) + (" *" if cell.seen_in_training else ""),
+            f"{cell.n_samples:,}",
+            *(cell_text(by_place.get((*place, metric))) for metric in metrics),
+        )
+        for place, cell in sorted(intervals.items())
+    ]
+    caption = "this model; * it saw samples of the interval in training"
+    return Table(("interval", "samples", *metrics), tuple(rows), caption).markdown()

@@ -1,0 +1,100 @@
+"""Metadata of a partition of ``<pipeline>/model``: training, and how the model is stored."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from modyn_dagster.assets.metadata.batches import time_text
+from modyn_dagster.catalog.results.models import ModelRow, newest_model
+from modyn_dagster.catalog.runs import get_run
+from modyn_dagster.catalog.triggers import partition_key
+from modyn_dagster.errors import CorruptFile, UnknownModel
+
+if TYPE_CHECKING:
+    from modyn_dagster.model_store import ModelId
+    from modyn_dagster.pipeline.context import TriggerContext
+
+
+def stored_metadata(context: TriggerContext, row: ModelRow, key: dg.AssetKey) -> dict[str, Any]:
+    """Strategy and its reason, bytes against a full snapshot, the parent with a link, and the lineage.
+
+    Times stand beside it: ``seconds_save``, and what the check ``stored_exactly`` took to read it.
+    """
+    from modyn_dagster.reporting.model_tables import lineage_lines
+
+    store = context.platform.models_of(context.spec)
+    try:
+        info = store.info(row.hash)
+    except (UnknownModel, CorruptFile) as error:
+        return {"stored_as": f"not to be read: {error}"}
+    lines = lineage_lines(store, row.hash)
+    return {
+        "stored_as": info.strategy,
+        "stored_because": info.reason,
+        "stored_bytes": info.n_bytes,
+        "full_snapshot_bytes": info.full_bytes,
+        "of_full_snapshot": info.n_bytes / info.full_bytes if info.full_bytes else 1.0,
+        "parent_model": info.base or "none",
+        "model_tree": dg.MetadataValue.md("\n".join(["```", *lines, "```"])),
+        **_parent_link(context, row, info.base, key),
+    }
+
+
+def _parent_link(context: TriggerContext, row: ModelRow, parent: ModelId | None, key: dg.AssetKey) -> dict[str, Any]:
+    """To its partition: of the model's own run where that has trained it, else of the run before."""
+    if parent is None:
+        return {}
+    with context.platform.transaction() as conn:
+        found = newest_model(conn, row.run_id, parent)
+        if found is None or get_run(conn, found.run_id).pipeline != context.run.pipeline:
+            return {}
+    base = os.environ.get("MODYN_DAGSTER_UI_URL", "").rstrip("/")
+    partition = partition_key(found.run_id, found.ordinal)
+    # Without an address it is one of the same server.
+    return {"parent": dg.MetadataValue.url(f"{base}/assets/{'/'.join(key.path)}?partition={partition}")}
+
+
+def model_metadata(row: ModelRow) -> dict[str, Any]:
+    """Metadata of a materialized model."""
+    from modyn_dagster.reporting.plots.figures import as_markdown
+    from modyn_dagster.reporting.plots.runs import loss_curve
+
+    losses = [float(loss) for loss in row.losses]
+    return {
+        "samples": row.n_samples,
+        "epochs": len(losses),
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "hash": row.hash,
+        "previous_model": row.previous_hash or "none: trained from scratch",
+        "trained_from": time_text(row.train_start),
+        "trained_to": time_text(row.train_end),
+        "loss_curve": dg.MetadataValue.md(as_markdown(loss_curve([(step, loss) for step, loss in row.curve], losses))),
+    } | _epochs(row)
+
+
+def _epochs(row: ModelRow) -> dict[str, Any]:
+    from modyn_dagster.reporting.plots.figures import as_markdown
+    from modyn_dagster.reporting.plots.runs import epoch_stages
+
+    epochs = list(row.training.get("epochs", ()))
+    seconds = sum(sum(epoch["seconds"].values()) for epoch in epochs)
+    if not epochs or seconds == 0:
+        return {}
+    return {
+        "steps": row.training["n_steps"],
+        "samples_per_second": sum(epoch["n_samples"] for epoch in epochs) / seconds,
+        "seconds_per_epoch": dg.MetadataValue.md(as_markdown(epoch_stages(epochs))),
+    }
+
+
+def model_details(row: ModelRow) -> dict[str, Any]:
+    """What takes many lines on the page, so it stands below all else."""
+    surroundings = row.training.get("surroundings")
+    return {
+        "epoch_losses": dg.MetadataValue.json([float(loss) for loss in row.losses]),
+        "architecture": dg.MetadataValue.json(dict(row.architecture)),
+    } | ({"surroundings": dg.MetadataValue.json(dict(surroundings))} if surroundings else {})

@@ -1,0 +1,104 @@
+"""The assets ``<pipeline>/training_set`` and ``<pipeline>/model``: selection and training of a claimed trigger."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from modyn_dagster.assets.checks import check_outputs
+from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, has_ended, log_training
+from modyn_dagster.assets.metadata.stages import OpEvent, stage_result
+from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.resources.fast_path import FastPathResource
+from modyn_dagster.resources.mlflow import MlflowResource
+from modyn_dagster.resources.platform import PlatformResource
+
+if TYPE_CHECKING:
+    from modyn_dagster.catalog.triggers import TriggerRow
+    from modyn_dagster.pipeline.context import TriggerContext
+    from modyn_dagster.pipeline.platform import Platform
+
+
+def claimed(context: dg.AssetExecutionContext, platform: "Platform", pipeline: str) -> "TriggerContext":
+    """The trigger of the run's partition, claimed for this run; every op of the run claims it, which is once.
+
+    A run that a sensor asked for takes its own attempt and no later one. One that a person launched takes the current
+    attempt, also when the run that held it has ended without a commit.
+
+    Raises:
+        LostClaim: another run works on it, or a later attempt is under way.
+        RunError: the trigger failed for good, or was skipped.
+        UnknownName: no decision made this partition.
+    """
+    from modyn_dagster.pipeline.context import context_of
+    from modyn_dagster.pipeline.decide.attempts import claim_trigger
+
+    work = context_of(platform, pipeline, context.partition_key)
+    attempt = context.run.tags.get(ATTEMPT_TAG)
+    wanted = _release_ended_holder(context, work) if attempt is None else replace(work.trigger, attempt=int(attempt))
+    return replace(work, trigger=claim_trigger(platform, wanted, context.run.run_id))
+
+
+def _release_ended_holder(context: dg.AssetExecutionContext, work: "TriggerContext") -> "TriggerRow":
+    """The trigger, taken from a run that holds it and is over."""
+    from modyn_dagster.pipeline.decide.attempts import give_up_attempt
+
+    holder = work.trigger.dagster_run_id
+    if work.trigger.state != "training" or holder in (None, context.run.run_id) or not has_ended(context.instance, str(holder)):
+        return work.trigger
+    return give_up_attempt(work.platform, work.run, work.trigger, f"Dagster run {holder} ended without a commit")
+
+
+def training_set_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Select the window of a trigger. Materializing it by hand selects again and must find the same bytes."""
+    samples = dg.AssetDep(assets.samples_key(), partition_mapping=dg.AllPartitionMapping())
+
+    @dg.multi_asset(**assets.of_trigger("training_set", samples))
+    def training_set(
+        context: dg.AssetExecutionContext, modyn: PlatformResource, modyn_mlflow: MlflowResource
+    ) -> Iterator[OpEvent]:
+        from modyn_dagster.pipeline.checks import require_passed
+        from modyn_dagster.pipeline.decide.attempts import working_attempt
+        from modyn_dagster.pipeline.stages.trigger_stages import training_set_stage
+
+        platform = modyn.platform()
+        work = claimed(context, platform, assets.name)
+        with working_attempt(platform, work.run, work.trigger):
+            result = training_set_stage(work)
+            yield from stage_result(assets, result, MlflowLinks(context, modyn_mlflow, platform).trigger(work))
+            require_passed(result.checks)
+        yield from check_outputs("training_set", assets.key("training_set"))
+
+    return training_set
+
+
+def model_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Train the model of a trigger. Materializing it by hand trains again and must reach the same hash.
+
+    Nothing is materialized, and nothing evaluated, for a trigger whose training set is empty.
+    """
+
+    @dg.multi_asset(**assets.of_trigger("model", assets.key("training_set")))
+    def model(
+        context: dg.AssetExecutionContext,
+        modyn: PlatformResource,
+        modyn_mlflow: MlflowResource,
+        modyn_fast_path: FastPathResource,
+    ) -> Iterator[OpEvent]:
+        from modyn_dagster.pipeline.checks import require_passed
+        from modyn_dagster.pipeline.decide.attempts import working_attempt
+        from modyn_dagster.pipeline.stages.trigger_stages import model_stage
+
+        platform = modyn.platform()
+        work = claimed(context, platform, assets.name)
+        with working_attempt(platform, work.run, work.trigger):
+            result = model_stage(work, log_training(context.log.info), modyn_fast_path.settings())
+        url = MlflowLinks(context, modyn_mlflow, platform).trigger(work)
+        if result is not None:
+            yield from stage_result(assets, result, url)
+            require_passed(result.checks)
+        yield from check_outputs("model", assets.key("model"))
+
+    return model

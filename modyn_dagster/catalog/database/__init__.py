@@ -1,0 +1,1 @@
+"""The database: addresses, connections, transactions, and the three databases on one server."""

@@ -1,0 +1,100 @@
+"""Connections to the ``modyn`` database, and transactions whose failures say what is down."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg2
+import sqlalchemy as sa
+from psycopg2 import errorcodes
+from sqlalchemy.exc import DBAPIError
+
+from modyn_dagster.catalog.database.urls import database_url, shown
+from modyn_dagster.catalog.revisions import head_revision, outdated
+from modyn_dagster.errors import DatabaseDown
+from modyn_dagster.settings import Settings
+
+_CONNECT_SECONDS = 10
+_POOL_SIZE = 4
+_DOWN_CODES = frozenset(
+    {
+        errorcodes.ADMIN_SHUTDOWN,
+        errorcodes.CRASH_SHUTDOWN,
+        errorcodes.CANNOT_CONNECT_NOW,
+        errorcodes.TOO_MANY_CONNECTIONS,
+    }
+)
+
+
+def open_engine(target: Settings | sa.URL) -> sa.Engine:
+    """A small pool of connections, made when first used; sessions speak UTC.
+
+    A connection that died with its server is found dead when it is taken from the pool, and replaced. Call
+    ``dispose()`` at the end.
+    """
+    url = database_url(target, "modyn") if isinstance(target, Settings) else target
+    given = url.query.get("options", "")
+    options = " ".join([*([given] if isinstance(given, str) else given), "-c timezone=UTC"]).strip()
+    return sa.create_engine(
+        url,
+        pool_pre_ping=True,
+        pool_size=_POOL_SIZE,
+        max_overflow=_POOL_SIZE,
+        connect_args={
+            "connect_timeout": _CONNECT_SECONDS,
+            "application_name": "modyn-dagster",
+            "options": options,
+        },
+    )
+
+
+@contextmanager
+def transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """One transaction: committed at the end of the block, rolled back by any exception.
+
+    Raises ``DatabaseDown`` when there is no connection, or it was lost on the way, whichever of SQLAlchemy and psycopg2
+    noticed (whether a commit that was under way then took place is unknown), and ``SchemaOutdated`` when the server runs
+    but the database was never made.
+    """
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except (DBAPIError, psycopg2.Error) as error:
+        if not _is_down(error):
+            raise
+        reason = _reason(error, engine.url)
+        if f'database "{engine.url.database}" does not exist' in reason:
+            raise outdated(None) from error
+        raise DatabaseDown(shown(engine.url), reason) from error
+
+
+def current_revision(engine: sa.Engine) -> str | None:
+    """The revision of the schema in the database; None before the first upgrade."""
+    with transaction(engine) as connection:
+        if connection.scalar(sa.select(sa.func.to_regclass("alembic_version"))) is None:
+            return None
+        return connection.scalar(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
+
+
+def require_current_schema(engine: sa.Engine) -> None:
+    """Raise ``SchemaOutdated`` unless the database's schema is the one this code was written for."""
+    found = current_revision(engine)
+    if found != head_revision():
+        raise outdated(found)
+
+
+def _is_down(error: DBAPIError | psycopg2.Error) -> bool:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    if isinstance(cause, psycopg2.OperationalError):
+        # Without a code it is the client that failed: no connection, or one that broke.
+        code = cause.pgcode
+        return code is None or code[:2] == errorcodes.CLASS_CONNECTION_EXCEPTION or code in _DOWN_CODES
+    return isinstance(cause, psycopg2.InterfaceError) and "closed" in str(cause)
+
+
+def _reason(error: DBAPIError | psycopg2.Error, url: sa.URL) -> str:
+    """The first line of the driver's message, which names the cause; SQL and parameters stay out of it."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    line = next(iter(str(cause).strip().splitlines()), "connection lost")
+    return line.replace(str(url.password), "***") if url.password else line

@@ -1,0 +1,161 @@
+"""Registration of datasets and batches: the dataset's row and partition, and the next ordinals of its batches."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+import sqlalchemy as sa
+from psycopg2 import sql
+from sqlalchemy.dialects.postgresql import insert
+
+from modyn_dagster.catalog.batches import SEEN, BatchRow
+from modyn_dagster.catalog.database.mapping import as_row
+from modyn_dagster.catalog.datasets import DatasetRow, _find, get_dataset, lock_dataset, partition_of
+from modyn_dagster.catalog.tables import batch, dataset
+from modyn_dagster.errors import CatalogError, ConfigError
+from modyn_dagster.keys import MAX_ORDINAL
+from modyn_dagster.spec.dataset import DatasetSpec
+
+#: What decides keys, labels and sides: fixed once a batch is ingested.
+FROZEN_FIELDS: Final = ("format", "time", "label", "attributes", "split")
+
+
+def ensure_dataset(conn: sa.Connection, spec: DatasetSpec) -> DatasetRow:
+    """The dataset's row, created with its partition of ``sample``, or brought up to date with the spec.
+
+    Raises ``ConfigError`` naming the field when a spec changes what ingested data were read by.
+    """
+    found = _find(conn, spec.name)
+    if found is None:
+        found = _create(conn, spec)
+    if found.spec == _stored(spec):
+        return found
+    return _update(conn, lock_dataset(conn, found.id), spec)
+
+
+def _create(conn: sa.Connection, spec: DatasetSpec) -> DatasetRow:
+    values = {"name": spec.name, "spec": _stored(spec), "class_names": _declared_classes(spec)}
+    statement = insert(dataset).values(**values).on_conflict_do_nothing(index_elements=["name"]).returning(dataset.c.id)
+    created: int | None = conn.execute(statement).scalar_one_or_none()
+    # None: another process created it, and its transaction has ended by now.
+    if created is not None:
+        _create_partition(conn, created)
+    return get_dataset(conn, spec.name)
+
+
+def _create_partition(conn: sa.Connection, dataset_id: int) -> None:
+    """Attached rather than created in place: ATTACH lets readers and writers of other datasets go on."""
+    number = sql.Literal(dataset_id)
+    leaf = sql.Identifier(partition_of(dataset_id))
+    for statement in (
+        "CREATE TABLE {leaf} (LIKE sample INCLUDING ALL)",
+        # COPY goes straight into the leaf and leaves the dataset out.
+        "ALTER TABLE {leaf} ALTER COLUMN dataset_id SET DEFAULT {number}",
+        "CREATE INDEX ON {leaf} USING brin (key) WITH (autosummarize = on)",
+        "ALTER TABLE sample ATTACH PARTITION {leaf} FOR VALUES IN ({number})",
+    ):
+        composed = sql.SQL(statement).format(leaf=leaf, number=number)
+        conn.exec_driver_sql(composed.as_string(conn.connection.driver_connection))
+
+
+def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetRow:
+    wanted = _stored(spec)
+    values: dict[str, Any] = {"spec": wanted}
+    ingested = sa.select(batch.c.id).where(batch.c.dataset_id == row.id, batch.c.state == "ingested").limit(1)
+    if conn.execute(ingested).one_or_none() is not None:
+        _refuse_frozen_changes(row, wanted)
+    else:
+        values |= {"columns": sa.null(), "class_names": _declared_classes(spec)}
+    conn.execute(sa.update(dataset).where(dataset.c.id == row.id).values(values))
+    return get_dataset(conn, row.name)
+
+
+def _refuse_frozen_changes(row: DatasetRow, wanted: Mapping[str, Any]) -> None:
+    # Parsed again, so that a field this version added with a default is no difference.
+    before = _stored(DatasetSpec.model_validate(row.spec))
+    for field in FROZEN_FIELDS:
+        if _decisive(before[field]) != _decisive(wanted[field]):
+            rule = f"cannot change once data are ingested, it was {before[field]!r}; restore it, or name a new dataset"
+            raise ConfigError(f"dataset {row.name}", field, wanted[field], rule)
+    if before["batches"]["kind"] != wanted["batches"]["kind"]:
+        rule = f"cannot change once data are ingested, it was {before['batches']['kind']!r}; name a new dataset"
+        raise ConfigError(f"dataset {row.name}", "batches.kind", wanted["batches"]["kind"], rule)
+
+
+def _decisive(field: Any) -> Any:
+    """A field without what only says where bytes are kept."""
+    return {name: value for name, value in field.items() if name != "packed_bytes"} if isinstance(field, dict) else field
+
+
+def _stored(spec: DatasetSpec) -> dict[str, Any]:
+    return spec.model_dump(mode="json", by_alias=True, exclude={"storage_options"})
+
+
+def _declared_classes(spec: DatasetSpec) -> list[str]:
+    return list(spec.label.classes or []) if spec.label is not None else []
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A batch that can be registered.
+
+    Attributes:
+        partition_key: its wish; a key that is taken gets a number.
+        source: what to ingest, JSON with at least ``paths``: the files, the directory or the manifest it is known by.
+    """
+
+    partition_key: str
+    source: Mapping[str, Any]
+
+
+def register(conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement]) -> list[BatchRow]:
+    """Give batches the next ordinals, in the order announced; those with a path that is known already are left out."""
+    row = lock_dataset(conn, dataset_id)
+    known = known_paths(conn, dataset_id)
+    fresh = [item for item in announcements if not known.intersection(item.source["paths"])]
+    return _insert(conn, dataset_id, row.next_ordinal, fresh)
+
+
+def register_again(conn: sa.Connection, failed: BatchRow) -> BatchRow | None:
+    """Deliver a failed batch again at the end of the stream, under the key ``<key>~2``; None if that is done already."""
+    row = lock_dataset(conn, failed.dataset_id)
+    state = conn.execute(sa.select(batch.c.state, batch.c.repaired_by).where(batch.c.id == failed.id)).one()
+    if state.state != "failed" or state.repaired_by is not None:
+        return None
+    source = {name: value for name, value in failed.source.items() if name != SEEN}
+    [again] = _insert(conn, failed.dataset_id, row.next_ordinal, [Announcement(source["key"], source)])
+    conn.execute(sa.update(batch).where(batch.c.id == failed.id).values(repaired_by=again.id))
+    return again
+
+
+def known_paths(conn: sa.Connection, dataset_id: int) -> set[str]:
+    """Every path a batch of the dataset was announced by: the same path again is nothing new."""
+    paths = sa.func.jsonb_array_elements_text(batch.c.source["paths"])
+    return set(conn.execute(sa.select(paths).where(batch.c.dataset_id == dataset_id)).scalars())
+
+
+def _insert(conn: sa.Connection, dataset_id: int, first: int, items: Sequence[Announcement]) -> list[BatchRow]:
+    if first + len(items) > MAX_ORDINAL:
+        raise CatalogError(
+            f"dataset {dataset_id} would pass batch ordinal {MAX_ORDINAL}; register larger batches in a new dataset"
+        )
+    taken = set(conn.execute(sa.select(batch.c.partition_key).where(batch.c.dataset_id == dataset_id)).scalars())
+    values = []
+    for ordinal, item in enumerate(items, first):
+        key = _free_key(item.partition_key, taken)
+        taken.add(key)
+        source = {**item.source, "key": item.partition_key}
+        values.append({"dataset_id": dataset_id, "ordinal": ordinal, "partition_key": key, "source": source})
+    if not values:
+        return []
+    conn.execute(sa.insert(batch), values)
+    conn.execute(sa.update(dataset).where(dataset.c.id == dataset_id).values(next_ordinal=first + len(values)))
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.ordinal >= first)
+    return [as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))]
+
+
+def _free_key(wish: str, taken: set[str]) -> str:
+    if wish not in taken:
+        return wish
+    return next(key for n in count(2) if (key := f"{wish}~{n}") not in taken)

@@ -1,0 +1,1 @@
+"""Results of triggers: training sets, models, predictions and evaluations."""

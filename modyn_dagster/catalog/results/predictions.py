@@ -1,0 +1,58 @@
+"""Prediction files of models."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from modyn_dagster.catalog.database.mapping import as_row
+from modyn_dagster.catalog.tables import prediction_file, trigger
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionFileRow:
+    """A row of ``prediction_file``: outputs for the evaluation samples of ``first_key .. last_key``, both included."""
+
+    id: int
+    trigger_id: int
+    model_hash: str
+    first_key: int
+    last_key: int
+    n_samples: int
+    path: str
+    checksum: str
+    removed_at: datetime | None
+    source: str = ""
+
+
+def record_predictions(conn: sa.Connection, values: Mapping[str, Any]) -> None:
+    """Commit a prediction file; predicting the same keys again gives the same bytes, so the first row stays."""
+    conn.execute(insert(prediction_file).values(**values).on_conflict_do_nothing())
+
+
+def list_predictions(conn: sa.Connection, trigger_id: int, model_hash: str | None = None) -> list[PredictionFileRow]:
+    """Prediction files of a trigger in key order, of one model or of all it ever had."""
+    where = prediction_file.c.trigger_id == trigger_id
+    if model_hash is not None:
+        where &= prediction_file.c.model_hash == model_hash
+    rows = conn.execute(sa.select(prediction_file).where(where).order_by(prediction_file.c.first_key))
+    return [as_row(PredictionFileRow, row) for row in rows]
+
+
+def same_predictions(
+    conn: sa.Connection, model_hash: str, source: str, first_key: int, last_key: int
+) -> list[tuple[PredictionFileRow, int]]:
+    """Files of any trigger that hold what a model with this hash makes of these keys, each with the run it is of."""
+    columns = prediction_file.c
+    where = (columns.model_hash == model_hash) & (columns.source == source) & columns.removed_at.is_(None)
+    where &= (columns.first_key == first_key) & (columns.last_key == last_key)
+    statement = sa.select(prediction_file, trigger.c.run_id).join(trigger).where(where).order_by(columns.id)
+    return [(as_row(PredictionFileRow, row), row.run_id) for row in conn.execute(statement)]
+
+
+def mark_predictions_removed(conn: sa.Connection, ids: Sequence[int]) -> None:
+    """Note that retention removed the files; the rows stay."""
+    conn.execute(sa.update(prediction_file).where(prediction_file.c.id.in_(ids)).values(removed_at=sa.func.now()))

@@ -1,0 +1,155 @@
+"""Dagster runs of commands: assets materialized in this process, and runs cancelled in Dagster."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from modyn_dagster.catalog.database.engine import open_engine, require_current_schema
+from modyn_dagster.catalog.database.urls import child_environment
+from modyn_dagster.cli.ui.services import CodeLocation
+from modyn_dagster.errors import RunError
+from modyn_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance, Definitions, ExecuteInProcessResult
+
+    from modyn_dagster.catalog.triggers import TriggerRow
+
+
+_QUIET: Final[Mapping[str, Any]] = {"console": {"config": {"log_level": "CRITICAL"}}}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """What identifies a replay beside its pipeline, whether to begin a new one, and which runs it takes from."""
+
+    name: str = ""
+    seed: int | None = None
+    restart: bool = False
+    manual_of: int | None = None
+    costs_from: int | None = None
+
+
+@contextmanager
+def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
+    """The Dagster instance that ``modyn-dagster ui`` serves: runs launched here show up there.
+
+    Raises ``SchemaOutdated`` where the databases were never made: Dagster itself would try for long, and then say a page.
+    """
+    from dagster import DagsterInstance
+
+    engine = open_engine(settings)
+    try:
+        require_current_schema(engine)
+    finally:
+        engine.dispose()
+
+    home = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME")).dagster_home
+    # Dagster reads its settings from the environment of the process and nowhere else.
+    os.environ.update({**child_environment(settings), "DAGSTER_HOME": str(home)})
+    with DagsterInstance.get() as instance:
+        yield instance
+
+
+def replay_range(
+    defs: "Definitions",
+    instance: "DagsterInstance",
+    pipeline: str,
+    batches: tuple[str, str],
+    options: ReplayOptions,
+) -> None:
+    """Materialize ``<pipeline>/replay`` from the first to the last batch named, in one run.
+
+    Raises ``RunError`` with the run's own reason when it fails; Dagster shows the same run with its events.
+    """
+    config = {name: value for name, value in asdict(options).items() if value is not None}
+    tags = {"dagster/asset_partition_range_start": batches[0], "dagster/asset_partition_range_end": batches[1]}
+    ops = {f"{pipeline}__replay": {"config": config}}
+    _materialize(defs, instance, (pipeline, "replay"), f"the replay of {pipeline}", tags=tags, ops=ops)
+
+
+def compare_dataset(defs: "Definitions", instance: "DagsterInstance", dataset: str) -> None:
+    """Materialize ``<dataset>/comparison``: its report, the pictures on Dagster's page, and MLflow's.
+
+    Raises ``RunError`` with the run's own reason when it fails.
+    """
+    _materialize(defs, instance, (dataset, "comparison"), f"the comparison of {dataset}")
+
+
+def _materialize(
+    defs: "Definitions",
+    instance: "DagsterInstance",
+    key: tuple[str, str],
+    what: str,
+    *,
+    tags: Mapping[str, str] | None = None,
+    ops: Mapping[str, Any] | None = None,
+) -> None:
+    from dagster import AssetKey
+
+    # Dagster's pages name the asset of a run of this job; of one by `dagster.materialize` they name no pipeline.
+    result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        asset_selection=[AssetKey(key)],
+        instance=instance,
+        tags=dict(tags or {}),
+        run_config={"ops": dict(ops or {}), "loggers": dict(_QUIET)},
+        raise_on_error=False,
+    )
+    if not result.success:
+        raise RunError(f"{what} failed (Dagster run {result.run_id}): {_reason(result)}")
+
+
+def _reason(result: "ExecuteInProcessResult") -> str:
+    """What the op raised, which Dagster wraps; its own causes say less than it does."""
+    for event in result.all_events:
+        if event.is_step_failure and event.step_failure_data.error is not None:
+            error = event.step_failure_data.error
+            return str((error.cause or error).message).strip()
+    return "see its log in Dagster"
+
+
+_BY_HAND: Final = "Dagster run {run} can no longer commit; terminate it in Dagster to free the machine."
+
+
+def cancel_work(pipeline: str, trigger: "TriggerRow | None", holder: str | None) -> None:
+    """Cancel whatever trains a trigger that was given up, and whatever measures for a pipeline; say what became of each run.
+
+    Args:
+        pipeline: its name.
+        trigger: the one given up; None where none was unfinished.
+        holder: the Dagster run that had claimed it.
+    """
+    try:
+        with dagster_instance(Settings.from_environment()) as instance:
+            for line in _cancelled(instance, pipeline, trigger, holder):
+                click.echo(line)
+    except Exception as error:  # noqa: BLE001 - the run is stopped whether or not Dagster's storage answers
+        click.echo(f"Dagster cannot be asked to cancel anything ({type(error).__name__}: {error})", err=True)
+        if holder is not None:
+            click.echo(_BY_HAND.format(run=holder))
+
+
+def _cancelled(instance: "DagsterInstance", pipeline: str, trigger: "TriggerRow | None", holder: str | None) -> Iterator[str]:
+    for run_id, what in _working(instance, pipeline, trigger, holder).items():
+        if instance.get_run_by_id(run_id) is not None and instance.run_coordinator.cancel_run(run_id):
+            yield f"Dagster run {run_id}, which {what}, is cancelled"
+        else:
+            yield _BY_HAND.format(run=run_id)
+
+
+def _working(instance: "DagsterInstance", pipeline: str, trigger: "TriggerRow | None", holder: str | None) -> Mapping[str, str]:
+    """What the runs do that are to be cancelled, by id. One that waits in the queue has not claimed anything yet."""
+    from modyn_dagster.assets.dagster_runs import MEASUREMENT_TAG, TRIGGER_TAG, going_runs, has_ended
+
+    found = {run.run_id: "measured" for run in going_runs(instance, {MEASUREMENT_TAG: pipeline})}
+    if trigger is not None:
+        asked = going_runs(instance, {TRIGGER_TAG: trigger.partition_key})
+        found |= {run.run_id: f"trained {trigger.partition_key}" for run in asked}
+        unknown = holder is not None and instance.get_run_by_id(holder) is None
+        if holder is not None and (unknown or not has_ended(instance, holder)):
+            found[holder] = f"trained {trigger.partition_key}"
+    return found

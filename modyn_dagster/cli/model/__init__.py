@@ -1,0 +1,1 @@
+"""The command group ``modyn-dagster model``."""

@@ -1,0 +1,1 @@
+"""The command ``modyn-dagster ui``: its services, their processes, and the lock that keeps it single."""

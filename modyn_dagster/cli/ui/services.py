@@ -1,0 +1,131 @@
+"""The programs behind ``modyn-dagster ui``: Dagster's webserver and daemon, and the MLflow server."""
+
+import http.client
+import json
+import socket
+import sysconfig
+import time
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from modyn_dagster.cli.ui.processes import Service
+from modyn_dagster.errors import ConfigError
+
+HOST: Final = "127.0.0.1"
+_PORTS_TRIED: Final = 50
+_TIMEOUT_SECONDS: Final = 5.0
+_DAEMONS: Final = "{ instance { daemonHealth { allDaemonStatuses { required healthy lastHeartbeatTime } } } }"
+
+#: MLflow starts ten job workers of 240 MB each unless told not to; the rest keeps it from calling home.
+_MLFLOW_ENVIRONMENT: Final = {
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLocation:
+    """Where Dagster finds its settings and definitions: a folder with `dagster.yaml`, and one with `workspace.yaml`."""
+
+    dagster_home: Path
+    folder: Path
+
+    @classmethod
+    def find(cls, project: Path, dagster_home: str | None) -> "CodeLocation":
+        """``DAGSTER_HOME`` if set, else the current folder or the project's, whichever has a `dagster.yaml`."""
+        here = Path.cwd()
+        candidates = [Path(dagster_home)] if dagster_home else [here, project]
+        home = next((folder for folder in candidates if (folder / "dagster.yaml").is_file()), None)
+        if home is None:
+            places = " or ".join(str(folder) for folder in dict.fromkeys(candidates))
+            raise ConfigError("environment", "DAGSTER_HOME", dagster_home, f"no dagster.yaml in {places}; name its folder")
+        folder = next((folder for folder in (here, project, home) if (folder / "workspace.yaml").is_file()), here)
+        return cls(home.resolve(), folder.resolve())
+
+    @property
+    def arguments(self) -> list[str]:
+        """How a Dagster program is told what to load: this folder's `workspace.yaml`, else our definitions."""
+        workspace = self.folder / "workspace.yaml"
+        return ["-w", str(workspace)] if workspace.is_file() else ["-m", "modyn_dagster.definitions"]
+
+
+def webserver(location: CodeLocation, environment: Mapping[str, str], port: int) -> Service:
+    """Dagster's pages and GraphQL."""
+    return Service(
+        "dagster-webserver",
+        [_program("dagster-webserver"), "-h", HOST, "-p", str(port), *location.arguments],
+        {**environment, "DAGSTER_HOME": str(location.dagster_home)},
+        answers=lambda: _get(port, "/server_info") is not None,
+    )
+
+
+def daemon(location: CodeLocation, environment: Mapping[str, str], webserver_port: int) -> Service:
+    """Dagster's daemon: run queue, sensors, backfills. It answers when the webserver sees a heartbeat of each part."""
+    started = time.time()
+    return Service(
+        "dagster-daemon",
+        [_program("dagster-daemon"), "run", *location.arguments],
+        {**environment, "DAGSTER_HOME": str(location.dagster_home)},
+        answers=lambda: _daemons_beat(webserver_port, started),
+    )
+
+
+def mlflow(environment: Mapping[str, str], port: int, database_url: str, artifacts: Path) -> Service:
+    """The MLflow server. The database URL holds a password, so it goes by the environment, which `ps` does not show."""
+    arguments = ["--host", HOST, "--port", str(port), "--workers", "1", "--artifacts-destination", str(artifacts)]
+    return Service(
+        "mlflow",
+        [_program("mlflow"), "server", *arguments],
+        {**environment, **_MLFLOW_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": database_url},
+        answers=lambda: _get(port, "/health") is not None,
+    )
+
+
+def free_port(wanted: int, avoid: Container[int] = ()) -> int:
+    """``wanted``, or the next port nobody listens on, but none to ``avoid``.
+
+    Raises ``ConfigError`` when 50 in a row are taken.
+    """
+    for port in (port for port in range(wanted, min(wanted + _PORTS_TRIED, 65_536)) if port not in avoid):
+        with socket.socket() as probe:
+            # As the servers do: a port whose last connection is only just closed counts as free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise ConfigError("modyn-dagster ui", "port", wanted, f"and the {_PORTS_TRIED - 1} ports after it are taken or forbidden")
+
+
+def _program(name: str) -> Path:
+    return Path(sysconfig.get_path("scripts")) / name
+
+
+def _daemons_beat(port: int, since: float) -> bool:
+    answer = _get(port, "/graphql", json.dumps({"query": _DAEMONS}))
+    if answer is None:
+        return False
+    statuses = json.loads(answer)["data"]["instance"]["daemonHealth"]["allDaemonStatuses"]
+    return all(_beats(status, since) for status in statuses if status["required"])
+
+
+def _beats(status: Mapping[str, Any], since: float) -> bool:
+    # An earlier daemon's last heartbeat counts as healthy for minutes.
+    return bool(status["healthy"]) and status["lastHeartbeatTime"] >= since
+
+
+def _get(port: int, path: str, body: str | None = None) -> bytes | None:
+    """The body of a 200 answer (a POST of JSON when there is a ``body`` to send), None when there is none."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
+    try:
+        connection.request("GET" if body is None else "POST", path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.read() if response.status == http.HTTPStatus.OK else None
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()

@@ -1,0 +1,36 @@
+"""Labels of a dataset as of a batch: number of classes, kind of task, and the columns that are no features."""
+
+from modyn_dagster.data.view import DatasetView
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.learning.transforms import kind_after
+from modyn_dagster.spec.training import TaskKind, TrainingSpec
+
+
+def learnt_kind(training: TrainingSpec, dataset: DatasetSpec) -> TaskKind:
+    """What models learn of a dataset: classes, or a target."""
+    return kind_after(training.label_transform, "class" if dataset.label is None else dataset.label.kind)
+
+
+def n_classes(view: DatasetView) -> int:
+    """Number of classes: as the spec says, else as many as the batches of the view have shown, and at least two.
+
+    It depends on the batches up to the trigger alone, so that a replay, which knows later classes, builds the same model.
+    """
+    label = view.spec.label
+    if label is not None and label.classes is not None:
+        return max(2, len(label.classes))
+    if label is not None and label.n_classes is not None:
+        return max(2, label.n_classes)
+    index_of = {name: index for index, name in enumerate(view.row.class_names)}
+    seen = (name for batch in view.batches for name in batch.label_counts or {})
+    return max(2, 1 + max((index_of[name] if index_of else int(name) for name in seen), default=0))
+
+
+def not_features(spec: DatasetSpec) -> frozenset[str]:
+    """Columns that ``features: numeric`` leaves out: time, label and attributes."""
+    columns = set(spec.attributes)
+    if spec.time.source == "column":
+        columns.add(spec.time.column)
+    if spec.label is not None and spec.label.from_.source == "column":
+        columns.add(spec.label.from_.column)
+    return frozenset(columns)

@@ -1,0 +1,112 @@
+"""The train keys of a window and their columns, from the indexes of the batches or from Postgres."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.samples import iter_keys, iter_labels, iter_values
+from modyn_dagster.catalog.tables import sample
+from modyn_dagster.data.column_cache import Spool
+from modyn_dagster.data.split import TRAIN
+from modyn_dagster.data.view import CHUNK, DatasetView
+from modyn_dagster.errors import SelectionError
+from modyn_dagster.imports import import_callable
+from modyn_dagster.keys import KeyArray, KeyRange
+
+
+class WindowKeys:
+    """Iterate it for the keys, as often as needed; its methods give columns with them. See ``modyn_dagster.selection.Columns``.
+
+    Args:
+        view: of the dataset.
+        window: which keys.
+        backend: ``arrow`` or ``postgres``; attributes and scores are in Postgres only, whatever it says.
+    """
+
+    def __init__(self, view: DatasetView, window: KeyRange, backend: str) -> None:
+        self._view, self._window, self._backend = view, window, backend
+        self._spools: dict[str, Spool] | None = None
+
+    def count(self) -> int:
+        """Number of keys, from the indexes."""
+        return self._view.count(self._window, TRAIN)
+
+    def repeatable(self) -> "WindowKeys":
+        """The same keys for several passes: what one pass reads of Postgres is kept in files without a name."""
+        if self._backend == "arrow":
+            return self
+        copy = WindowKeys(self._view, self._window, self._backend)
+        copy._spools = {}
+        return copy
+
+    def __iter__(self) -> Iterator[KeyArray]:
+        """Keys, chunk by chunk."""
+        if self._backend == "arrow":
+            yield from (keys for keys, _ in self._view.scan(self._window, TRAIN))
+        else:
+            yield from (keys for keys, *_ in self._spooled("keys", self._keys_of_postgres))
+
+    def _keys_of_postgres(self) -> Iterator[tuple[KeyArray]]:
+        present = any(batch.n_deleted for batch in self._view.batches)
+        with self._view.engine.connect() as conn:
+            for keys in iter_keys(conn, *self._place, chunk=CHUNK, present=present):
+                yield (keys[self._view.sides(keys) == TRAIN],)
+
+    def labels(self) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
+        """Keys and class indices; -1 where a sample has none."""
+        if self._backend == "arrow":
+            for keys, labels in self._view.scan(self._window, TRAIN):
+                yield keys, np.full(len(keys), -1) if labels is None else labels
+        else:
+            yield from self._spooled("labels", self._labels_of_postgres)
+
+    def _labels_of_postgres(self) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
+        with self._view.engine.connect() as conn:
+            for keys, labels in iter_labels(conn, *self._place, chunk=CHUNK):
+                kept = self._kept(keys)
+                yield keys[kept], labels[kept]
+
+    def attribute(self, name: str) -> Iterator[tuple[KeyArray, list[str | None]]]:
+        """Keys and an attribute as text; None where a sample has none."""
+        yield from self._values(sample.c.attributes[name].as_string())
+
+    def scores(self, attribute: str | None, expression: str | None) -> Iterator[tuple[KeyArray, npt.NDArray[np.float64]]]:
+        """Keys and an attribute, or an expression by import path, as a number; NaN where a sample has none."""
+        yield from self._spooled("scores", lambda: self._scores_of_postgres(attribute, expression))
+
+    def _scores_of_postgres(
+        self, attribute: str | None, expression: str | None
+    ) -> Iterator[tuple[KeyArray, npt.NDArray[np.float64]]]:
+        if expression is not None:
+            value = import_callable(expression, source="selection", field="strategy.expression")(sample.c)
+        else:
+            value = sample.c.attributes[attribute].as_float()
+        for keys, values in self._values(sa.cast(value, sa.Double)):
+            yield keys, np.array(values, dtype=np.float64)
+
+    def _spooled(self, name: str, read: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if self._spools is None:
+            return read()
+        if name not in self._spools:
+            self._spools[name] = Spool(read, self._view.home)
+        return iter(self._spools[name])
+
+    @property
+    def _place(self) -> tuple[int, int, int]:
+        return self._view.row.id, self._window.after, self._window.until
+
+    def _kept(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
+        kept: npt.NDArray[np.bool_] = (self._view.sides(keys) == TRAIN) & ~self._view.deleted.among(keys)
+        return kept
+
+    def _values(self, value: sa.ColumnElement[Any]) -> Iterator[tuple[KeyArray, list[Any]]]:
+        with self._view.engine.connect() as conn:
+            try:
+                for keys, values in iter_values(conn, *self._place, value, chunk=CHUNK):
+                    kept = self._kept(keys)
+                    yield keys[kept], [value for value, keep in zip(values, kept.tolist(), strict=True) if keep]
+            except sa.exc.DBAPIError as error:
+                raise SelectionError(f"Postgres cannot compute {value}: {str(error.orig).strip()}") from error

@@ -1,0 +1,138 @@
+"""Composite models of a pipeline, and numbers from their matrix of scores.
+
+The *currently active* model is the one a deployment would have used: the newest model whose last training sample is strictly
+older than the interval's anchor. The *currently trained* model is the next one: trained on, or nearest to, the interval itself.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.evaluation.metrics.registry import Score
+
+Choice = npt.NDArray[np.int64]
+
+
+def currently_active(train_ends: npt.ArrayLike, anchors: npt.ArrayLike) -> Choice:
+    """Index of the active model per interval, ``int64[n]``; -1 where there is none yet.
+
+    ``train_ends`` are the last training times of the models in the order they were trained, ``anchors`` those of the
+    intervals; both are ``datetime64`` or numbers.
+
+    >>> currently_active([10, 20, 30], [10, 11, 30, 31])
+    array([-1,  0,  1,  2])
+    """
+    ends, at = np.asarray(train_ends), np.asarray(anchors)
+    if len(ends) == 0:
+        return np.full(len(at), -1, dtype=np.int64)
+    # A late sample may give an earlier model a later end: among all that ended before the anchor the newest counts.
+    by_end = np.argsort(ends, kind="stable")
+    newest = np.concatenate([[-1], np.maximum.accumulate(by_end)])
+    return newest[np.searchsorted(ends[by_end], at, side="left")].astype(np.int64)
+
+
+def currently_trained(train_ends: npt.ArrayLike, anchors: npt.ArrayLike) -> Choice:
+    """Index of the trained model per interval, ``int64[n]``: the one after the active one.
+
+    The last model has none after it and stands for itself; where none is active yet it is the first; -1 without models.
+
+    >>> currently_trained([10, 20, 30], [10, 11, 30, 31])
+    array([0, 1, 2, 2])
+    """
+    n_models = len(np.asarray(train_ends))
+    return np.minimum(currently_active(train_ends, anchors) + 1, n_models - 1)
+
+
+Float64 = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+def composite_scores(values: Float64, chosen: Choice) -> Float64:
+    """The chosen model's value in every interval, ``float64[intervals]``; NaN where undefined or no model is chosen.
+
+    ``values`` is ``float64[models, intervals]`` with NaN for undefined and missing cells, ``chosen`` an index or -1 per
+    interval (``currently_active``, ``currently_trained``).
+    """
+    scores = np.full(len(chosen), np.nan)
+    has_model = np.flatnonzero(chosen >= 0)
+    scores[has_model] = values[chosen[has_model], has_model]
+    return scores
+
+
+def pipeline_score(scores: Float64, active: Choice, *, among: Mask | None = None) -> Score:
+    """The unweighted mean of a composite model's scores over the intervals that have an active model and a defined score.
+
+    ``active`` is the pipeline's currently active choice, also when the scores are those of another composite: all composites
+    of a pipeline are judged on the same intervals. ``among`` narrows them to those that several pipelines share.
+    """
+    judged = active >= 0
+    if among is not None:
+        judged = judged & among
+    if not judged.any():
+        return Score(None, 0, "no interval has an active model")
+    defined = scores[judged & np.isfinite(scores)]
+    if len(defined) == 0:
+        return Score(None, 0, f"the score is undefined in all of {judged.sum()} intervals with an active model")
+    return Score(float(defined.mean()), len(defined))
+
+
+def comparable_intervals(active: Sequence[Choice]) -> Mask:
+    """Intervals in which every pipeline has an active model, ``bool[intervals]``; one choice per pipeline, same intervals."""
+    return np.asarray(np.logical_and.reduce([choice >= 0 for choice in active]))
+
+
+def expected_shortfall(scores: npt.ArrayLike, z: float, *, lower_is_better: bool = False) -> float | None:
+    """The mean of the worst ``z`` percent of the scores, the last of them counting in part; None without a defined one.
+
+    ``scores`` are ``float64[n]``, NaN where undefined; 0 < z <= 100, else ``ValueError``. At 100 it is the mean, and as z goes
+    to 0 the worst score (Rockafellar and Uryasev, 2000).
+
+    >>> expected_shortfall([0.9, 0.5, 0.7, 0.6], 50)
+    0.55
+    """
+    if not 0 < z <= 100:
+        raise ValueError(f"z: {z} must be above 0 and at most 100 percent")
+    values = np.asarray(scores, dtype=np.float64)
+    worst_first = np.sort(values[np.isfinite(values)])
+    if len(worst_first) == 0:
+        return None
+    worst_first = worst_first[::-1] if lower_is_better else worst_first
+    share = len(worst_first) * z / 100
+    weights = np.clip(share - np.arange(len(worst_first)), 0, 1)
+    return float((worst_first * weights).sum() / share)
+
+
+def past_intervals(train_ends: npt.ArrayLike, interval_ends: npt.ArrayLike) -> Mask:
+    """Which intervals were over when a model ended its training, ``bool[models, intervals]``; ends of intervals are exclusive."""
+    return np.asarray(np.asarray(interval_ends)[None, :] <= np.asarray(train_ends)[:, None])
+
+
+def retention(values: Float64, past: Mask) -> Float64:
+    """Mean score of every model on its past, ``float64[models]``; NaN where it has none, or none that is defined.
+
+    ``values`` is ``float64[models, intervals]`` with NaN for undefined cells, ``past`` as of ``past_intervals``.
+    """
+    return _row_means(np.where(past, values, np.nan))
+
+
+def forgetting(values: Float64, past: Mask, *, lower_is_better: bool = False) -> Float64:
+    """How much worse every model is on its past than the best model before it, ``float64[models]``.
+
+    The mean over past intervals of (best score of any earlier model) - (own score), turned round where lower is better; below
+    0 where models got better at the past (Chaudhry et al., 2018). NaN where there is nothing to compare with.
+
+    >>> forgetting(np.array([[0.9, 0.2], [0.6, 0.8]]), np.array([[False, False], [True, False]])).round(2)
+    array([nan, 0.3])
+    """
+    signed = -values if lower_is_better else values
+    best = np.fmax.accumulate(signed, axis=0)
+    earlier = np.vstack([np.full((1, values.shape[1]), np.nan), best[:-1]])[: len(values)]
+    return _row_means(np.where(past, earlier - signed, np.nan))
+
+
+def _row_means(values: Float64) -> Float64:
+    defined = np.isfinite(values)
+    count = defined.sum(axis=1)
+    total = np.where(defined, values, 0.0).sum(axis=1)
+    return np.divide(total, count, out=np.full(len(values), np.nan), where=count > 0)

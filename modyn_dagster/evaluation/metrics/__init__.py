@@ -1,0 +1,1 @@
+"""Metrics of evaluation samples: kernels, the registry of names, batched evaluation over slices, and confidence intervals."""

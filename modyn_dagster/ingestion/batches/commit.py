@@ -1,0 +1,133 @@
+"""One transaction: index and shard on disk, samples in Postgres, the batch closed. All of it or nothing."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested, owners_of
+from modyn_dagster.catalog.database.mapping import as_timestamp
+from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_dataset, set_columns
+from modyn_dagster.catalog.samples import SampleRows, copy_samples
+from modyn_dagster.data.arrow_rows import Int64Array
+from modyn_dagster.data.batch_index import index_of
+from modyn_dagster.data.split import TRAIN, side_of
+from modyn_dagster.errors import DuplicateFile
+from modyn_dagster.ingestion.batches.batch_files import Content, content_checksum, write_files
+from modyn_dagster.ingestion.formats.attributes import as_bytes
+from modyn_dagster.ingestion.formats.labels import ClassLabels
+from modyn_dagster.ingestion.sources.files import FileVersion
+from modyn_dagster.keys import KeyArray, key_of
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.storage import StagedFile
+
+
+def commit_batch(
+    conn: sa.Connection,
+    home: Path,
+    spec: DatasetSpec,
+    dataset: DatasetRow,
+    batch: BatchRow,
+    content: Content,
+    shard: StagedFile | None,
+) -> bool:
+    """Ingest an open batch in the transaction of ``conn``.
+
+    Returns False, with nothing done, when another process closed the batch or settled the dataset's columns since it was
+    read: look again. Raises ``DuplicateFile`` when another batch has ingested one of the files.
+    """
+    assembled = content.assembled
+    if _needs_lock(spec, dataset, assembled.labels):
+        current = lock_dataset(conn, dataset.id)
+        if current.columns != dataset.columns:
+            return False
+        dataset = current
+    if lock_batch(conn, batch.id).state != "open":
+        return False
+    for path, owner in owners_of(conn, batch, content.paths).items():
+        raise DuplicateFile(path, owner)
+    if dataset.columns is None:
+        set_columns(conn, dataset.id, content.columns)
+    names = _class_names(conn, dataset, assembled.labels)
+    labels = class_indices(assembled.labels, names)
+    first = key_of(batch.ordinal, 0)
+    keys = np.arange(first, first + len(assembled.times), dtype=np.uint64)
+    attributes = None if assembled.attributes is None else as_bytes(assembled.attributes)
+    # Files and database work side by side: the one mostly hashes, the other mostly waits for the server.
+    with ThreadPoolExecutor(1, thread_name_prefix="index") as beside:
+        written = beside.submit(_write_and_sum_up, home, spec, batch.ordinal, content, labels, names, keys, shard)
+        copy_samples(conn, dataset.id, SampleRows(keys, assembled.times, labels, assembled.targets, attributes))
+        facts = written.result()
+    mark_ingested(conn, batch, facts, _file_facts(content.files, set(assembled.paths)))
+    return True
+
+
+def class_indices(labels: ClassLabels | None, names: Sequence[str]) -> Int64Array | None:
+    """Class indices ``int64[n]``: names by their place in ``names``, integers as they are."""
+    if labels is None or isinstance(labels, np.ndarray):
+        return labels
+    found = pc.index_in(labels, value_set=pa.array(names, pa.string()))
+    indices: Int64Array = found.cast(pa.int64()).to_numpy()
+    return indices
+
+
+def _needs_lock(spec: DatasetSpec, dataset: DatasetRow, labels: ClassLabels | None) -> bool:
+    """Whether the commit adds to the dataset, or has to see the files of every other batch."""
+    is_new = isinstance(labels, pa.Array) and any(name not in dataset.class_names for name in pc.unique(labels).to_pylist())
+    return dataset.columns is None or is_new or spec.batches.kind != "file"
+
+
+def _class_names(conn: sa.Connection, dataset: DatasetRow, labels: ClassLabels | None) -> tuple[str, ...]:
+    if not isinstance(labels, pa.Array):
+        return dataset.class_names
+    distinct: list[str] = pc.unique(labels).to_pylist()  # in order of first appearance
+    new = [name for name in distinct if name not in dataset.class_names]
+    return append_class_names(conn, dataset, new) if new else dataset.class_names
+
+
+def _write_and_sum_up(
+    home: Path,
+    spec: DatasetSpec,
+    ordinal: int,
+    content: Content,
+    labels: Int64Array | None,
+    names: Sequence[str],
+    keys: KeyArray,
+    shard: StagedFile | None,
+) -> BatchFacts:
+    checksum = write_files(home, spec.name, ordinal, content, labels, shard)
+    times, train = content.assembled.times, side_of(keys, spec.split) == TRAIN
+    return BatchFacts(
+        n_samples=len(times),
+        n_train=int(np.count_nonzero(train)),
+        time_min=as_timestamp(times[0]),
+        time_max=as_timestamp(times[-1]),
+        train_time_max=as_timestamp(times[train][-1]) if train.any() else None,
+        label_counts=_label_counts(labels, names),
+        index_path=index_of(spec.name, ordinal),
+        index_checksum=checksum,
+        content_checksum=content_checksum(content.files),
+    )
+
+
+def _label_counts(labels: Int64Array | None, names: Sequence[str]) -> dict[str, int]:
+    if labels is None:
+        return {}
+    if labels.max() < len(labels):  # classes are never negative
+        found = np.bincount(labels)
+        values = np.flatnonzero(found)
+        counts = found[values]
+    else:
+        values, counts = np.unique(labels, return_counts=True)
+    return {names[value] if names else str(value): int(n) for value, n in zip(values, counts)}
+
+
+def _file_facts(files: Mapping[str, FileVersion], in_place: set[str]) -> list[FileFacts]:
+    return [
+        FileFacts(path, version.state.size, version.state.mtime_ns if path in in_place else None, version.checksum)
+        for path, version in files.items()
+    ]

@@ -1,0 +1,129 @@
+"""Reading all files of a batch: bytes, columns and pieces, with the checksum of everything that was read."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from modyn_dagster.catalog.datasets import Column, DatasetRow
+from modyn_dagster.ingestion.batches.file_pieces import file_piece
+from modyn_dagster.ingestion.batches.members import Members
+from modyn_dagster.ingestion.batches.piece import Piece
+from modyn_dagster.ingestion.batches.row_pieces import columns_with_roles, row_piece
+from modyn_dagster.ingestion.formats import row_format
+from modyn_dagster.ingestion.formats.base import OpenRows
+from modyn_dagster.ingestion.formats.columns import settle_columns
+from modyn_dagster.ingestion.sources.files import FileVersion, LoadedFile
+from modyn_dagster.ingestion.sources.source import Source
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.formats import FilesFormat
+
+#: Called with the number of files read so far and their total.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ReadBatch:
+    """A batch as its files say it.
+
+    Attributes:
+        columns: the dataset's, or those its first batch settles; empty where samples are files.
+        pieces: the samples, in natural order of their files.
+        files: everything that was read, by path: samples, manifests, sidecars; small files once they are in the shard.
+    """
+
+    columns: tuple[Column, ...]
+    pieces: list[Piece]
+    files: Mapping[str, FileVersion]
+
+
+class BatchReader:
+    """Reads batches of one dataset. Slices of a bulk import share files: ``uses`` says how often each will be asked for, and
+    its piece is kept until then."""
+
+    def __init__(
+        self, source: Source, spec: DatasetSpec, *, uses: Mapping[str, int] | None = None, progress: Progress | None = None
+    ) -> None:
+        self._source, self._spec, self._progress = source, spec, progress
+        self._uses = Counter(uses or {})
+        self._kept: dict[str, tuple[Piece, FileVersion]] = {}
+
+    def read(self, dataset: DatasetRow, members: Members) -> ReadBatch:
+        """All samples of these files. Raises ``DataError`` for the first that is bad."""
+        files = {manifest.path: manifest.version for manifest in members.manifests}
+        if self._spec.format.kind == "files":
+            return ReadBatch((), [self._read_files(dataset, members, self._spec.format, files)], files)
+        if dataset.columns is None:
+            return self._read_first(members, files)
+        pieces = []
+        for done, path in enumerate(members.paths, 1):
+            piece, files[path] = self._read_rows(dataset.columns, path, members.times)
+            pieces.append(piece)
+            self._report(done, members)
+        return ReadBatch(dataset.columns, pieces, files)
+
+    def open(self, path: str) -> tuple[LoadedFile, OpenRows]:
+        """A file of rows and its rows."""
+        loaded = self._source.load(path)
+        return loaded, self._rows(loaded)
+
+    def _read_files(self, dataset: DatasetRow, members: Members, format: FilesFormat, files: dict[str, FileVersion]) -> Piece:
+        def record(path: str, version: FileVersion) -> None:
+            files[path] = version
+            self._report(min(len(files), len(members.paths)), members)
+
+        decided = None if dataset.columns is None else not dataset.class_names
+        return file_piece(self._spec, format, members, self._source, record, as_integers=decided)
+
+    def _read_first(self, members: Members, files: dict[str, FileVersion]) -> ReadBatch:
+        """Columns first, from all files of the batch, then their rows."""
+        roles = columns_with_roles(self._spec)
+        opened, found = [], []
+        for path in members.paths:
+            loaded = self._source.load(path)
+            with _checksum_beside(loaded) as checksum:
+                rows = self._rows(loaded)
+                found.append((path, rows.find_columns(roles)))
+            files[path] = FileVersion(loaded.state, checksum.result())
+            opened.append((loaded, rows))
+        columns = settle_columns(self._spec, found)
+        pieces = []
+        while opened:
+            # Taken from the list, so that a file's bytes go once its rows are known.
+            loaded, rows = opened.pop(0)
+            pieces.append(self._piece(columns, loaded, rows, members.times))
+            self._report(len(pieces), members)
+        return ReadBatch(columns, pieces, files)
+
+    def _read_rows(self, columns: Sequence[Column], path: str, times: Mapping[str, np.datetime64]) -> tuple[Piece, FileVersion]:
+        kept = self._kept.pop(path, None)
+        if kept is None:
+            loaded = self._source.load(path)
+            with _checksum_beside(loaded) as checksum:
+                piece = self._piece(columns, loaded, self._rows(loaded), times)
+            kept = piece, FileVersion(loaded.state, checksum.result())
+        self._uses[path] -= 1
+        if self._uses[path] > 0:
+            self._kept[path] = kept
+        return kept
+
+    def _rows(self, loaded: LoadedFile) -> OpenRows:
+        assert self._spec.format.kind != "files"  # noqa: S101 - narrows the type
+        return row_format(self._spec.format).open(loaded)
+
+    def _piece(self, columns: Sequence[Column], loaded: LoadedFile, rows: OpenRows, times: Mapping[str, np.datetime64]) -> Piece:
+        return row_piece(self._spec, columns, loaded, rows, times, in_place=self._source.in_place)
+
+    def _report(self, done: int, members: Members) -> None:
+        if self._progress is not None:
+            self._progress(done, len(members.paths))
+
+
+@contextmanager
+def _checksum_beside(loaded: LoadedFile) -> Iterator[Future[str]]:
+    """The checksum of a file, taken in a thread while the block works on its bytes; there at the end of the block."""
+    with ThreadPoolExecutor(1, thread_name_prefix="checksum") as pool:
+        yield pool.submit(lambda: loaded.checksum)

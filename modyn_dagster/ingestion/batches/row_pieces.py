@@ -1,0 +1,94 @@
+"""Files of rows to pieces: the roles that the dataset's spec gives to columns."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.errors import DataError
+from modyn_dagster.ingestion.batches.piece import Piece
+from modyn_dagster.ingestion.formats.attributes import json_objects
+from modyn_dagster.ingestion.formats.base import OpenRows
+from modyn_dagster.ingestion.formats.labels import ClassLabels, class_labels, target_labels
+from modyn_dagster.ingestion.formats.parquet import ParquetFile
+from modyn_dagster.ingestion.formats.times import TimeArray, parse_times, time_of_file
+from modyn_dagster.ingestion.sources.files import LoadedFile
+from modyn_dagster.spec.dataset import DatasetSpec
+
+
+def row_piece(
+    spec: DatasetSpec,
+    columns: Sequence[Column],
+    loaded: LoadedFile,
+    opened: OpenRows,
+    times: Mapping[str, np.datetime64],
+    *,
+    in_place: bool,
+) -> Piece:
+    """The samples of one file.
+
+    Args:
+        spec: of the dataset.
+        columns: of the dataset.
+        loaded: the file's bytes.
+        opened: the same, with its rows found.
+        times: of files, from the manifest.
+        in_place: whether the bytes can be read where they lie.
+
+    Raises:
+        DataError: a cell, a time or a label is bad; names row and column.
+    """
+    parsed = opened.convert(columns, _wanted(spec, loaded.path, columns))
+    labels, targets = _labels(spec, parsed, loaded.path)
+    n, ranges = len(opened), opened.ranges
+    return Piece(
+        paths=(loaded.path,),
+        times=_times(spec, loaded, parsed, n, times),
+        labels=labels,
+        targets=targets,
+        attributes=json_objects({name: parsed[name] for name in spec.attributes}, loaded.path) if spec.attributes else None,
+        in_place=np.full(n, in_place and ranges is not None),
+        ranges=ranges,
+        payload=opened.table(columns) if isinstance(opened, ParquetFile) else None if in_place else loaded.data,
+    )
+
+
+def _labels(
+    spec: DatasetSpec, parsed: Mapping[str, pa.Array], path: str
+) -> tuple[ClassLabels | None, npt.NDArray[np.float64] | None]:
+    if spec.label is None or spec.label.from_.source != "column":
+        return None, None
+    column = spec.label.from_.column
+    if spec.label.kind == "target":
+        return None, target_labels(parsed[column], path, column)
+    return class_labels(parsed[column], spec.label, path, column), None
+
+
+def columns_with_roles(spec: DatasetSpec) -> set[str]:
+    """The columns that are more than features: the time, the label, attributes."""
+    names = set(spec.attributes)
+    if spec.time.source == "column":
+        names.add(spec.time.column)
+    if spec.label is not None and spec.label.from_.source == "column":
+        names.add(spec.label.from_.column)
+    return names
+
+
+def _wanted(spec: DatasetSpec, path: str, columns: Sequence[Column]) -> set[str]:
+    wanted = columns_with_roles(spec)
+    names = [column.name for column in columns]
+    for name in sorted(wanted):
+        if name not in names:
+            raise DataError(path, f"the file has no such column; it has {', '.join(names)}", column=name)
+    return wanted
+
+
+def _times(
+    spec: DatasetSpec, loaded: LoadedFile, parsed: Mapping[str, pa.Array], n: int, times: Mapping[str, np.datetime64]
+) -> TimeArray:
+    if spec.time.source != "column":
+        return np.full(n, time_of_file(spec.time, loaded.path, loaded.state, times), dtype="datetime64[us]")
+    column = spec.time.column
+    return parse_times(parsed[column], format=spec.time.format, unit=spec.time.unit, file=loaded.path, column=column)

@@ -1,0 +1,1 @@
+"""Deletion of samples: choosing keys, lists of deleted positions, and purging bytes for good."""

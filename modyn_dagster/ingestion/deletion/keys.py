@@ -1,0 +1,178 @@
+"""Keys to delete: listed, in a file, found by a condition, or those that came from one source file."""
+
+import csv
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import sqlalchemy as sa
+
+from fastpath.format.index import BatchIndex
+from modyn_dagster.catalog.batches import BatchRow, FileFacts, batches_of_file, list_batches, source_files
+from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.tables import sample
+from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
+from modyn_dagster.data.batch_index import rewrite_of, shard_of
+from modyn_dagster.errors import ConfigError, DataError
+from modyn_dagster.ingestion.deletion.delete import require_known
+from modyn_dagster.ingestion.deletion.fields import fields_of
+from modyn_dagster.ingestion.deletion.shard import mapped_bytes
+from modyn_dagster.ingestion.deletion.where import parse_where
+from modyn_dagster.ingestion.sources.files import natural_key
+from modyn_dagster.keys import MAX_BATCH_SIZE, MAX_ORDINAL, KeyArray, key_of, keys_of
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.storage import storage_errors, verify_checksum
+
+_SPAN: Final = re.compile(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?")
+_FETCHED: Final = 100_000
+_END: Final = key_of(MAX_ORDINAL, MAX_BATCH_SIZE)
+
+
+def keys_of_text(conn: sa.Connection, dataset: DatasetRow, text: str) -> KeyArray:
+    """Keys of ``K,K2-K3``: single ones, and all samples from one to another, both included; ascending.
+
+    Raises ``ConfigError`` for text of another form, ``UnknownKey`` for a key, or an end of a range, that no sample has.
+    """
+    spans = [_span(part) for part in text.split(",")]
+    batches = list_batches(conn, dataset.id, "ingested")
+    ends = np.array(spans, dtype=np.uint64).ravel()
+    require_known(ends, batches, dataset.name)
+    found: KeyArray = np.unique(np.concatenate([keys for span in spans for keys in _inside(span, batches)]))
+    return found
+
+
+def keys_of_file(path: Path) -> KeyArray:
+    """Keys in a text file, one per line, or in the column ``key`` of a CSV file, in their order.
+
+    Raises ``DataError`` naming the row that holds no key.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return np.fromiter(_keys_in_rows(path, csv.reader(file)), dtype=np.uint64)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(str(path), f"cannot be read: {error}") from error
+
+
+def keys_where(conn: sa.Connection, spec: DatasetSpec, dataset: DatasetRow, text: str) -> KeyArray:
+    """Keys of the samples for which a condition (``parse_where``) holds, ascending."""
+    condition = parse_where(text, fields_of(spec, dataset))
+    statement = sa.select(sample.c.key).where(sample.c.dataset_id == dataset.id, condition)
+    result = conn.execution_options(yield_per=_FETCHED).execute(statement).scalars()
+    chunks = [np.array(chunk, dtype=np.uint64) for chunk in result.partitions()]
+    return np.sort(np.concatenate([np.empty(0, np.uint64), *chunks]))
+
+
+def _span(part: str) -> tuple[int, int]:
+    match = _SPAN.fullmatch(part)
+    if match is None:
+        raise ConfigError("dataset delete", "--keys", part, "must be keys and ranges of keys: 17, 17-42 or 3,5-9")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if not first <= last < _END:
+        rule = f"must be keys below {_END}, the first of a range not above its last"
+        raise ConfigError("dataset delete", "--keys", part, rule)
+    return first, last
+
+
+def _inside(span: tuple[int, int], batches: Sequence[BatchRow]) -> Iterator[KeyArray]:
+    first, last = span
+    for batch in batches:
+        base, n = key_of(batch.ordinal, 0), int(batch.n_samples or 0)
+        yield keys_of(batch.ordinal, np.arange(max(0, first - base), min(n, last + 1 - base)))
+
+
+def _keys_in_rows(path: Path, lines: Iterable[list[str]]) -> Iterator[int]:
+    rows = ((number, row) for number, row in enumerate(lines, 1) if any(cell.strip() for cell in row))
+    _, first = next(rows, (0, [""]))
+    header, column = [cell.strip() for cell in first], 0
+    if "key" in header:
+        column = header.index("key")
+    elif len(header) > 1 or not _is_key(header[0]):
+        raise DataError(str(path), f"must hold one key per line, or have a column 'key'; it begins with {header}")
+    else:
+        yield int(header[0])
+    for number, row in rows:
+        text = row[column].strip() if column < len(row) else ""
+        if not _is_key(text):
+            raise DataError(str(path), f"must be a key, a whole number, found {text!r}", row=number, column="key")
+        yield int(text)
+
+
+def _is_key(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) < _END
+
+
+def keys_of_source_file(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, path: str) -> KeyArray:
+    """Keys of all samples of a file (``path`` relative to the dataset's root, as it was ingested), ascending.
+
+    Files that are read where they lie are named by the index; a small file that was packed is found by its bytes.
+
+    Raises ``DataError`` when no batch has ingested the file, it holds no samples, or they cannot be told from those of other
+    files that were copied to the same shard.
+    """
+    batches = batches_of_file(conn, dataset.id, path)
+    if not batches:
+        raise DataError(path, f"no batch of dataset {dataset.name} has ingested this file; name it as it lies below the root")
+    found = [keys_of(batch.ordinal, _positions(conn, home, spec, dataset, batch, path)) for batch in batches]
+    keys: KeyArray = np.concatenate(found)
+    if len(keys) == 0:
+        raise DataError(
+            path, f"dataset {dataset.name} has read this file, but none of its samples lies in it, or they were purged"
+        )
+    return keys
+
+
+def _positions(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, path: str) -> Int64Array:
+    with storage_errors():
+        index = BatchIndex.open(home / str(batch.index_path), batch.index_checksum)
+    file, offsets, lengths = index.locate(np.arange(index.n))
+    names = [each.path for each in index.files]
+    if path in names:
+        return np.flatnonzero(file == names.index(path))
+    packed = np.flatnonzero(file == names.index(None)) if None in names else np.empty(0, dtype=np.int64)
+    recorded = source_files(conn, batch.id)
+    if spec.format.kind != "files":
+        return _all_rows(spec, batch, recorded, path, packed)
+    shard = home / shard_of(dataset.name, batch.ordinal, rewrite_of(str(batch.index_path)))
+    [mine] = [each for each in recorded if each.path == path]
+    candidates: Int64Array = packed[lengths[packed] == mine.size]
+    if len(candidates):
+        verify_checksum(shard, index.files[names.index(None)].checksum)
+        content = mapped_bytes(shard)
+        same = [_checksum(content[offsets[i] : offsets[i] + lengths[i]]) == mine.checksum for i in candidates]
+        candidates = candidates[np.array(same, dtype=bool)]
+    return _mine(batch, index, recorded, mine, candidates)
+
+
+def _all_rows(spec: DatasetSpec, batch: BatchRow, recorded: list[FileFacts], path: str, packed: Int64Array) -> Int64Array:
+    """Rows that were converted or copied do not say which file they came from: only one file can be told."""
+    manifests = batch.source["paths"] if spec.batches.kind == "manifest" else []
+    others = [each.path for each in recorded if each.path != path and each.path not in manifests]
+    if path in manifests:
+        return packed[:0]
+    if others:
+        raise DataError(
+            path,
+            f"its rows were copied to one shard with those of {len(others)} other files of batch {batch.partition_key!r} and "
+            "cannot be told apart; delete them by --keys or --where",
+        )
+    return packed
+
+
+def _mine(batch: BatchRow, index: BatchIndex, recorded: list[FileFacts], mine: FileFacts, positions: Int64Array) -> Int64Array:
+    """Of samples with the bytes of a file, the one that is the file: others may have the same bytes."""
+    twins = sorted((each.path for each in recorded if each.checksum == mine.checksum), key=natural_key)
+    if len(twins) == 1 or len(positions) == 0:
+        return positions
+    # Equal times stand in the order of their paths.
+    if len(twins) != len(positions) or len(np.unique(index.times[positions])) > 1:
+        keys = ", ".join(map(str, keys_of(batch.ordinal, positions[:5]).tolist()))
+        problem = f"{len(twins)} files of its batch hold the same bytes and cannot be told apart"
+        raise DataError(mine.path, f"{problem}; delete by --keys which of {keys} is meant")
+    return positions[[twins.index(mine.path)]]
+
+
+def _checksum(content: ByteArray) -> str:
+    return hashlib.blake2b(content.tobytes(), digest_size=16).hexdigest()

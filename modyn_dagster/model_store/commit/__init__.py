@@ -1,0 +1,1 @@
+"""Changes of a store: saving with dependencies reserved, and removal."""

@@ -1,0 +1,80 @@
+"""From a file back to a state, every tensor verified while it is read."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from pathlib import PurePath
+from typing import TypeVar
+
+from torch import Tensor
+
+from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.model_store.format.model_file import Stored
+from modyn_dagster.model_store.format.record import Leaf
+from modyn_dagster.model_store.format.tensor_sources import Source, Sources, check, read_unverified, read_verified
+from modyn_dagster.model_store.format.tensors import allocate, tensor_of
+from modyn_dagster.model_store.format.threads import batches, worth
+
+_Read = TypeVar("_Read")
+
+
+def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool = True) -> dict[str, Tensor]:
+    """All tensors on the CPU. ``CorruptFile`` names the first that is not what was saved."""
+    _require_room(stored, sum(leaf.n_bytes for leaf in stored.record.leaves.values()))
+
+    def read(leaf: Leaf, source: Source) -> tuple[Tensor, str]:
+        buffer = allocate(leaf.n_bytes)
+        content = buffer.numpy().data
+        if verify:
+            return buffer, read_verified(source, leaf, content)
+        read_unverified(source, leaf, content)
+        return buffer, leaf.hash
+
+    held = {}
+    for name, (buffer, found) in _of_every_tensor(stored, sources, pool, read):
+        check(sources, stored, name, found)
+        held[name] = _tensor(buffer, stored.record.leaves[name], name, stored.path)
+    return {name: held[stored.record.ties.get(name, name)] for name in stored.record.order}
+
+
+def verify_state(stored: Stored, sources: Sources, pool: Executor) -> None:
+    """Read every tensor and keep none."""
+
+    def read(leaf: Leaf, source: Source) -> str:
+        return read_verified(source, leaf, allocate(leaf.n_bytes).numpy().data)
+
+    _require_room(stored, max((leaf.n_bytes for leaf in stored.record.leaves.values()), default=0))
+    for name, found in _of_every_tensor(stored, sources, pool, read):
+        check(sources, stored, name, found)
+
+
+def _of_every_tensor(
+    stored: Stored, sources: Sources, pool: Executor, read: Callable[[Leaf, Source], _Read]
+) -> Iterator[tuple[str, _Read]]:
+    """What ``read`` says of each, in order."""
+
+    def each(batch: list[tuple[str, Source]]) -> list[tuple[str, _Read]]:
+        return [(name, read(leaves[name], source)) for name, source in batch]
+
+    leaves = stored.record.leaves
+    origins = [(name, sources.of(stored, name)) for name in leaves]
+    pool = worth(pool, sum(leaf.n_bytes for leaf in leaves.values()))
+    for result in [pool.submit(each, batch) for batch in batches(origins, lambda item: leaves[item[0]].n_bytes)]:
+        yield from result.result()
+
+
+def _require_room(stored: Stored, n_bytes: int) -> None:
+    if n_bytes > (limit := memory_of_the_machine()):
+        raise CorruptFile(stored.path, f"at most {limit} bytes of tensors, the memory of this machine", f"{n_bytes} bytes")
+
+
+def memory_of_the_machine() -> int:
+    """Bytes: nothing larger can ever have been a model here."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _tensor(buffer: Tensor, leaf: Leaf, name: str, path: PurePath) -> Tensor:
+    try:
+        return tensor_of(buffer, leaf.dtype, leaf.shape)
+    except (RuntimeError, TypeError) as error:
+        raise StorageError(f"{path}: tensor {name!r} of shape {leaf.shape} cannot be made: {error}") from error

@@ -1,0 +1,105 @@
+"""What a run of ``<pipeline>/measurement`` does in production: measure ahead, so that ticks can decide.
+
+It starts at the live run's cursor with a copy of its policy and its newest model, measures and decides on that copy, point
+after point, until a decision fires or the data end, and writes a row per point as it goes. It commits no decision: the
+sensor decides again from the rows.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from time import perf_counter
+from typing import Final
+
+from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.catalog.decisions import DecisionRow, MeasurementRow, record_measurements
+from modyn_dagster.catalog.runs import RunRow, get_run, live_run
+from modyn_dagster.catalog.timings import record_timing
+from modyn_dagster.catalog.triggers import unfinished_trigger
+from modyn_dagster.errors import RunError, StaleRun
+from modyn_dagster.keys import ordinal_of
+from modyn_dagster.pipeline.decide.driver import decision_row, timings_by_batch
+from modyn_dagster.pipeline.measure.measurement_rows import RecordedMeasurements, measurement_row
+from modyn_dagster.pipeline.measure.measurer import Measurer
+from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.training_stream import training_stream
+from modyn_dagster.triggering import Measurement, MeasurementSpec
+from modyn_dagster.triggering.build import pipeline_policy
+from modyn_dagster.triggering.loop import Measure, MeasurementPending, decide_onwards
+
+_SECONDS_BETWEEN: Final = 0.5
+
+
+@dataclass(frozen=True)
+class BatchMeasured:
+    """Everything the points in one batch need is measured; ``decisions`` are what the sensor will find, in order."""
+
+    run: RunRow
+    batch: BatchRow
+    decisions: Sequence[DecisionRow]
+
+
+class _Recording:
+    """Measures what has no row yet and writes rows as it goes: a run that is killed loses less than a second's work."""
+
+    def __init__(self, platform: Platform, run: RunRow, measure: Measure) -> None:
+        self._platform, self._run, self._measure = platform, run, measure
+        self._recorded = RecordedMeasurements(platform, run)
+        self._rows: list[MeasurementRow] = []
+        self._seconds: dict[int, float] = {}
+        self._written = perf_counter()
+
+    def __call__(self, point: int, needs: MeasurementSpec) -> Measurement:
+        try:
+            return self._recorded(point, needs)
+        except MeasurementPending:
+            begin = perf_counter()
+            found = self._measure(point, needs)
+        self._seconds[point] = perf_counter() - begin
+        self._rows.append(measurement_row(self._run, point, needs, found))
+        if perf_counter() - self._written > _SECONDS_BETWEEN:
+            self.write()
+        return found
+
+    def write(self) -> None:
+        """Write the rows there are; ``StaleRun`` when another model has come since."""
+        with self._platform.transaction() as conn:
+            _require_current(self._run, get_run(conn, self._run.id))
+            record_measurements(conn, self._rows)
+            for timing in timings_by_batch("measure", self._seconds):
+                record_timing(conn, self._run.id, None, None, timing)
+        self._rows, self._seconds, self._written = [], {}, perf_counter()
+
+
+def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasured, None, None]:
+    """Measure for the open live run of a pipeline; batch by batch, as it goes.
+
+    Nothing is measured while a trigger is unfinished: its model comes first. Run again it measures only what is missing.
+
+    Raises:
+        RunError: there is no open live run.
+        StaleRun: another model has come since; what was measured with the old one is not needed any more.
+    """
+    with platform.transaction() as conn:
+        run = live_run(conn, platform.pipeline(pipeline).name)
+        if run is None or not run.is_open:
+            raise RunError(f"{pipeline} has no open live run to measure for; its sensor triggering__{pipeline} begins one")
+        if unfinished_trigger(conn, run.id) is not None:
+            return
+    spec = spec_of(run)
+    view = platform.view(spec.dataset)
+    batches = {batch.ordinal: batch for batch in view.batches}
+    policy, stream = pipeline_policy(spec), training_stream(view, run.origin)
+    policy.load_state_dict(run.policy_state)
+    with Measurer(platform) as measurer:
+        recording = _Recording(platform, run, measurer.of(run, view))
+        decided = decide_onwards(policy, run.cursor, stream, recording)
+        for ordinal, group in groupby(decided, key=lambda each: ordinal_of(each.point)):
+            decisions = [decision_row(run, each, stream) for each in group]
+            recording.write()
+            yield BatchMeasured(run, batches[ordinal], decisions)
+
+
+def _require_current(run: RunRow, now: RunRow) -> None:
+    if now.previous_model != run.previous_model or not now.is_open:
+        raise StaleRun(run.title)

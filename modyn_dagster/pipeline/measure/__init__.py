@@ -1,0 +1,1 @@
+"""Measurements for triggering policies, taken with the newest model of a run."""

@@ -1,0 +1,175 @@
+"""Outputs and layer activations of a model on windows of samples.
+
+Forward passes run on fixed blocks of positions, each made once per model and kept in memory as long as there is room.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.data.view import DatasetView
+from modyn_dagster.evaluation.predictions.blocks import BLOCK, fixed_blocks, read_blocks
+from modyn_dagster.keys import KeyArray, ordinals_of, positions_of
+
+if TYPE_CHECKING:
+    from modyn_dagster.training import Predictor
+
+
+#: Bytes that one process keeps.
+_MOST_BYTES: Final = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKey:
+    """One block of one batch in the eyes of one model; ``deleted`` is the version of the batch's list of deleted samples."""
+
+    model_hash: str
+    ordinal: int
+    block: int
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockValues:
+    """The samples of a block that are present.
+
+    Attributes:
+        positions: inside the batch, ascending, ``int64[n]``.
+        truth: classes ``int64[n]`` (-1: none) or targets ``float64[n]`` (NaN: none); None where the dataset has no label.
+        taps: by name of the tap, ``float32[n, values]``.
+    """
+
+    positions: npt.NDArray[np.int64]
+    truth: npt.NDArray[Any] | None
+    taps: dict[str, npt.NDArray[np.float32]]
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory it takes."""
+        return self.positions.nbytes + sum(array.nbytes for array in self.taps.values())
+
+
+class BlockCache:
+    """Blocks by key; the ones that were not asked for the longest go first, and all of a model when another one's come."""
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._blocks: OrderedDict[BlockKey, BlockValues] = OrderedDict()
+        self._n_bytes = 0
+        self._model = ""
+
+    def find(self, key: BlockKey, taps: frozenset[str]) -> BlockValues | None:
+        """A block with at least these taps."""
+        found = self._blocks.get(key)
+        if found is None or not taps <= found.taps.keys():
+            return None
+        self._blocks.move_to_end(key)
+        return found
+
+    def keep(self, key: BlockKey, values: BlockValues) -> None:
+        """Keep a block, in place of one that showed less."""
+        if key.model_hash != self._model:
+            self._blocks.clear()
+            self._model, self._n_bytes = key.model_hash, 0
+        if key in self._blocks:
+            self._drop(key)
+        self._blocks[key] = values
+        self._n_bytes += values.n_bytes
+        while self._n_bytes > self._most_bytes and len(self._blocks) > 1:
+            self._drop(next(iter(self._blocks)))
+
+    def _drop(self, key: BlockKey) -> None:
+        self._n_bytes -= self._blocks.pop(key).n_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WindowValues:
+    """Samples in key order.
+
+    Attributes:
+        keys: ``uint64[n]``.
+        truth: classes ``int64[n]`` (-1: none) or targets ``float64[n]`` (NaN: none); None where the dataset has no label.
+        taps: by name of the tap, ``float32[n, values]``.
+    """
+
+    keys: KeyArray
+    truth: npt.NDArray[Any] | None
+    taps: dict[str, npt.NDArray[np.float32]]
+
+
+class ModelAtWork:
+    """The newest model of a run, asked about windows of a dataset.
+
+    A pass takes a whole block, aligned in its batch and filled up, as evaluation does: the bits of a sample's values do not
+    depend on the window it is asked for in, so that measuring live and in a replay gives the same.
+
+    Attributes:
+        n_passes: forward passes made so far.
+    """
+
+    def __init__(self, predictor: "Predictor", model_hash: str, cache: BlockCache) -> None:
+        self._predictor = predictor
+        self._model_hash = model_hash
+        self._cache = cache
+        self.n_passes = 0
+
+    def values(self, view: DatasetView, keys: KeyArray, taps: Collection[str]) -> WindowValues:
+        """What the taps show of the samples with these keys (ascending, present in the view)."""
+        parts = list(self._parts(view, keys, frozenset(taps)))
+        if not parts:
+            return WindowValues(keys, None, {tap: np.empty((0, 0), np.float32) for tap in taps})
+        truths = [part.truth for part in parts if part.truth is not None]
+        shown = {tap: np.concatenate([part.taps[tap] for part in parts]) for tap in taps}
+        return WindowValues(keys, np.concatenate(truths) if truths else None, shown)
+
+    def _parts(self, view: DatasetView, keys: KeyArray, taps: frozenset[str]) -> Iterator[BlockValues]:
+        by_ordinal = {batch.ordinal: batch for batch in view.batches}
+        ordinals = ordinals_of(keys)
+        for ordinal in np.unique(ordinals).tolist():
+            wanted = positions_of(keys[ordinals == ordinal])
+            blocks = self._blocks(view, by_ordinal[ordinal], np.unique(wanted // BLOCK), taps)
+            for number, values in blocks.items():
+                rows = np.searchsorted(values.positions, wanted[wanted // BLOCK == number])
+                yield _take(values, rows, taps)
+
+    def _blocks(
+        self, view: DatasetView, batch: BatchRow, numbers: npt.NDArray[np.int64], taps: frozenset[str]
+    ) -> dict[int, BlockValues]:
+        found: dict[int, BlockValues] = {}
+        for number in numbers.tolist():
+            block = self._cache.find(self._key(batch, number), taps)
+            if block is not None:
+                found[number] = block
+        missing = [number for number in numbers.tolist() if number not in found]
+        for number, values in zip(missing, self._passes(view, batch, missing, taps), strict=True):
+            self._cache.keep(self._key(batch, number), values)
+            found[number] = values
+        return {number: found[number] for number in numbers.tolist()}
+
+    def _passes(self, view: DatasetView, batch: BatchRow, numbers: list[int], taps: frozenset[str]) -> Iterator[BlockValues]:
+        if not numbers:
+            return
+        n_samples = int(batch.n_samples or 0)
+        wanted = np.concatenate([np.arange(number * BLOCK, min((number + 1) * BLOCK, n_samples)) for number in numbers])
+        deleted = view.deleted.positions(batch.ordinal).astype(np.int64)
+        for group in read_blocks(view.reader.read, fixed_blocks(batch.ordinal, n_samples, wanted, deleted)):
+            for block, samples in group:
+                self.n_passes += 1
+                shown = self._predictor.tapped(samples, taps)
+                judged = self._predictor.judged(samples)
+                truth = judged.labels if judged.labels is not None else judged.targets
+                values = BlockValues(positions_of(samples.keys), truth, shown)
+                yield _take(values, block.rows, taps)
+
+    def _key(self, batch: BatchRow, number: int) -> BlockKey:
+        return BlockKey(self._model_hash, batch.ordinal, number, batch.deleted_version)
+
+
+def _take(values: BlockValues, rows: npt.NDArray[np.int64], taps: frozenset[str]) -> BlockValues:
+    truth = None if values.truth is None else values.truth[rows]
+    return BlockValues(values.positions[rows], truth, {tap: values.taps[tap][rows] for tap in taps})

@@ -1,0 +1,64 @@
+"""Models of a pipeline: their learning task, what identifies their predictions, and the predictor of a catalog row."""
+
+from typing import TYPE_CHECKING
+
+from modyn_dagster.catalog.results.models import ModelRow
+from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.data.labels import n_classes, not_features
+from modyn_dagster.data.view import DatasetView
+from modyn_dagster.digest import source_digest
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training import Task
+from modyn_dagster.training.transforms.labels import numbered
+from modyn_dagster.training.user_code import transform_paths
+
+if TYPE_CHECKING:
+    from modyn_dagster.training import Predictor
+
+
+def task_of(view: DatasetView, source: str) -> Task:
+    """The task of a training on this view; ``source`` names the pipeline in the error when there are no labels."""
+    label = view.spec.label
+    if label is None:
+        raise ConfigError(source, "dataset", view.spec.name, "has no label; training needs one")
+    if label.kind == "target":
+        return Task("target", exclude=not_features(view.spec))
+    return Task("class", n_classes=n_classes(view), exclude=not_features(view.spec))
+
+
+def with_class_numbers(training: TrainingSpec, view: DatasetView, source: str) -> TrainingSpec:
+    """The spec with the classes of a label transform by their numbers; ``ConfigError`` for one that the dataset cannot have."""
+    label = view.spec.label
+    pinned = label is not None and label.classes is not None
+    return numbered(training, view.row.class_names, pinned=pinned, source=source)
+
+
+def predictor_id(model_hash: str, training: TrainingSpec) -> str:
+    """Names what predicts: the weights, and the code of the transforms as it is now, where there are any.
+
+    With other code a model predicts and is judged anew.
+    """
+    code = source_digest(path for _, path in transform_paths(training))
+    return f"{model_hash}-{code}" if code else model_hash
+
+
+def predictor_of(platform: Platform, run: RunRow, model: ModelRow, view: DatasetView) -> "Predictor":
+    """The predictor of a model, on the device and with the threads that its run says; close it in the end."""
+    # Imported here: torch comes with it, and the sensor, which asks what is missing, does without.
+    from modyn_dagster.pipeline.weights import weights_of
+    from modyn_dagster.training import build_predictor
+
+    spec = platform.spec_of(run)
+    training = with_class_numbers(spec.training, view, f"pipeline {run.pipeline}")
+    # How many workers parse is not recorded with a model, nor are classes that came later; the run's spec says it.
+    now = training.model_dump(mode="json", include={"parser", "label_transform"})
+    return build_predictor(
+        {**model.architecture, **now},
+        weights_of(platform, spec, model.hash),
+        device=training.device,
+        threads=run.threads,
+        source=f"pipeline {run.pipeline}",
+        where=view.reader.store.where,
+    )

@@ -1,0 +1,1 @@
+"""Operation of runs: events for hooks, retention, lineage of samples."""

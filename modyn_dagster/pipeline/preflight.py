@@ -1,0 +1,132 @@
+"""Checks of a pipeline before its run starts: user code, samplers, labels, metrics and triggers, by pipeline and field."""
+
+from importlib.util import find_spec
+from typing import Final
+
+from modyn_dagster.errors import ConfigError, MissingExtra
+from modyn_dagster.evaluation.metrics.registry import METRICS, check_metrics
+from modyn_dagster.selection.online.samplers import check_selection
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
+from modyn_dagster.spec.learning.transforms import kind_after
+from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.training import TaskKind
+from modyn_dagster.spec.triggers.base import TriggerBase
+from modyn_dagster.spec.triggers.decision import MisclassificationsRule
+from modyn_dagster.spec.triggers.drift import BackendMetric
+from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTriggerSpec, DriftTriggerSpec, PerformanceTriggerSpec
+from modyn_dagster.spec.triggers.trigger import blocks_of
+from modyn_dagster.training.data import check_task
+from modyn_dagster.training.user_code import check_user_code
+
+#: Module and package of other libraries with drift metrics.
+_BACKENDS: Final = {"alibi": ("alibi_detect", "alibi-detect"), "evidently": ("evidently", "evidently")}
+#: Detectors that read errors between 0 and 1.
+_OF_CLASSES: Final = frozenset({"ddm", "eddm", "hddm_a", "hddm_w"})
+
+
+def check_trigger(pipeline: PipelineSpec, dataset: DatasetSpec, kind: TaskKind) -> None:
+    """Hold a trigger block, and all inside it, against the dataset's label (of ``kind``), its split and the model.
+
+    Raises:
+        ConfigError: something can never be measured.
+        MissingExtra: a library for it is not installed.
+    """
+    source = f"pipeline {pipeline.name}"
+    for field, block in blocks_of(pipeline.trigger):
+        if _calibrates(block):
+            _require_classes(kind, source, field, block)
+            _require_calibrate_share(dataset, pipeline.name, field)
+        match block:
+            case PerformanceTriggerSpec():
+                _check_metric(block, kind, source, field)
+            case DetectorTriggerSpec():
+                _check_detector(block, kind, source, field)
+            case DriftTriggerSpec():
+                _check_layer(block, pipeline, source, field)
+                _check_backends(block, source, field)
+            case CostTriggerSpec(signal="misclassifications"):
+                _require_classes(kind, source, field, block)
+            case _:
+                pass
+
+
+def _calibrates(block: TriggerBase) -> bool:
+    match block:
+        case CostTriggerSpec(signal="misclassifications", expected_accuracy="calibrate"):
+            return True
+        case (
+            PerformanceTriggerSpec(label_free=True)
+            | PerformanceTriggerSpec(decision=MisclassificationsRule(expected_accuracy="calibrate"))
+        ):
+            return True
+        case _:
+            return False
+
+
+def _require_classes(kind: TaskKind, source: str, field: str, block: TriggerBase) -> None:
+    if kind != "class":
+        raise ConfigError(source, field, getattr(block, "kind", ""), f"the dataset's label is a {kind}: accuracy is of classes")
+
+
+def _require_calibrate_share(dataset: DatasetSpec, pipeline: str, field: str) -> None:
+    if dataset.split.calibrate == 0:
+        rule = f"must leave a `calibrate` share: {field} of pipeline {pipeline} measures there what accuracy to expect"
+        raise ConfigError(f"dataset {dataset.name}", "split", dataset.split.model_dump(), rule)
+
+
+def _check_metric(block: PerformanceTriggerSpec, kind: TaskKind, source: str, field: str) -> None:
+    if METRICS[block.metric].kind != kind:
+        allowed = ", ".join(name for name, entry in METRICS.items() if entry.kind == kind)
+        raise ConfigError(source, f"{field}.metric", block.metric, f"the dataset's label is a {kind}: use {allowed}")
+
+
+def _check_detector(block: DetectorTriggerSpec, kind: TaskKind, source: str, field: str) -> None:
+    if kind != "class" and (block.stream == "scores" or block.detector.name in _OF_CLASSES):
+        rule = f"the dataset's label is a {kind}, which has neither 0/1 errors nor confidences; use another detector, on errors"
+        raise ConfigError(source, f"{field}.detector.name", block.detector.name, rule)
+    if find_spec("river") is None:
+        raise MissingExtra(source, f"{field}.detector.name", block.detector.name, package="river", extra="drift-river")
+
+
+def _check_backends(block: DriftTriggerSpec, source: str, field: str) -> None:
+    for name, metric in block.metrics.items():
+        if isinstance(metric, BackendMetric):
+            module, package = _BACKENDS[metric.backend]
+            if find_spec(module) is None:
+                place, extra = f"{field}.metrics.{name}.backend", f"drift-{metric.backend}"
+                raise MissingExtra(source, place, metric.backend, package=package, extra=extra)
+
+
+def _check_layer(block: DriftTriggerSpec, pipeline: PipelineSpec, source: str, field: str) -> None:
+    layer, model = block.features.layer, pipeline.training.model
+    if layer is None or not isinstance(model, LogisticRegressionSpec | MLPSpec):
+        # Others are asked when they measure.
+        return
+    # These number their layers.
+    n_layers = len(model.hidden) * (3 if model.dropout else 2) + 1 if isinstance(model, MLPSpec) else 0
+    known = [str(number) for number in range(n_layers)]
+    if layer not in known:
+        rule = f"{model.name} has no such layer; known: {', '.join(known) or 'none, leave `layer` out'}"
+        raise ConfigError(source, f"{field}.features.layer", layer, rule)
+
+
+def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
+    """Import the user code of a pipeline, build its samplers, and hold what it watches and judges by against the dataset.
+
+    Raises:
+        ImportPathError: user code fails to import or cannot be called.
+        ConfigError: the dataset has no label, or one that loss, metrics or trigger are not for.
+    """
+    source = f"pipeline {pipeline.name}"
+    if dataset.label is None:
+        raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
+    check_selection(pipeline.selection, dataset.label.kind, source=source)
+    check_user_code(pipeline.training, source=source)
+    check_task(pipeline.training, dataset.label.kind, source=source)
+    if pipeline.training.early_stopping is not None and dataset.split.calibrate == 0:
+        rule = "watches samples that are not trained on: the dataset's `split` needs a share `calibrate`"
+        raise ConfigError(source, "training.early_stopping", "(on)", rule)
+    kind = kind_after(pipeline.training.label_transform, dataset.label.kind)
+    check_metrics(pipeline.evaluation.metrics, kind, source=source)
+    check_trigger(pipeline, dataset, kind)

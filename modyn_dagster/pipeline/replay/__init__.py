@@ -1,0 +1,1 @@
+"""Replay of a pipeline over a range of batches."""

@@ -1,0 +1,1 @@
+"""Stages of a trigger: training set, model and evaluation."""

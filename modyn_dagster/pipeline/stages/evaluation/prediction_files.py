@@ -1,0 +1,143 @@
+"""Prediction files of a trigger's model: those on disk, those of an equal model of another run, and missing ones."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.catalog.results.models import ModelRow
+from modyn_dagster.catalog.results.predictions import PredictionFileRow, same_predictions
+from modyn_dagster.catalog.runs import RunRow, get_run
+from modyn_dagster.evaluation.predictions.blocks import BatchRange
+from modyn_dagster.evaluation.predictions.files import PredictionWriter, WrittenPredictions
+from modyn_dagster.evaluation.predictions.forward import Predictions, predict_range
+from modyn_dagster.keys import key_of, ordinal_of
+from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.models import predictor_id
+from modyn_dagster.pipeline.platform import predictions_path
+from modyn_dagster.pipeline.stages.evaluation.evaluation_data import JudgedOn
+from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import model_batches
+
+if TYPE_CHECKING:
+    from modyn_dagster.training import Predictor
+
+
+def missing_batches(context: TriggerContext, data: JudgedOn, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
+    """Stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
+    covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
+    stretches: list[list[BatchRow]] = []
+    open_stretch = False
+    wanted = {batch.ordinal for batch in model_batches(context, data)}
+    for batch in data.view.batches:
+        missing = batch.ordinal in wanted and not any(first <= batch.ordinal <= last for first, last in covered)
+        if missing and open_stretch:
+            stretches[-1].append(batch)
+        elif missing:
+            stretches.append([batch])
+        open_stretch = missing
+    return stretches
+
+
+def reuse_predictions(
+    context: TriggerContext, model: ModelRow, data: JudgedOn, stretch: Sequence[BatchRow]
+) -> dict[str, Any] | None:
+    """The row of a file that an equal model of another run has made of the same batches, linked to a path of our own."""
+    first, last = _ends(data, stretch)
+    predictor = predictor_id(model.hash, context.spec.training)
+    with context.platform.transaction() as conn:
+        found = same_predictions(conn, predictor, data.source, first, last)
+        runs = {run_id: get_run(conn, run_id) for _, run_id in found}
+    target = predictions_path(context.run.id, context.trigger.ordinal, predictor, first, last)
+    for file, run_id in found:
+        if _predicts_alike(runs[run_id], context.run) and _link(context.platform.home, file.path, target):
+            written = WrittenPredictions(file.checksum, file.n_samples, first, last)
+            return _row(context, model, data, stretch, target, written)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedStretch:
+    """What a model made of some batches; its file is being written.
+
+    Attributes:
+        path: of the file.
+        predictions: what is in it.
+        wait: waits for the file, and returns its row; ``WriteFailed`` when the disk refuses.
+    """
+
+    path: str
+    predictions: Predictions
+    wait: Callable[[], dict[str, Any]]
+
+
+def predict(
+    context: TriggerContext,
+    model: ModelRow,
+    data: JudgedOn,
+    predictor: "Predictor",
+    writer: PredictionWriter,
+    stretch: Sequence[BatchRow],
+) -> PredictedStretch:
+    """Predict the samples of some batches and let them be written."""
+    name = predictor_id(model.hash, context.spec.training)
+    relative = predictions_path(context.run.id, context.trigger.ordinal, name, *_ends(data, stretch))
+    kind = predictor.kind
+    parts = list(predict_range(predictor, lambda keys: predictor.judged(data.read(keys)), _ranges(data, stretch), kind=kind))
+    written = writer.write(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
+
+    def wait() -> dict[str, Any]:
+        return _row(context, model, data, stretch, relative, written.result())
+
+    return PredictedStretch(relative, Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]), wait)
+
+
+def _ranges(data: JudgedOn, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
+    for batch in stretch:
+        deleted = data.view.deleted.positions(batch.ordinal).astype(np.int64)
+        yield BatchRange(batch.ordinal, int(batch.n_samples or 0), data.positions(batch), deleted)
+
+
+def _row(
+    context: TriggerContext,
+    model: ModelRow,
+    data: JudgedOn,
+    stretch: Sequence[BatchRow],
+    path: str,
+    written: WrittenPredictions,
+) -> dict[str, Any]:
+    first, last = _ends(data, stretch)
+    return {
+        "trigger_id": context.trigger.id,
+        "model_hash": predictor_id(model.hash, context.spec.training),
+        "first_key": first,
+        "last_key": last,
+        "n_samples": written.n_samples,
+        "path": path,
+        "checksum": written.checksum,
+        "source": data.source,
+    }
+
+
+def _ends(data: JudgedOn, stretch: Sequence[BatchRow]) -> tuple[int, int]:
+    return key_of(stretch[0].ordinal, 0), data.view.last_key_of(stretch[-1].ordinal)
+
+
+def _predicts_alike(run: RunRow, other: RunRow) -> bool:
+    """Whether equal weights give equal outputs to the bit: the same way to read samples and to compute."""
+    return run.spec["training"] == other.spec["training"] and run.threads == other.threads
+
+
+def _link(home: Path, existing: str, path: str) -> bool:
+    """One file under two names: removing either leaves the other. False where the existing one is gone."""
+    (home / path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(home / existing, home / path)
+    except FileExistsError:
+        return (home / existing).samefile(home / path)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Stage ``model``: training, saving and committing the model of a trigger."""

@@ -1,0 +1,1 @@
+"""Stage ``training_set``: selection, online strategies, replay memories, and checks of the set."""

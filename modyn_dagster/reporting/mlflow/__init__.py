@@ -1,0 +1,1 @@
+"""MLflow as a display of the catalog: runs, metrics, dataset inputs and registered models."""

@@ -1,0 +1,107 @@
+"""An MLflow run brought to a wanted content: what is missing there, and what it can no longer show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from modyn_dagster.reporting.mlflow.content import Content, log_missing
+from modyn_dagster.reporting.mlflow.series import SERIES_PREFIXES, Point, digest_of
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+
+T = TypeVar("T")
+
+#: What MLflow takes in one call.
+_METRICS_PER_CALL: Final = 1000
+_OTHERS_PER_CALL: Final = 100
+_DIGEST: Final = "modyn/digest"
+
+
+def update_run(client: MlflowClient, run: Run, content: Content) -> bool:
+    """Send what differs; False, with nothing sent, where the run shows what is no longer true and cannot be taken back."""
+    digest = digest_of(content.series)
+    same = run.data.tags.get(_DIGEST) == digest
+    metrics = [] if same else _missing_points(client, run, content)
+    if metrics is None or _contradicts(run.data.params, content.params):
+        return False
+    params = {name: value for name, value in content.params.items() if name not in run.data.params}
+    metrics += _changed_numbers(run, content.numbers)
+    _send(client, run.info.run_id, params, metrics, _changed_tags(run, content))
+    log_missing(client, run, content.inputs)
+    # Last: it promises that all points are there.
+    if not same:
+        client.set_tag(run.info.run_id, _DIGEST, digest)
+    _set_status(client, run, content)
+    return True
+
+
+def _missing_points(client: MlflowClient, run: Run, content: Content) -> list[tuple[str, Point]] | None:
+    """Points to add; None when some that are there should not be."""
+    if {name for name in run.data.metrics if name.startswith(SERIES_PREFIXES)} - content.series.keys():
+        return None
+    missing = []
+    for name, points in content.series.items():
+        there = _points(client, run, name)
+        if there - set(points):
+            return None
+        missing += [(name, point) for point in points if point not in there]
+    return missing
+
+
+def _points(client: MlflowClient, run: Run, name: str) -> set[Point]:
+    if name not in run.data.metrics:
+        return set()
+    history = client.get_metric_history(run.info.run_id, name)
+    return {Point(metric.step, metric.timestamp, metric.value) for metric in history}
+
+
+def _send(
+    client: MlflowClient, run_id: str, params: Mapping[str, str], metrics: Sequence[tuple[str, Point]], tags: Mapping[str, str]
+) -> None:
+    from mlflow.entities import Metric, Param, RunTag
+
+    for some in _chunks([Param(*item) for item in params.items()], _OTHERS_PER_CALL):
+        client.log_batch(run_id, params=some)
+    sent = [Metric(name, point.value, point.timestamp, point.step) for name, point in metrics]
+    for chunk in _chunks(sent, _METRICS_PER_CALL):
+        client.log_batch(run_id, metrics=chunk)
+    for few in _chunks([RunTag(*item) for item in tags.items()], _OTHERS_PER_CALL):
+        client.log_batch(run_id, tags=few)
+
+
+def _set_status(client: MlflowClient, run: Run, content: Content) -> None:
+    if run.info.status == content.status:
+        return
+    if content.end is not None:
+        client.set_terminated(run.info.run_id, content.status, content.end)
+    else:
+        client.update_run(run.info.run_id, status=content.status)
+
+
+def _contradicts(there: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return any(there.get(name, value) != value for name, value in wanted.items())
+
+
+def _changed_tags(run: Run, content: Content) -> dict[str, str]:
+    there = run.data.tags
+    tags = {**content.defaults, **there, **content.tags}
+    # An empty tag says no more than none, and looks like an error without a text.
+    return {name: value for name, value in tags.items() if there.get(name, "") != value}
+
+
+def _changed_numbers(run: Run, numbers: Mapping[str, float]) -> list[tuple[str, Point]]:
+    # MLflow shows the value with the latest time.
+    now = time.time_ns() // 1_000_000
+    return [(name, Point(0, now, value)) for name, value in numbers.items() if run.data.metrics.get(name) != value]
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    remaining = iter(items)
+    while chunk := list(islice(remaining, size)):
+        yield chunk

@@ -1,0 +1,114 @@
+"""MLflow content of a pipeline run: its rows in the catalog as parameters, tags and metrics."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import sqlalchemy as sa
+
+from modyn_dagster.catalog import runs
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.decisions import DecisionRow, scored_decisions
+from modyn_dagster.catalog.results.evaluations import list_evaluations, list_intervals
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.training_sets import FillPoint, list_fills
+from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.reporting.mlflow.content import Content, DagsterRun, flatten, note_of, run_identity, stream_inputs, tags_of
+from modyn_dagster.reporting.mlflow.series import composite_points, decision_series, fill_series, interval_tags, milliseconds
+from modyn_dagster.reporting.scores import CompositeSeries, Interval, composite_series
+from modyn_dagster.reporting.summary import RunSummary, summarise_run
+from modyn_dagster.spec.load import parse_spec
+from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, PipelineSpec
+from modyn_dagster.spec.triggers.trigger import measures
+
+_RUN_STATUS: Final = {
+    "active": "RUNNING",
+    "waiting": "RUNNING",
+    "stopping": "RUNNING",
+    "stopped": "RUNNING",
+    "finished": "FINISHED",
+    "ended": "FINISHED",
+}
+
+
+def run_content(
+    run: RunRow,
+    summary: RunSummary,
+    intervals: Sequence[Interval],
+    dagster: DagsterRun,
+    decisions: Sequence[DecisionRow] = (),
+    fills: Sequence[FillPoint] = (),
+    composites: Mapping[str, CompositeSeries] = MappingProxyType({}),
+) -> Content:
+    """Of a pipeline run: its spec as parameters, cost and score as numbers, what ``decisions`` were taken from, how full
+    its time-biased sample was, and the scores of its ``composites`` by metric.
+    """
+    spec = {name: value for name, value in run.spec.items() if name not in DISPLAY_FIELDS}
+    settings = {"seed": run.seed, "threads": run.threads, "run": {"mode": run.mode, "name": run.name}}
+    note = note_of([run.title, str(run.spec.get("description") or "")], dagster.url)
+    tags = {
+        "modyn/pipeline": run.pipeline,
+        "modyn/mode": run.mode,
+        "modyn/state": run.state,
+        "modyn/spec_hash": run.spec_hash,
+        "dagster/run_id": dagster.id,
+        "dagster/asset_key": f"{run.pipeline}/{'replay' if run.mode == 'replay' else 'model'}",
+    }
+    return Content(
+        name=" ".join(filter(None, [run.mode, f"{run.id:06d}", run.name])),
+        identity={"modyn/kind": "run", **run_identity(run)},
+        status=_RUN_STATUS[run.state],
+        start=milliseconds(run.created_at),
+        end=None if run.finished_at is None else milliseconds(run.finished_at),
+        tags={**tags_of(tags), **interval_tags(intervals), **(note if dagster.url else {})},
+        params=flatten({**spec, **settings}),
+        defaults=note,
+        series={
+            **decision_series(decisions),
+            **fill_series(fills),
+            **composite_points(composites, intervals, ended=run.state in ("finished", "ended")),
+        },
+        numbers=_summary_numbers(summary),
+        inputs=stream_inputs(run),
+    )
+
+
+def comparison_tags(dataset: str, dagster: DagsterRun) -> dict[str, str]:
+    """Of the comparison of a dataset's pipelines: where it comes from."""
+    tags = {"dagster/run_id": dagster.id, "dagster/asset_key": f"{dataset}/comparison"}
+    return tags_of(tags) | note_of([f"Pipelines of {dataset} side by side"], dagster.url)
+
+
+def _summary_numbers(summary: RunSummary) -> dict[str, float]:
+    numbers = {
+        "triggers": float(summary.triggers.trained),
+        "samples_trained_on": float(summary.samples_trained_on),
+        "seconds/total": summary.total_seconds,
+    }
+    if summary.mean_active is not None:
+        numbers[f"mean_active/{summary.metric}"] = summary.mean_active
+    return numbers | {f"seconds/{stage}": seconds for stage, seconds in summary.seconds.items()}
+
+
+def read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunRow, Content, RunSummary, Sequence[Interval]]:
+    """A run, what is shown of it, its summary and its intervals in order of time."""
+    with transaction(engine) as conn:
+        run = runs.get_run(conn, run_id)
+        summary = summarise_run(conn, run)
+        intervals = list_intervals(conn, run_id)
+        shown = _measured_decisions(conn, run), list_fills(conn, run_id), _composites(conn, run)
+        content = run_content(run, summary, intervals, dagster, *shown)
+    return run, content, summary, intervals
+
+
+def _composites(conn: sa.Connection, run: RunRow) -> dict[str, CompositeSeries]:
+    """Of every metric the scores of the composite models."""
+    evaluation = parse_spec(run.spec, PipelineSpec, source=run.title).evaluation
+    models, cells = list_models(conn, run.id), list_evaluations(conn, run.id)
+    return {metric: composite_series(models, cells, metric, evaluation.intervals) for metric in evaluation.metrics}
+
+
+def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:
+    """Decisions that were taken from something measured; an amount of samples is no score worth a curve."""
+    trigger = parse_spec(run.spec, PipelineSpec, source=run.title).trigger
+    return scored_decisions(conn, run.id) if measures(trigger) else []

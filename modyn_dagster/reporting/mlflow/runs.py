@@ -1,0 +1,152 @@
+"""Runs in MLflow: found or made by their tags, and brought to a wanted content with as few calls as possible."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from modyn_dagster.reporting.mlflow.changes import update_run
+from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
+from modyn_dagster.reporting.mlflow.content import Content
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from matplotlib.figure import Figure
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+#: Which of its two faces MLflow shows: training runs, not conversations.
+_EXPERIMENT: Final = {"mlflow.experimentKind": "custom_model_development"}
+_SOURCE: Final = {"mlflow.source.name": "modyn-dagster", "mlflow.source.type": "JOB"}
+
+logger = logging.getLogger(__name__)
+
+
+class TrackedRuns:
+    """The runs of one MLflow. Every method raises ``TrackingError`` when it is down or refuses."""
+
+    def __init__(self, client: MlflowClient, artifact_root: str | None = None) -> None:
+        self._client = client
+        self._address = address_of(client.tracking_uri)
+        self._artifact_root = artifact_root
+        self._experiments: dict[str, str] = {}
+
+    def experiment(self, name: str) -> str:
+        """The id of an experiment; made when missing, restored when deleted."""
+        with self._errors():
+            found = self._client.get_experiment_by_name(name) or self._create_experiment(name)
+            if found.lifecycle_stage == "deleted":
+                self._client.restore_experiment(found.experiment_id)
+            return str(found.experiment_id)
+
+    def ensure(self, experiment_id: str, content: Content, stored: str | None) -> Run:
+        """The run with this identity: by its stored id, else by its tags, else a new one."""
+        with self._errors():
+            run = self._get(stored) or self._find(experiment_id, content.identity) or self._create(experiment_id, content)
+        self._experiments[run.info.run_id] = str(run.info.experiment_id)
+        return run
+
+    def write(self, run: Run, content: Content) -> bool:
+        """Bring a run to its content, sending only what differs; series are not read again while their digest holds.
+
+        False, with nothing sent, when the run shows a parameter or a point that is no longer true: MLflow can only add to
+        both, so the run has to be replaced.
+        """
+        with self._errors():
+            return update_run(self._client, run, content)
+
+    def exists(self, run_id: str) -> bool:
+        """Whether a run is there and not in the trash."""
+        with self._errors():
+            return self._get(run_id) is not None
+
+    def tag(self, run_id: str, name: str) -> str | None:
+        """A tag of a run."""
+        with self._errors():
+            value: str | None = self._client.get_run(run_id).data.tags.get(name)
+        return value
+
+    def set_tag(self, run_id: str, name: str, value: str) -> None:
+        """Set a tag, whatever it was."""
+        with self._errors():
+            self._client.set_tag(run_id, name, value)
+
+    def delete(self, run_id: str) -> None:
+        """Move a run to MLflow's trash."""
+        with self._errors():
+            self._client.delete_run(run_id)
+
+    def add_files(self, run_id: str, figures: Mapping[str, Figure], tables: Mapping[str, Any]) -> bool:
+        """Put figures and JSON files beside a run, replacing earlier ones; False, with a warning, where there is no place.
+
+        A wrong artifact location is no reason to miss the numbers.
+        """
+        from mlflow.exceptions import MlflowException
+
+        try:
+            for name, figure in figures.items():
+                self._client.log_figure(run_id, figure, name)
+            for name, table in tables.items():
+                self._client.log_dict(run_id, table, name)
+        except (MlflowException, OSError) as error:
+            logger.warning("MLflow at %s took no files of run %s: %s", self._address, run_id, error)
+            return False
+        return True
+
+    def add_file(self, run_id: str, path: Path) -> bool:
+        """Put a file beside a run, replacing one of its name; False, with a warning, where there is no place."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.log_artifact(run_id, str(path))
+        except (MlflowException, OSError) as error:
+            logger.warning("MLflow at %s took no files of run %s: %s", self._address, run_id, error)
+            return False
+        return True
+
+    def experiment_of(self, run_id: str) -> str:
+        """The id of the experiment a run belongs to."""
+        if run_id not in self._experiments:
+            with self._errors():
+                self._experiments[run_id] = str(self._client.get_run(run_id).info.experiment_id)
+        return self._experiments[run_id]
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return tracking_errors(self._address)
+
+    def _create_experiment(self, name: str) -> Any:
+        from mlflow.exceptions import MlflowException
+
+        location = f"{self._artifact_root}/{name}" if self._artifact_root else None
+        try:
+            made = self._client.create_experiment(name, artifact_location=location, tags=_EXPERIMENT)
+            return self._client.get_experiment(made)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            return self._client.get_experiment_by_name(name)
+
+    def _get(self, run_id: str | None) -> Run | None:
+        from mlflow.exceptions import MlflowException
+
+        if run_id is None:
+            return None
+        try:
+            run = self._client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return None
+        return run if run.info.lifecycle_stage == "active" else None
+
+    def _find(self, experiment_id: str, identity: Mapping[str, str]) -> Run | None:
+        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
+        found = self._client.search_runs([experiment_id], wanted, max_results=1)
+        return found[0] if found else None
+
+    def _create(self, experiment_id: str, content: Content) -> Run:
+        tags = {**_SOURCE, **content.identity}
+        return self._client.create_run(experiment_id, start_time=content.start, tags=tags, run_name=content.name)

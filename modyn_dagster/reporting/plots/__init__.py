@@ -1,0 +1,1 @@
+"""Plots of runs, comparisons and decisions, as PNG files and as Markdown. matplotlib is imported where it is used."""

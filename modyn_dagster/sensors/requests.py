@@ -1,0 +1,158 @@
+"""Run requests of the triggering sensor: evaluations of models on new data, and measurements that a decision needs.
+
+One run covers all models that are due; a measurement is requested one run at a time. Failed runs are requested again.
+"""
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
+
+import dagster as dg
+
+from modyn_dagster.assets.dagster_runs import EVALUATION_TAG, MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, ended_runs, going_runs
+from modyn_dagster.assets.specs import PipelineAssets, batches_of, unknown_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modyn_dagster.catalog.runs import RunRow
+    from modyn_dagster.catalog.triggers import TriggerRow
+    from modyn_dagster.pipeline.decide.tick import Unknown
+    from modyn_dagster.pipeline.platform import Platform
+
+
+#: Of a tick, which may have decided for some seconds already.
+_LOOK_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationCursor:
+    """What the sensor remembers between ticks, as its cursor.
+
+    Attributes:
+        settled: the run, as far as it and deletions had come, when nothing was left to judge; saves looking again.
+        asked: what was asked for last, and
+        attempt: how often.
+        looking: what ``settled`` is going to be, while the look at all models takes several ticks, and
+        looked: how many of them need nothing.
+    """
+
+    settled: str = ""
+    asked: str = ""
+    attempt: int = 0
+    looking: str = ""
+    looked: int = 0
+
+    @classmethod
+    def parse(cls, cursor: str | None) -> Self:
+        """From the cursor's text; an absent one remembers nothing."""
+        return cls(**json.loads(cursor)) if cursor else cls()
+
+    def text(self) -> str:
+        """For the cursor, where people see it: what is empty is left out."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value})
+
+
+def evaluation_request(
+    instance: dg.DagsterInstance, platform: "Platform", assets: PipelineAssets, run: "RunRow", mark: EvaluationCursor
+) -> tuple[dg.RunRequest | None, EvaluationCursor, str]:
+    """The run to ask for, what to remember, and a line for the tick's log.
+
+    What was asked for and failed is asked for again, as often as the pipeline's ``max_attempts``; then only when there is
+    something else to judge.
+    """
+    deletions = _deletions(platform, run)
+    here = f"{run.id}:{run.epoch}:{deletions}"
+    if mark.settled == here:
+        return None, mark, "nothing new to judge"
+    if going_runs(instance, {EVALUATION_TAG: assets.name}):
+        return None, mark, "an evaluation is under way"
+    from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import look_for_due
+
+    begin = mark.looked if mark.looking == here else 0
+    found = look_for_due(platform, run, begin, _LOOK_SECONDS)
+    due = found.due
+    if not due and not found.complete:
+        return None, replace(mark, looking=here, looked=found.looked), f"{found.looked} models are judged, the next tick looks on"
+    if not due:
+        return None, EvaluationCursor(settled=here), "every model is judged"
+    wanted = _due_name(run, deletions, due)
+    attempt = mark.attempt + 1 if mark.asked == wanted else 1
+    if attempt > assets.pipeline.max_attempts:
+        text = f"judging {len(due)} models failed {mark.attempt} times, see the runs of evaluate__{assets.name}"
+        return None, mark, f"{text}; new data or a run launched by hand tries again"
+    request = _evaluation_run(assets, due, f"{assets.name}:evaluation:{wanted}:{attempt}")
+    mark = EvaluationCursor(asked=wanted, attempt=attempt, looking=here, looked=begin)
+    return request, mark, f"{len(due)} models to judge, attempt {attempt}"
+
+
+def _deletions(platform: "Platform", run: "RunRow") -> int:
+    from modyn_dagster.catalog.deletions import deletion_stamp
+
+    with platform.transaction() as conn:
+        return deletion_stamp(conn, run.dataset_id)
+
+
+def _due_name(run: "RunRow", deletions: int, due: "Sequence[TriggerRow]") -> str:
+    """Short name of what is due, another one whenever that changes."""
+    keys = ",".join(trigger.partition_key for trigger in due)
+    return f"{run.id}:{run.last_ordinal}:{deletions}:{hashlib.blake2b(keys.encode(), digest_size=8).hexdigest()}"
+
+
+def _evaluation_run(assets: PipelineAssets, due: "Sequence[TriggerRow]", run_key: str) -> dg.RunRequest:
+    keys = [trigger.partition_key for trigger in due]
+    return dg.RunRequest(
+        run_key=run_key,
+        job_name=f"evaluate__{assets.name}",
+        # Dagster wants one partition of a run on partitioned assets; the configuration names them all.
+        partition_key=keys[-1],
+        run_config={"ops": {assets.op("evaluation"): {"config": {"triggers": keys}}}},
+        tags={EVALUATION_TAG: assets.name},
+    )
+
+
+_LONGEST_PAUSE: Final = 3600.0
+
+
+def measurement_request(
+    instance: dg.DagsterInstance, assets: PipelineAssets, unknown: "Unknown"
+) -> tuple[dg.RunRequest | None, str]:
+    """The run to ask for, and a line for the tick's log.
+
+    A run that ended and left the point unmeasured was killed, or met something that passes: another attempt is asked for,
+    without end, each time after twice the pause, up to an hour. Whatever it did measure is kept, and the next point it
+    stopped at is a first attempt again.
+    """
+    point = f"{unknown.run_id}:{unknown.point}"
+    tags = {MEASUREMENT_TAG: assets.name, POINT_TAG: point, MODEL_TAG: unknown.model_hash}
+    ended = ended_runs(instance, tags)
+    if ended is None or going_runs(instance, {MEASUREMENT_TAG: assets.name}):
+        return None, "a measurement is under way"
+    if ended:
+        pause = min(_LONGEST_PAUSE, assets.pipeline.sensor_interval * 2.0 ** (len(ended) - 1))
+        left = (ended[0].end_time or 0) + pause - time.time()
+        if left > 0:
+            text = f"measuring at key {unknown.point} failed {len(ended)} times, see the runs of measure__{assets.name}"
+            return None, f"{text}; again in {left:.0f} s"
+    attempt = len(ended) + 1
+    request = dg.RunRequest(
+        run_key=f"{assets.name}:measurement:{point}:{unknown.model_hash}:{attempt}",
+        job_name=f"measure__{assets.name}",
+        partition_key=unknown.batch,
+        tags=tags,
+    )
+    return request, f"measuring is asked for, attempt {attempt}"
+
+
+def partitions_to_add(instance: dg.DagsterInstance, platform: "Platform", dataset: str) -> list[dg.AddDynamicPartitionsRequest]:
+    """Partitions of batches that the command line has ingested and Dagster has not heard of, in order."""
+    from modyn_dagster.catalog.batches import list_batches
+    from modyn_dagster.catalog.datasets import get_dataset
+
+    partitions = batches_of(dataset)
+    with platform.transaction() as conn:
+        batches = list_batches(conn, get_dataset(conn, dataset).id)
+    fresh = unknown_partitions(instance, partitions, [batch.partition_key for batch in batches])
+    return [partitions.build_add_request(fresh)] if fresh else []

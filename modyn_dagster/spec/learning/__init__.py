@@ -1,0 +1,1 @@
+"""Parts of a training's spec: models, optimizers, parsers, transforms and downsampling."""

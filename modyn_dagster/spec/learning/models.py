@@ -1,0 +1,144 @@
+"""Built-in models by ``name``, models of the user's own, and the inputs each of them takes."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from modyn_dagster.spec.base import ImportPath, Spec
+from modyn_dagster.spec.learning.parsing import Parser, TextParserSpec
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+#: Channels, height and width of an image.
+Shape = tuple[PositiveInt, PositiveInt, PositiveInt]
+
+_SHAPE: Final = Field(
+    None,
+    description="Channels, height and width, where an image arrives as a row of numbers (a column of fixed rows). "
+    "Images of a parser have a shape of their own.",
+)
+
+
+class LogisticRegressionSpec(Spec):
+    """A linear layer on standardised numeric columns."""
+
+    name: Literal["logistic_regression"]
+
+
+class MLPSpec(Spec):
+    """Fully connected layers with ReLU on standardised numeric columns."""
+
+    name: Literal["mlp"]
+    hidden: list[PositiveInt] = [64, 64]
+    dropout: Share = 0.0
+
+
+class CNNSpec(Spec):
+    """Three convolutions with batch norm and pooling, then a hidden layer: for images of about 28 to 32 pixels."""
+
+    name: Literal["cnn"]
+    shape: Shape | None = _SHAPE
+    channels: tuple[PositiveInt, PositiveInt, PositiveInt] = (16, 32, 64)
+    hidden: PositiveInt = 64
+    dropout: Share = 0.0
+
+
+class ResNetSpec(Spec):
+    """Residual networks (He et al. 2015) with fresh weights."""
+
+    name: Literal["resnet18", "resnet50", "resnet152"]
+    shape: Shape | None = _SHAPE
+    stem: Literal["imagenet", "small"] = Field(
+        "imagenet",
+        description="imagenet: 7x7 with stride 2 and pooling; small: 3x3 without either, for some 32 pixels.",
+    )
+
+
+class DLRMSpec(Spec):
+    """Embeddings of categories, a network of numbers, their dot products, a network of all (Naumov et al. 2019).
+
+    Its features are two groups, ``numeric`` and ``categorical`` (whole numbers from 0).
+    """
+
+    name: Literal["dlrm"]
+    embedding: PositiveInt = Field(16, description="Width of the embeddings.")
+    rows: PositiveInt = Field(10_000, description="Rows of each category's table; larger numbers share rows.")
+    bottom: list[PositiveInt] = [64]
+    top: list[PositiveInt] = [64]
+
+
+class HashedTextSpec(Spec):
+    """The mean embedding of a text's hashed n-grams and fully connected layers; takes what the parser `text` makes."""
+
+    name: Literal["hashed_text"]
+    buckets: PositiveInt = Field(65_536, description="Of the parser: how many different n-grams are told apart.")
+    embedding: PositiveInt = 64
+    hidden: list[PositiveInt] = [64]
+    dropout: Share = 0.0
+
+
+class DistilBertSpec(Spec):
+    """A DistilBERT (Sanh et al. 2019) with fresh weights, built from these numbers alone; takes what the parser `text` makes."""
+
+    name: Literal["distilbert"]
+    buckets: PositiveInt = Field(30_000, description="Of the parser: how many different words are told apart.")
+    length: PositiveInt = Field(512, description="Of the parser, or more.")
+    layers: PositiveInt = 6
+    heads: PositiveInt = 12
+    width: PositiveInt = 768
+    hidden: PositiveInt = 3072
+    dropout: Share = 0.1
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
+        return self
+
+
+class CustomSpec(Spec):
+    """User code: ``factory`` is called with what the place it stands in hands over, plus ``config`` as keywords.
+
+    A model gets ``n_features`` and ``n_outputs``, an optimizer the parameters, a loss nothing (docs/training.md).
+    """
+
+    factory: ImportPath
+    config: dict[str, Any] = {}
+
+
+BoxedModelSpec = Annotated[
+    LogisticRegressionSpec | MLPSpec | CNNSpec | ResNetSpec | DLRMSpec | HashedTextSpec | DistilBertSpec,
+    Field(discriminator="name"),
+]
+ModelSpec = BoxedModelSpec | CustomSpec
+
+
+def takes_rows(model: ModelSpec) -> bool:
+    """Whether it takes a row of numbers per sample, which may be standardised; otherwise arrays reach it as they are."""
+    if isinstance(model, CNNSpec | ResNetSpec):
+        return model.shape is not None
+    return isinstance(model, LogisticRegressionSpec | MLPSpec)
+
+
+def inputs_problem(model: ModelSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
+    """What does not fit; None when all does, as far as a spec tells. ``groups`` are dtypes of groups of features by name."""
+    if isinstance(model, CustomSpec):
+        return None
+    if isinstance(model, DLRMSpec):
+        fits = groups is not None and set(groups) == {"numeric", "categorical"} and groups["categorical"].startswith("int")
+        return None if fits else "dlrm takes two groups of features, `numeric` and `categorical`, the latter int32 or int64"
+    if groups is not None:
+        return f"features in groups need dlrm or a model of your own (`factory`); {model.name} takes one input"
+    if isinstance(model, HashedTextSpec | DistilBertSpec):
+        return _text_problem(model, parser)
+    if isinstance(model, CNNSpec | ResNetSpec) and model.shape is None and parser is None:
+        return f"{model.name} takes images: give it a parser, or `shape` where an image is a row of numbers"
+    return None
+
+
+def _text_problem(model: HashedTextSpec | DistilBertSpec, parser: Parser | None) -> str | None:
+    if parser is None:
+        return f"{model.name} takes texts: give it the parser `text`"
+    if isinstance(parser, TextParserSpec) and parser.text.buckets > model.buckets:
+        return f"the parser tells {parser.text.buckets} n-grams apart, {model.name} only {model.buckets} (`buckets`)"
+    return None

@@ -1,0 +1,113 @@
+"""Operation of a pipeline: display, retention, notification and model storage; no part of a run's identity."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+
+from modyn_dagster.spec.base import ImportPath, Name, Spec, TagName, TagValue
+from modyn_dagster.spec.evaluation import MetricName
+
+
+class ScoreFloor(Spec):
+    """Tell when the active model scores below ``floor`` on a closed interval."""
+
+    metric: MetricName
+    floor: float
+
+
+class ScoreCeiling(Spec):
+    """Tell when the active model scores above ``ceiling`` on a closed interval: for losses and errors."""
+
+    metric: MetricName
+    ceiling: float
+
+
+class NotifySpec(Spec):
+    """A function of yours, called with a frozen ``Event`` in a process of its own."""
+
+    hook: ImportPath
+    score_below: ScoreFloor | None = None
+    score_above: ScoreCeiling | None = None
+
+    @model_validator(mode="after")
+    def _limits_differ(self) -> Self:
+        below, above = self.score_below, self.score_above
+        if below is not None and above is not None and below.metric == above.metric and below.floor > above.ceiling:
+            raise ValueError("score_below.floor is above score_above.ceiling: every score would be told")
+        return self
+
+    @property
+    def metrics(self) -> dict[str, MetricName]:
+        """The metrics that are watched, by field."""
+        limits = {"score_below": self.score_below, "score_above": self.score_above}
+        return {field: limit.metric for field, limit in limits.items() if limit is not None}
+
+
+Price = Annotated[float, Field(ge=0)]
+
+
+class PricesSpec(Spec):
+    """What `adaptive` minimises: `GB * store + seconds to save * save + recoveries * seconds to recover * recover`."""
+
+    store: Price = 1.0
+    save: Price = 0.01
+    recover: Price = 0.01
+    recoveries: Price = Field(1.0, description="How often a model is expected to be loaded.")
+
+
+class ModelStoreSpec(Spec):
+    """The strategy of the model store, and its settings; the base is the run's model before."""
+
+    strategy: Literal["adaptive", "snapshot", "changed_layers", "delta", "provenance"] = Field(
+        "adaptive", description="`provenance` stores no weights: a model is trained again when it is needed."
+    )
+    root: str | None = Field(
+        None,
+        description="Folder (relative to MODYN_HOME) or fsspec URL, without user or password: fsspec finds keys in the "
+        "environment or its own configuration. Default: `models`. What is elsewhere already stays there.",
+    )
+    operator: Literal["subtract", "xor"] = Field("subtract", description="What a difference is, for `delta` and `adaptive`.")
+    max_depth: Annotated[int, Field(ge=1, le=16)] = Field(
+        1, description="Differences to apply at most until a model is there; 1: all are to the keyframe."
+    )
+    full_model_interval: PositiveInt | None = Field(
+        10, description="Every so many models one is stored whole, for `delta` and `adaptive`; null: never because of that."
+    )
+    prices: PricesSpec = PricesSpec()
+    max_recovery_seconds: PositiveFloat | None = Field(
+        None, description="A strategy whose models would take longer to load is not chosen by `adaptive`."
+    )
+
+    retrain: bool = Field(
+        False, description="`adaptive` may choose `provenance`; it needs `training.deterministic`, and data that stay."
+    )
+
+    @field_validator("root")
+    @classmethod
+    def _shows_no_secret(cls, root: str | None) -> str | None:
+        if root is not None and "://" in root and ("@" in root or "?" in root):
+            raise ValueError("must not have a user, a password or a query; give these to fsspec by its environment variables")
+        return root
+
+    @model_validator(mode="after")
+    def _keeps_its_promise(self) -> Self:
+        if self.max_recovery_seconds is not None and self.strategy != "adaptive":
+            raise ValueError(f"max_recovery_seconds needs strategy adaptive: {self.strategy} takes as long as it takes")
+        if self.retrain and self.strategy != "adaptive":
+            raise ValueError(f"retrain needs strategy adaptive, which may choose; {self.strategy} is chosen")
+        return self
+
+
+class Display(Spec):
+    """How Dagster shows the pipeline."""
+
+    group: Name | None = Field(None, description="Asset group; default: the pipeline's name.")
+    tags: dict[TagName, TagValue] = {}
+
+
+class Retention(Spec):
+    """How many of the newest triggers of each run keep a kind of file; ``null`` keeps all."""
+
+    training_sets: PositiveInt | None = None
+    predictions: PositiveInt | None = None
+    optimizers: PositiveInt | None = Field(None, exclude_if=lambda value: value is None)

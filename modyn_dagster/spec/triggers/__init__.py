@@ -1,0 +1,1 @@
+"""Trigger blocks: triggering policies and their decision rules, detectors and drift metrics."""

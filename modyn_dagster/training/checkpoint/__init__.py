@@ -1,0 +1,1 @@
+"""Checkpoints: the state from which a killed training continues with the same bits."""

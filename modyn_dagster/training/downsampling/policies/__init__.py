@@ -1,0 +1,1 @@
+"""Downsampling policies, one file per algorithm or pair of siblings."""

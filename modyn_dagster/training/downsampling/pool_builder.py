@@ -1,0 +1,129 @@
+"""Pools of a training: scores of earlier epochs, validation gradients and model outputs, as a policy needs them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.training.downsampling.plan import Plan
+from modyn_dagster.training.downsampling.pool import Pool
+from modyn_dagster.training.downsampling.scoring import Scored, Scorer, gradients_at, with_one
+from modyn_dagster.training.inputs.batch import Batch
+from modyn_dagster.training.models.network import SampleLoss
+
+
+class Positions:
+    """Where in a training set a key stands; keys are different."""
+
+    def __init__(self, keys: KeyArray) -> None:
+        self._order = np.argsort(keys, kind="stable")
+        self._sorted = keys[self._order]
+
+    def of(self, keys: Tensor) -> Tensor:
+        """``int64[m]`` keys to ``int64[m]`` positions."""
+        found = np.searchsorted(self._sorted, keys.cpu().numpy().view(np.uint64))
+        return torch.from_numpy(self._order[found])
+
+
+class History:
+    """One number per sample and epoch, ``float64[epochs, n]``."""
+
+    def __init__(self, n_epochs: int, n: int) -> None:
+        self._rows = torch.zeros(n_epochs, n, dtype=torch.float64)
+
+    def record(self, epoch: int, positions: Tensor, scores: Tensor) -> Tensor:
+        """Write down the scores of this epoch; returns all epochs' up to it, ``float64[epoch + 1, m]``."""
+        self._rows[epoch, positions] = scores.detach().to("cpu", torch.float64)
+        return self._rows[: epoch + 1, positions]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All numbers."""
+        return {"rows": self._rows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with another one's numbers."""
+        self._rows = state["rows"]
+
+
+class Validation:
+    """The validation loss around the model as it is, by its last linear layer alone.
+
+    Args:
+        batches: makes the batches of the samples set aside.
+        loss: of single samples.
+        last_layer: gradients are those of the last layer's weights and bias, not those at the outputs.
+    """
+
+    def __init__(self, batches: Callable[[], Iterator[Batch]], loss: SampleLoss, *, last_layer: bool) -> None:
+        self._batches, self._loss, self._last_layer = batches, loss, last_layer
+        self._scored: Scored | None = None
+
+    def renew(self, scorer: Scorer) -> None:
+        """Score the samples with the model as it is now."""
+        self._scored = scorer.all(self._batches())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scores of the last renewal."""
+        assert self._scored is not None, "scored at the beginning of every epoch"  # noqa: S101 - for the type checker
+        return {each.name: getattr(self._scored, each.name) for each in fields(self._scored)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with another one's scores."""
+        self._scored = Scored(**state)
+
+    def gradient(self, step: Tensor) -> Tensor:
+        """The mean gradient after the last layer was moved by ``-step``: ``float[d]`` for ``float[d]``."""
+        scored = self._scored
+        assert scored is not None, "scored at the beginning of every epoch"  # noqa: S101 - for the type checker
+        moved = step.to("cpu", scored.outputs.dtype)
+        if not self._last_layer:
+            return gradients_at(scored.outputs - moved, scored.targets, self._loss)[1].mean(0)
+        assert scored.embeddings is not None, "asked for with the embeddings"  # noqa: S101 - for the type checker
+        features = with_one(scored.embeddings)
+        outputs = scored.outputs - features @ moved.reshape(scored.outputs.shape[1], -1).T
+        _, gradients = gradients_at(outputs, scored.targets, self._loss)
+        return torch.einsum("no,nh->oh", gradients, features).flatten() / len(features)
+
+
+@dataclass(slots=True)
+class Pools:
+    """Makes the pools of a training, of what its policy needs.
+
+    Attributes:
+        plan: the policy and its spec.
+        history: of the policy's scores, written with every pool; None unless it needs one.
+        irreducible: losses of models that never saw the samples, ``float[n]``; None unless it needs them.
+        validation: what was set aside for the policy; None unless it needs it.
+    """
+
+    plan: Plan
+    history: History | None
+    irreducible: Tensor | None
+    validation: Validation | None
+
+    def of(self, scored: Scored | None, targets: Tensor, positions: Tensor | None, epoch: int) -> Pool:
+        """The samples with these targets, or at these positions of the training set; ``scored``: what the model makes of them."""
+        n = len(targets) if positions is None else len(positions)
+        labels = None if targets.is_floating_point() else targets
+        if scored is None:
+            return Pool(n, self.plan.name, labels=labels, epoch=epoch)
+        irreducible = self.irreducible if positions is not None else None
+        pool = Pool(
+            n,
+            self.plan.name,
+            logits=scored.outputs if labels is not None else None,
+            labels=labels,
+            losses=scored.losses,
+            gradients=scored.last_layer() if self.plan.spec.gradient == "last_layer" else scored.gradients,
+            embeddings=scored.embeddings,
+            irreducible_losses=None if irreducible is None else irreducible[positions].to(scored.losses.device),
+            validation_gradient=None if self.validation is None else self.validation.gradient,
+            epoch=epoch,
+        )
+        if positions is not None and self.history is not None:
+            pool = replace(pool, history=self.history.record(epoch, positions, self.plan.scores(pool)))
+        return pool

@@ -1,0 +1,1 @@
+"""Numerical methods of the coreset policies: distances, similarities, greedy maximisation, matching pursuit."""

@@ -1,0 +1,176 @@
+"""The device and precision of a training, and copies of batches to the device, one batch ahead of the computation."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from importlib.metadata import version
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.telemetry import Stopwatch
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+def resolve_device(device: Literal["cpu", "cuda", "auto"], *, source: str) -> Literal["cpu", "cuda"]:
+    """``auto`` is CUDA where there is one. ``ConfigError`` for ``cuda`` on a machine without."""
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
+        raise ConfigError(source, "training.device", device, "this machine has no CUDA device; use cpu or auto")
+    return "cuda" if device != "cpu" and available else "cpu"
+
+
+def fabric_for(spec: TrainingSpec, *, source: str) -> "Fabric":
+    """One device, in the spec's precision."""
+    # Its import costs a second, most of it torch's compiler that optimizers load too.
+    with _unloaded("torchmetrics"):
+        from lightning_fabric import Fabric
+
+    device = resolve_device(spec.device, source=source)
+    if spec.precision == "16-mixed" and device == "cpu":
+        raise ConfigError(source, "training.precision", spec.precision, "needs a CUDA device; a CPU has bf16-mixed")
+    return Fabric(accelerator=device, devices=1, precision=spec.precision)
+
+
+@contextmanager
+def _unloaded(package: str) -> Iterator[None]:
+    """Show whoever imports a package meanwhile its version alone.
+
+    Lightning Fabric imports torchmetrics to look at its version, and torchmetrics imports transformers where that is
+    installed: seconds and 200 MB in every process that trains, for nothing.
+    """
+    if package in sys.modules or "lightning_fabric" in sys.modules:
+        yield
+        return
+    module = ModuleType(package)
+    vars(module)["__version__"] = version(package)
+    sys.modules[package] = module
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+
+
+T = TypeVar("T")
+
+
+#: What torch takes as it is; asking for one of a few is faster than looking at what a dtype is.
+_COMMON: Final = frozenset(map(np.dtype, ("bool", "uint8", "int32", "int64", "float32", "float64")))
+
+
+def tensor_of(array: npt.NDArray[Any]) -> Tensor:
+    """The same memory as a tensor; keys as int64, times as int64 microseconds since 1970, other byte orders copied."""
+    writeable = array.flags.writeable
+    if writeable and array.dtype in _COMMON:
+        return torch.from_numpy(array)
+    if not writeable or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype == np.uint64 or array.dtype.kind in "mM":
+        array = array.view(np.int64)
+    return torch.from_numpy(array)
+
+
+def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """``batch`` with arrays and tensors changed: inside mappings, tuples, lists and dataclasses; all else stays."""
+    if isinstance(batch, (np.ndarray, Tensor)):
+        return change(batch)
+    if isinstance(batch, dict):
+        return {name: mapped(part, change) for name, part in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(mapped(part, change) for part in batch))
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(mapped(part, change) for part in batch)
+    if is_dataclass(batch) and not isinstance(batch, type):
+        return type(batch)(**{each.name: mapped(getattr(batch, each.name), change) for each in fields(batch)})
+    return batch
+
+
+@dataclass(slots=True)
+class _Copy(Generic[T]):
+    """A batch on its way. ``held`` keeps the host's memory until ``done``."""
+
+    batch: T
+    held: list[Tensor]
+    done: "torch.cuda.Event"
+
+
+class DeviceCopy:
+    """Arrays to tensors on ``device``. A CPU takes the arrays' own memory. ``watch`` is told how long that takes the host."""
+
+    def __init__(self, device: torch.device, *, pin: bool, watch: Stopwatch | None = None) -> None:
+        self._device, self._pin, self._watch = device, pin, watch
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # torch has no type for it
+
+    def __call__(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches, in order; on CUDA the next one is being copied while one is at work."""
+        if self._stream is None:
+            for batch in batches:
+                self._lap("data")
+                tensors = mapped(batch, as_tensor)
+                self._lap("to_device")
+                yield tensors
+            return
+        begun: list[_Copy[T]] = []
+        ahead: _Copy[T] | None = None
+        try:
+            for batch in batches:
+                self._lap("data")
+                following = self._begin(batch)
+                self._lap("to_device")
+                begun.append(following)
+                if ahead is not None:
+                    yield self._arrived(ahead)
+                begun = [copy for copy in begun if not copy.done.query()]  # type: ignore[no-untyped-call]  # torch has no type for it
+                ahead = following
+            if ahead is not None:
+                yield self._arrived(ahead)
+        finally:
+            # Whoever stops early, too: the host's memory goes back to those who write to it.
+            for copy in begun:
+                copy.done.synchronize()
+
+    def _lap(self, stage: str) -> None:
+        if self._watch is not None:
+            self._watch.lap(stage)
+
+    def _begin(self, batch: T) -> _Copy[T]:
+        held: list[Tensor] = []
+
+        def copied(part: npt.NDArray[Any] | Tensor) -> Tensor:
+            host = as_tensor(part)
+            if self._pin and host.device.type == "cpu" and not host.is_pinned():
+                host = host.pin_memory()
+            held.append(host)
+            return host.to(self._device, non_blocking=True)
+
+        with torch.cuda.stream(self._stream):
+            moved = mapped(batch, copied)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch has no type for it
+            done.record(self._stream)
+        return _Copy(moved, held, done)
+
+    def _arrived(self, copy: _Copy[T]) -> T:
+        """The batch, for the stream that computes now; its memory is not reused while that stream works on it."""
+        computing = torch.cuda.current_stream(self._device)
+        computing.wait_event(copy.done)
+
+        def used(tensor: Tensor) -> Tensor:
+            tensor.record_stream(computing)
+            return tensor
+
+        arrived: T = mapped(copy.batch, used)
+        return arrived
+
+
+def as_tensor(part: npt.NDArray[Any] | Tensor) -> Tensor:
+    """A tensor as it is, or ``tensor_of``."""
+    return part if isinstance(part, Tensor) else tensor_of(part)

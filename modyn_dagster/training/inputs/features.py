@@ -1,0 +1,66 @@
+"""Arrays of a model's inputs, made of samples."""
+
+from collections.abc import Collection
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpath import Columns as RowColumns
+from modyn_dagster.data.samples import Samples
+from modyn_dagster.errors import WrongShape
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.memory import Arrays
+from modyn_dagster.training.models.layout import ARRAY, Input, Layout, require_numeric, width_of
+from modyn_dagster.training.parsing.function import Blobs, Columns
+from modyn_dagster.training.parsing.parser import Parsing
+
+
+class Features:
+    """A model's inputs for samples, always laid out as ``layout`` says."""
+
+    def __init__(self, layout: Layout, parsing: Parsing) -> None:
+        self.layout, self.parsing = layout, parsing
+
+    @classmethod
+    def of(cls, spec: TrainingSpec, example: Samples, parsing: Parsing, *, exclude: Collection[str]) -> Self:
+        """Find the layout in an example of the samples; ``ConfigError`` names a column that cannot be used."""
+        layout = Layout.of(spec, parsing(example), exclude=exclude, source=parsing.source)
+        return cls(layout, parsing)
+
+    def __call__(self, samples: Samples) -> Arrays:
+        """Of samples as readers hand them out."""
+        return self.of_columns(self.parsing(samples))
+
+    def of_blobs(self, keys: KeyArray, blobs: Blobs) -> Arrays:
+        """Of the samples' bytes."""
+        return self.of_columns(self.parsing.of_blobs(keys, blobs))
+
+    def of_columns(self, columns: Columns) -> Arrays:
+        """Of columns by name, or of a parser's array."""
+        return {
+            each.name: self._row(columns, each) if each.columns else self._array(columns, each) for each in self.layout.inputs
+        }
+
+    def of_rows(self, dtype: np.dtype[Any]) -> RowColumns:
+        """The same straight from rows of a structured dtype: what a batch stream is to gather."""
+        return RowColumns(dtype, {each.name: ([name for name, _ in each.columns], each.dtype) for each in self.layout.inputs})
+
+    def _row(self, columns: Columns, each: Input) -> npt.NDArray[Any]:
+        parts = []
+        for name, width in each.columns:
+            if width_of(columns, name, self.parsing.source) != width:
+                raise WrongShape(["n", width], columns[name].shape, what=f"{self.parsing.source}: column {name!r}")
+            parts.append(columns[name].reshape(-1, width))
+        return np.concatenate(parts, axis=1, dtype=each.dtype, casting="unsafe")
+
+    def _array(self, columns: Columns, each: Input) -> npt.NDArray[Any]:
+        require_numeric(columns, ARRAY, self.parsing.source)
+        array = columns[ARRAY]
+        if array.shape[1:] != each.shape:
+            what = f"{self.parsing.source}: {self.parsing.name}"
+            raise WrongShape(["n", *each.shape], array.shape, what=what)
+        if each.tabular:
+            return array.reshape(len(array), -1).astype(np.float64)
+        return array.astype(np.float32 if array.dtype.kind == "f" else array.dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,1 @@
+"""The training loop: epochs, optimizer steps, learning rates, early stopping."""

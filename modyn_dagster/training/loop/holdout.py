@@ -1,0 +1,153 @@
+"""Samples held out for a downsampling policy, and irreducible losses from models that never saw a sample."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fastpath import TrainingSet
+from modyn_dagster.errors import TrainingError
+from modyn_dagster.randomness import rng_for, seed_for
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.checkpoint.checkpointer import Saver
+from modyn_dagster.training.checkpoint.file import CheckpointFile
+from modyn_dagster.training.checkpoint.parts import Part
+from modyn_dagster.training.data import Task, TrainedModel, TrainingData
+from modyn_dagster.training.downsampling.plan import Plan
+from modyn_dagster.training.models.network import SampleLoss
+from modyn_dagster.training.predictor import build_predictor
+from modyn_dagster.training.transforms.labels import targets_of, truth_of
+
+Int64 = npt.NDArray[np.int64]
+#: Samples per read while losses are computed.
+_CHUNK = 1024
+
+#: Trains a model on some of the data; where a file is given, that training can be gone on with.
+TrainOn = Callable[[TrainingData, CheckpointFile | None], TrainedModel]
+#: Finds something out, or knows it from before a kill: of the first or the second model.
+Keep = Callable[[Part, Callable[[CheckpointFile | None], Tensor]], Tensor]
+
+
+def split(data: TrainingData, share: float, seed: int) -> tuple[TrainingData, TrainingData]:
+    """What is trained on, and what is set aside: at least one sample each, both in the order of the set."""
+    n = len(data)
+    if n < 2:
+        raise TrainingError(f"a training set of {n} sample cannot be split for downsampling")
+    aside = min(n - 1, max(1, round(share * n)))
+    order = rng_for(seed, "downsampling", "holdout").permutation(n)
+    return _part(data, np.sort(order[aside:])), _part(data, np.sort(order[:aside]))
+
+
+def irreducible_losses(
+    train_on: TrainOn,
+    loss: SampleLoss,
+    data: TrainingData,
+    aside: TrainingData | None,
+    *,
+    seed: int,
+    threads: int,
+    source: str,
+    keep: Keep = lambda _, find: find(None),
+) -> Tensor:
+    """Of every sample of ``data`` by a model trained on ``aside``, or else on the half that it is not in: ``float32[n]``."""
+
+    def by_model_of(other: TrainingData, scored: TrainingData, checkpoint: CheckpointFile | None) -> Tensor:
+        return _losses(train_on(other, checkpoint), scored, loss, threads=threads, source=source)
+
+    if aside is not None:
+        return keep("0", partial(by_model_of, aside, data))
+    order = rng_for(seed, "downsampling", "twin").permutation(len(data))
+    halves = [np.sort(order[: len(data) // 2]), np.sort(order[len(data) // 2 :])]
+    if not len(halves[0]):
+        raise TrainingError(f"{source}: a training set of one sample cannot be split for irreducible losses")
+    found = torch.empty(len(data))
+    parts: list[Part] = ["0", "1"]
+    for part, (scored, other) in zip(parts, (halves, halves[::-1]), strict=True):
+        found[torch.from_numpy(scored)] = keep(part, partial(by_model_of, _part(data, other), _part(data, scored)))
+    return found
+
+
+def _part(data: TrainingData, positions: Int64) -> TrainingData:
+    keys, weights = data.chosen.take(positions)
+    return replace(data, chosen=TrainingSet.of(keys, weights))
+
+
+def _losses(model: TrainedModel, data: TrainingData, loss: SampleLoss, *, threads: int, source: str) -> Tensor:
+    predict = build_predictor(model.architecture, model.state_dict, threads=threads, source=source)
+    parts = []
+    try:
+        for start in range(0, len(data), _CHUNK):
+            keys = data.chosen.slice(start, min(len(data), start + _CHUNK)).keys
+            samples = predict.judged(data.reader.read(keys))
+            truth = truth_of(samples, predict.kind, source=source)
+            targets = targets_of(truth, keys, predict.kind, predict.n_outputs, source=source)
+            parts.append(loss(torch.from_numpy(predict(samples)), torch.from_numpy(targets)).detach())
+    finally:
+        predict.close()
+    return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A training set as its policy divides it.
+
+    Attributes:
+        plan: the policy; None: everything is trained on.
+        data: what is trained on.
+        aside: what is kept for the policy; None where nothing is.
+    """
+
+    plan: Plan | None
+    data: TrainingData
+    aside: TrainingData | None
+
+    @classmethod
+    def of(cls, spec: TrainingSpec, data: TrainingData, task: Task, *, seed: int, source: str) -> "Parts":
+        """As the spec begins. ``ConfigError`` for a policy that cannot be built, or not for this task."""
+        found = None if spec.downsampling is None else spec.downsampling.at(0)
+        if found is None:
+            return cls(None, data, None)
+        plan = Plan.of(found, task.kind, epochs=spec.epochs, source=source)
+        if not plan.stands_aside:
+            return cls(plan, data, None)
+        return cls(plan, *split(data, found.holdout.share, seed))
+
+
+@dataclass(frozen=True)
+class Irreducible:
+    """How the models of irreducible losses are trained: as the one they serve, without downsampling.
+
+    Attributes:
+        train: ``modyn_dagster.training.train``.
+        spec: of the training they serve.
+        task: with as many classes as its model has outputs.
+        threads: that compute.
+        source: for errors.
+        saver: of the training they serve: what they gave, and how far they are, outlives a kill.
+    """
+
+    train: Callable[..., TrainedModel]
+    spec: TrainingSpec
+    task: Task
+    threads: int
+    source: str
+    saver: Saver
+
+    def losses(self, plan: Plan, parts: "Parts", loss: SampleLoss, seed: int) -> Tensor:
+        """Of every sample that is trained on, ``float32[n]``."""
+        # Budgets and early stopping are those of the model that is served.
+        none = dict.fromkeys(["downsampling", "early_stopping", "max_steps", "max_samples", "initial_weights"])
+        changes = none | {"carry_optimizer": False, "epochs": plan.spec.holdout.epochs or self.spec.epochs}
+        spec, own = self.spec.model_copy(update=changes), seed_for(seed, "downsampling", "irreducible")
+        given = {"task": self.task, "threads": self.threads, "source": self.source}
+
+        def train_on(data: TrainingData, checkpoint: CheckpointFile | None) -> TrainedModel:
+            return self.train(spec, data, seed=own, checkpoint=checkpoint, **given)
+
+        where: dict[str, Any] = {"seed": seed, "threads": self.threads, "source": self.source, "keep": self.saver.kept}
+        return irreducible_losses(train_on, loss, parts.data, parts.aside, **where)

@@ -1,0 +1,76 @@
+"""What a training starts from: fresh weights, a file of weights, or the previous model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modyn_dagster.errors import ConfigError, TrainingError
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.data import PreviousModel, Task
+from modyn_dagster.training.inputs.dataset_statistics import Survey
+from modyn_dagster.training.models.network import Network, build_network
+
+
+def n_outputs_of(task: Task, found: Survey, previous: PreviousModel | None) -> int:
+    """Outputs of a model: one for a target, else one per class, as far as classes are known, and at least two."""
+    if task.kind == "target":
+        return 1
+    if task.n_classes is not None:
+        return max(2, task.n_classes)
+    known = int(previous.architecture["n_outputs"]) if previous is not None else 0
+    return max(2, found.n_seen, known)
+
+
+def initial_network(
+    spec: TrainingSpec,
+    found: Survey,
+    n_outputs: int,
+    previous: PreviousModel | None,
+    initial: Mapping[str, Tensor] | None,
+    source: str,
+) -> Network:
+    """A network with the weights it starts from, and standardisation as surveyed."""
+    network = build_network(spec, found.reading.features.layout, n_outputs, source=source, seen=found.seen)
+    if previous is not None:
+        _load_previous(network, previous, found, n_outputs, source)
+    elif initial is not None:
+        _load_initial(network, initial, spec.initial_weights or "(given)", source)
+    for name, scaler in network.scalers().items():
+        scaler.fit(found.moments[name])
+    return network
+
+
+def require_finite(network: Network, n_steps: int, source: str) -> None:
+    """``TrainingError`` for weights that are not: the last step is followed by no loss that would show it."""
+    for name, parameter in network.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise TrainingError(f"{source}: {name} is not finite after step {n_steps}; lower the learning rate")
+
+
+def _load_previous(network: Network, previous: PreviousModel, found: Survey, n_outputs: int, source: str) -> None:
+    layout = found.reading.features.layout.to_json()
+    if previous.architecture["features"] != layout:
+        rule = f"the previous model saw other features: {previous.architecture['features']}, now {layout}"
+        raise ConfigError(source, "training.use_previous_model", True, rule)
+    if previous.architecture["n_outputs"] != n_outputs:
+        rule = (
+            f"the previous model has {previous.architecture['n_outputs']} outputs, this training set needs {n_outputs}; "
+            "pin `classes` or `n_classes` in the dataset's label"
+        )
+        raise ConfigError(source, "training.use_previous_model", True, rule)
+    try:
+        network.load_state_dict(previous.state_dict)
+    except RuntimeError as error:
+        rule = f"the previous model has other weights: {error}"
+        raise ConfigError(source, "training.use_previous_model", True, rule) from error
+
+
+def _load_initial(network: Network, initial: Mapping[str, Tensor], path: str, source: str) -> None:
+    own: dict[str, Any] = {name.removeprefix("body."): tensor for name, tensor in initial.items()}
+    given = {name: tensor for name, tensor in own.items() if not name.startswith("standardize.")}
+    try:
+        network.body.load_state_dict(given)
+    except RuntimeError as error:
+        raise ConfigError(source, "training.initial_weights", path, f"does not fit the model: {error}") from error

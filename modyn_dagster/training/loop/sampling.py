@@ -1,0 +1,103 @@
+"""Sources of a training's batches: the whole training set, or a downsampling policy."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.downsampling.pool_builder import Validation
+from modyn_dagster.training.downsampling.sampler import Sampler
+from modyn_dagster.training.downsampling.scoring import Model, Scorer
+from modyn_dagster.training.inputs.batch import Batch
+from modyn_dagster.training.inputs.batches import Batches, batch_sizes
+from modyn_dagster.training.loop.holdout import Irreducible, Parts
+from modyn_dagster.training.telemetry import Stopwatch
+
+
+class Sampling(Protocol):
+    """Hands out the batches of a training, and knows how many there will be."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Samples of each batch of an epoch; where how many are chosen is up to chance, the most there can be."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether ``trained`` wants to be told."""
+
+    def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
+        """The batches of an epoch, from number ``start`` on."""
+
+    def trained(self, gradients: Tensor) -> None:
+        """What a step saw at its outputs, ``float[b, n_outputs]``."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that later batches depend on beside model, seed and place."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another one was."""
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Every batch as it comes."""
+
+    batches: Batches
+    spec: TrainingSpec
+    n: int
+    seed: int
+    listens: bool = False
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Of the batches of an epoch."""
+        return batch_sizes(self.n, self.spec)
+
+    def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
+        """All batches from ``start`` on."""
+        yield from self.batches.epoch(self.spec, seed=self.seed, epoch=epoch, start=start)
+
+    def trained(self, gradients: Tensor) -> None:
+        """Nobody asks."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: the place says it all."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to do."""
+
+
+def sampling_of(
+    parts: Parts,
+    spec: TrainingSpec,
+    batches: Batches,
+    model: Model,
+    aside: Batches | None,
+    irreducible: Irreducible,
+    *,
+    seed: int,
+    resumed: bool = False,
+) -> Sampling:
+    """What hands out the batches of a training; ``aside`` are those of what is set aside.
+
+    ``resumed``: a state will be loaded, with whatever takes long to find out.
+    """
+    plan = parts.plan
+    if plan is None:
+        return Everything(batches, spec, len(parts.data), seed)
+    last_layer = plan.spec.gradient == "last_layer"
+    embeddings, gradients = "embeddings" in plan.needs or last_layer, plan.judges_gradients(irreducible.task.kind)
+    scorer = Scorer(model.body, model.forward, model.loss, gradients=gradients, embeddings=embeddings, source=irreducible.source)
+    wanted = "irreducible_losses" in plan.needs and not resumed
+    floors = irreducible.losses(plan, parts, model.loss, seed) if wanted else None
+    validation = None
+    if "validation_gradient" in plan.needs and aside is not None:
+        ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})
+        validation = Validation(
+            partial(aside.epoch, ordered, seed=seed, epoch=0, evaluate=True), model.loss, last_layer=last_layer
+        )
+    return Sampler(plan, spec, parts.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)

@@ -1,0 +1,182 @@
+"""The moving parts of a training on their device: a batch in, and every few batches the weights move."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from modyn_dagster.errors import NonFiniteLoss
+from modyn_dagster.spec.learning.optimizers import optimizer_fields
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.downsampling.scoring import Model, gradients_at
+from modyn_dagster.training.inputs.batch import Batch
+from modyn_dagster.training.inputs.reading import Reading
+from modyn_dagster.training.loop.final_weights import MovingAverage
+from modyn_dagster.training.loop.optimizers import build_optimizers, carry_states
+from modyn_dagster.training.loop.schedulers import Length, Scheduler
+from modyn_dagster.training.loop.step_state import StepState
+from modyn_dagster.training.models.losses import build_loss, weighted_mean
+from modyn_dagster.training.models.network import Network, SampleLoss, call_body, check_outputs
+from modyn_dagster.training.telemetry import Stopwatch
+from modyn_dagster.training.user_code import user_code
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+class Steps:
+    """Model, loss, optimizers and what goes with them.
+
+    Args:
+        spec: of the training.
+        network: moved to the device of ``fabric``.
+        fabric: device and precision.
+        reading: what is learnt, and for whom errors are.
+        n_outputs: of the model.
+    """
+
+    def __init__(self, spec: TrainingSpec, network: Network, fabric: "Fabric", reading: Reading, n_outputs: int) -> None:
+        self._spec, self._network = spec, network
+        self._source, self._n_outputs = reading.source, n_outputs
+        self._layout = reading.features.layout
+        self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)
+        self._scaler = getattr(fabric.strategy.precision, "scaler", None)
+        network.train()
+        self._optimizers = build_optimizers(spec.optimizers, network.body, source=reading.source)
+        body = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
+        # In single precision Fabric's wrappers would only cost time.
+        single = spec.precision == "32-true"
+        wrap: Any = fabric.to_device if single else fabric.setup_module
+        self._model: nn.Module = wrap(body)
+        self._backward: Callable[[Tensor], object] = Tensor.backward if single else fabric.backward
+        self._average = None if spec.ema is None else MovingAverage(network.body, spec.ema.decay)
+        self._schedulers: list[Scheduler] = []
+        self._outputs = torch.empty(0)
+        precision = fabric.strategy.precision
+        self._state = StepState(network, self._optimizers, self._schedulers, precision, self._average, self._loss)
+        self.n_steps, self.n_pending = 0, 0
+
+    @property
+    def model(self) -> Model:
+        """As samples are judged by before they are trained on."""
+        return Model(self._model, self._call, self._loss)
+
+    @property
+    def average(self) -> MovingAverage | None:
+        """Of the weights, if it becomes the model."""
+        return self._average
+
+    def schedule(self, length: Length) -> None:
+        """How long the training will be: learning rates follow it from now on."""
+        fields = optimizer_fields(len(self._spec.optimizers))
+        for spec, optimizer, field in zip(self._spec.optimizers, self._optimizers, fields):
+            if spec.scheduler is not None:
+                found = Scheduler(spec.scheduler, optimizer, length, field=f"{field}.scheduler", source=self._source)
+                self._schedulers.append(found)
+
+    def gradients(self, batch: Batch) -> Tensor:
+        """Of the last batch's losses at the outputs, ``float[b, n_outputs]``."""
+        return gradients_at(self._outputs.float(), batch.targets, self._loss)[1]
+
+    def step(self, batch: Batch, number: int, watch: Stopwatch) -> float:
+        """Learn from batch ``number``; returns its loss before. The optimizers step with the last batch of ``accumulate``."""
+        loss = self._forward(batch)
+        value = float(loss.detach())
+        watch.lap("forward")
+        if not math.isfinite(value):
+            raise NonFiniteLoss(number, value, batch.keys.tolist(), self._norms())
+        if self.n_pending == 0:
+            for optimizer in self._optimizers:
+                optimizer.zero_grad()
+        with user_code(f"{self._source}: training.model: the backward pass"):
+            self._backward(loss if self._spec.accumulate == 1 else loss * self._share(batch))
+        watch.lap("backward")
+        self.n_pending += 1
+        if self.n_pending == self._spec.accumulate:
+            self._move()
+            watch.lap("step")
+        return value
+
+    def end_epoch(self, watch: Stopwatch) -> None:
+        """Step with the batches that wait, and schedulers of epochs."""
+        if self.n_pending:
+            self._move()
+        for scheduler in self._schedulers:
+            scheduler.after("epoch")
+        watch.lap("step")
+
+    def optimizer_states(self) -> list[dict[str, Any]]:
+        """One per optimizer."""
+        return self._state.optimizer_states()
+
+    def carry(self, states: Sequence[Mapping[str, Any]] | None) -> None:
+        """Take over the states of another training's optimizers; learning rates and other settings stay."""
+        carry_states(self._optimizers, states, source=self._source)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that later steps depend on, between two optimizer steps."""
+        return {"n_steps": self.n_steps} | self._state.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another training was."""
+        self.n_steps = state["n_steps"]
+        self._state.load_state_dict(state)
+
+    def _forward(self, batch: Batch) -> Tensor:
+        loss = f"{self._source}: training.loss: the loss"
+        outputs = self._call(batch)
+        self._outputs = outputs.detach()
+        with user_code(loss):
+            return weighted_mean(self._loss(outputs, batch.targets), batch.weights, what=loss, divisor=batch.divisor)
+
+    def _call(self, batch: Batch) -> Tensor:
+        model = f"{self._source}: training.model: the model"
+        with user_code(model):
+            returned = call_body(self._model, batch.inputs, self._layout)
+            return check_outputs(returned, (len(batch.weights), self._n_outputs), what=model)
+
+    def _share(self, batch: Batch) -> Tensor:
+        """What a batch's mean loss counts beside that of the first one it is accumulated with."""
+        weight = batch.weights.sum() if batch.divisor is None else torch.full_like(batch.weights[0], batch.divisor)
+        if self.n_pending == 0:
+            self._first, self._total = weight, torch.zeros_like(weight)
+        self._total = self._total + weight
+        return weight / self._first
+
+    def _move(self) -> None:
+        """One step of every optimizer, as if the batches that were accumulated had been one."""
+        if self._spec.accumulate > 1:
+            scale = self._first / self._total
+            for gradient in self._gradients():
+                gradient.mul_(scale.to(gradient.dtype))
+        if self._spec.clip is not None:
+            self._clip(self._spec.clip.norm, self._spec.clip.value)
+        with user_code(f"{self._source}: training.optimizer: the optimizer"):
+            for optimizer in self._optimizers:
+                optimizer.step() if self._scaler is None else self._scaler.step(optimizer)
+            if self._scaler is not None:
+                self._scaler.update()
+        for scheduler in self._schedulers:
+            scheduler.after("batch")
+        if self._average is not None:
+            self._average.update()
+        self.n_steps, self.n_pending = self.n_steps + 1, 0
+
+    def _clip(self, norm: float | None, value: float | None) -> None:
+        if self._scaler is not None:
+            for optimizer in self._optimizers:
+                self._scaler.unscale_(optimizer)
+        if norm is not None:
+            nn.utils.clip_grad_norm_(self._network.body.parameters(), norm)
+        if value is not None:
+            nn.utils.clip_grad_value_(self._network.body.parameters(), value)
+
+    def _gradients(self) -> list[Tensor]:
+        return [parameter.grad for parameter in self._network.body.parameters() if parameter.grad is not None]
+
+    def _norms(self) -> dict[str, float]:
+        weights = [parameter.detach() for parameter in self._network.body.parameters()]
+        named = {"weights": weights, "the last gradient": self._gradients()}
+        return {name: math.sqrt(sum(float(part.double().square().sum()) for part in parts)) for name, parts in named.items()}

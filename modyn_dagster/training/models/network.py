@@ -1,0 +1,115 @@
+"""The module that is stored as one model: standardization, then a built-in body or one of user code."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
+from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
+from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.memory import Allocate
+from modyn_dagster.training.models import build_boxed
+from modyn_dagster.training.models.layout import Input, Layout
+from modyn_dagster.training.models.standardization import Preparation, Standardize
+from modyn_dagster.training.user_code import call_factory
+
+#: A model's inputs by name, each ``[n, ...]``.
+Tensors = dict[str, Tensor]
+
+
+class Network(nn.Module):
+    """What is stored as one model.
+
+    ``prepare`` turns features into the body's inputs. Training does it beside the loop (``preparation``); ``forward`` does
+    both. Inputs are tensors by name, as the layout says.
+    """
+
+    def __init__(self, body: nn.Module, layout: Layout, *, standardize: bool, double: bool) -> None:
+        super().__init__()
+        self.body = body.double() if double else body
+        self.standardize = _standardize(layout) if standardize else None
+        self._layout, self._double = layout, double
+
+    def scalers(self) -> dict[str, Standardize]:
+        """What standardises which input."""
+        if self.standardize is None:
+            return {}
+        if isinstance(self.standardize, Standardize):
+            return {self._layout.inputs[0].name: self.standardize}
+        scalers = {each.name: self.standardize[_key(each)] for each in self._layout.inputs if each.tabular}
+        return cast(dict[str, Standardize], scalers)
+
+    def preparation(self, allocate: Allocate) -> Preparation:
+        """``prepare`` for arrays, with the standardisation as it is now."""
+        scalings = {name: scaler.scaling() for name, scaler in self.scalers().items()}
+        return Preparation(self._layout, scalings, double=self._double, allocate=allocate)
+
+    def prepare(self, inputs: Tensors) -> Tensors:
+        """Features to what the body takes: floats as float32 (float64 with precision 64-true); other arrays stay."""
+        dtype, scalers = torch.float64 if self._double else torch.float32, self.scalers()
+        scaled = {name: scalers[name](tensor) if name in scalers else tensor for name, tensor in inputs.items()}
+        tabular = {each.name for each in self._layout.inputs if each.tabular}
+        return {
+            name: tensor.to(dtype) if name in tabular or tensor.is_floating_point() else tensor for name, tensor in scaled.items()
+        }
+
+    def forward(self, inputs: Tensors) -> Any:
+        """Raw outputs ``[n, n_outputs]``: logits, or the regression value."""
+        return call_body(self.body, self.prepare(inputs), self._layout)
+
+
+def call_body(body: nn.Module, inputs: Tensors, layout: Layout) -> Any:
+    """A single input by position, named ones as keyword arguments."""
+    return body(**inputs) if layout.named else body(inputs[layout.inputs[0].name])
+
+
+def build_network(spec: TrainingSpec, layout: Layout, n_outputs: int, *, source: str, seen: Layout | None = None) -> Network:
+    """A network with fresh weights from torch's global generator. ``ConfigError`` when user code refuses to build one.
+
+    ``seen`` are the inputs as its body gets them, where transforms make others of those of ``layout``.
+    """
+    body = _build_body(spec.model, seen or layout, n_outputs, source)
+    return Network(body, layout, standardize=spec.standardize, double=spec.precision == "64-true")
+
+
+def _standardize(layout: Layout) -> Standardize | nn.ModuleDict | None:
+    tabular = [each for each in layout.inputs if each.tabular]
+    if not layout.named:
+        return Standardize(tabular[0].n_features) if tabular else None
+    return nn.ModuleDict({_key(each): Standardize(each.n_features) for each in tabular})
+
+
+def _key(each: Input) -> str:
+    # Beside the methods of a ModuleDict, whose names its entries must not have.
+    return f"{each.name}_columns"
+
+
+def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
+    if not isinstance(spec, CustomSpec):
+        try:
+            return build_boxed(spec, layout, n_outputs)
+        except ValueError as error:
+            raise ConfigError(source, "training.model", spec.name, str(error)) from error
+        except ModuleNotFoundError as error:
+            package = error.name or "a library"
+            raise MissingExtra(source, "training.model.name", spec.name, package=package, extra="text") from error
+    body = call_factory(spec, field="training.model", source=source, n_features=layout.n_features, n_outputs=n_outputs)
+    if not isinstance(body, nn.Module):
+        rule = f"must return a torch.nn.Module, not {type(body).__name__}"
+        raise ConfigError(source, "training.model.factory", spec.factory, rule)
+    return body
+
+
+#: ``(outputs [B, n_outputs], targets [B]) -> losses [B]``; targets are int64 classes or float32 values.
+SampleLoss = Callable[[Tensor, Tensor], Tensor]
+
+
+def check_outputs(outputs: object, expected: tuple[int, int], *, what: str) -> Tensor:
+    """The outputs if they are a tensor ``[B, n_outputs]``, else ``WrongShape``."""
+    if not isinstance(outputs, Tensor):
+        raise WrongShape(expected, (), what=f"{what} (a {type(outputs).__name__})")
+    if outputs.shape != expected:
+        raise WrongShape(expected, outputs.shape, what=what)
+    return outputs

@@ -1,0 +1,97 @@
+"""Telemetry of a training: its loss curve, and seconds by stage and epoch."""
+
+import math
+import time
+from collections import defaultdict
+from typing import Any, Final
+
+#: Points of a recorded loss curve, however many steps there were.
+MAX_POINTS: Final = 1000
+
+
+class LossCurve:
+    """Mean loss per epoch (weighted by the samples' weights) and per stretch of equally many steps.
+
+    >>> curve = LossCurve(n_steps=2)
+    >>> curve.step(1.0, weight=3.0); curve.step(5.0, weight=1.0); curve.end_epoch()
+    >>> curve.epochs, curve.points
+    ([2.0], [(1, 1.0), (2, 5.0)])
+    """
+
+    def __init__(self, n_steps: int) -> None:
+        self.epochs: list[float] = []
+        self.points: list[tuple[int, float]] = []
+        self._stretch = max(1, math.ceil(n_steps / MAX_POINTS))
+        self.n_steps, self.n_seen = n_steps, 0
+        self._open: list[float] = []
+        self._weighted = self._weights = 0.0
+
+    def step(self, loss: float, *, weight: float) -> None:
+        """The loss of the next step and the sum of its samples' weights."""
+        self.n_seen += 1
+        self._weighted += loss * weight
+        self._weights += weight
+        self._open.append(loss)
+        if len(self._open) == self._stretch or self.n_seen == self.n_steps:
+            self.close()
+
+    def close(self) -> None:
+        """End the stretch that is open, if there is one."""
+        if self._open:
+            self.points.append((self.n_seen, math.fsum(self._open) / len(self._open)))
+            self._open.clear()
+
+    def end_epoch(self) -> None:
+        """Close the epoch: its mean loss is final. One without a step leaves no trace."""
+        if self._weights:
+            self.epochs.append(self._weighted / self._weights)
+        self._weighted = self._weights = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything so far."""
+        open_ = {"open": self._open, "weighted": self._weighted, "weights": self._weights}
+        return {"epochs": self.epochs, "points": self.points, "n_seen": self.n_seen} | open_
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another one was."""
+        self.epochs, self.points, self.n_seen = state["epochs"], state["points"], state["n_seen"]
+        self._open, self._weighted, self._weights = state["open"], state["weighted"], state["weights"]
+
+
+#: Stages of every step, in their order.
+LOOP: Final = ("data", "to_device", "select", "forward", "backward", "step", "calibrate")
+
+
+class Stopwatch:
+    """Adds the time since the last lap to the stage that just ended.
+
+    Work on a GPU is counted where the host waits for it: with the loss of each step, in ``forward``.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.epochs: list[dict[str, Any]] = []
+        self._before: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """A stage has ended now."""
+        now = time.perf_counter()
+        self.seconds[stage] += now - self._last
+        self._last = now
+
+    def end_epoch(self, n_samples: int) -> None:
+        """An epoch is over, in which so many samples were trained on: its own seconds of the loop's stages are final."""
+        spent = {stage: self.seconds[stage] - self._before.get(stage, 0.0) for stage in LOOP if stage in self.seconds}
+        self.epochs.append({"n_samples": n_samples, "seconds": spent})
+        self._before = dict(self.seconds)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The seconds so far."""
+        return {"seconds": dict(self.seconds), "epochs": self.epochs, "before": self._before}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Add the seconds of another one."""
+        for stage, seconds in state["seconds"].items():
+            self.seconds[stage] += seconds
+        self.epochs, self._before = state["epochs"], state["before"]

@@ -1,0 +1,1 @@
+"""Drift metrics of optional libraries: alibi-detect, evidently."""

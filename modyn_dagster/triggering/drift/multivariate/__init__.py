@@ -1,0 +1,1 @@
+"""Drift metrics of whole samples: MMD, energy, Fréchet, least-squares density difference, classifier."""

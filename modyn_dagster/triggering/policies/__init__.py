@@ -1,0 +1,1 @@
+"""Triggering policies: amount, time, drift, performance, detector, cost."""

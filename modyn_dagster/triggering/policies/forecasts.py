@@ -1,0 +1,133 @@
+"""Forecasts by ridge regression or means: the seconds of a training, the score at the next point."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modyn_dagster.spec.evaluation import MetricName
+from modyn_dagster.spec.triggers.base import SecondsModel
+from modyn_dagster.spec.triggers.measured import Forecast
+from modyn_dagster.triggering.policy import State
+
+
+def ridge(x: npt.ArrayLike, y: npt.ArrayLike, alpha: float = 1.0) -> tuple[float, float]:
+    """Slope and intercept that minimise ``sum((y - slope * x - intercept) ** 2) + alpha * slope ** 2``.
+
+    The intercept is free, as in scikit-learn's ``Ridge``: one point gives a constant. ``x`` and ``y`` are ``[n]``, n >= 1.
+
+    >>> ridge([0, 1], [1, 2], alpha=0.0)
+    (1.0, 1.0)
+    """
+    a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    a_mean, b_mean = a.mean(), b.mean()
+    from_mean = a - a_mean
+    spread = float(from_mean @ from_mean) + alpha
+    slope = float(from_mean @ (b - b_mean)) / spread if spread else 0.0
+    return slope, float(b_mean - slope * a_mean)
+
+
+def next_by_ridge(values: Sequence[float]) -> float:
+    """What would come after values that were taken at 0, 1, 2, …; one value is its own forecast."""
+    slope, intercept = ridge(np.arange(len(values)), values)
+    return slope * len(values) + intercept
+
+
+class TrainingSeconds:
+    """Seconds of a training by its number of samples: ridge regression on the last trainings, or a model that was given.
+
+    With a model given, measured seconds play no part, so that a replay decides what production did.
+
+    Args:
+        model: ``fixed + per_sample * n``; None to learn from trainings.
+        history: how many of the last trainings are learnt from.
+    """
+
+    def __init__(self, model: SecondsModel | None = None, history: int = 1000) -> None:
+        self.model = model
+        self._history: deque[tuple[int, float]] = deque(maxlen=history)
+
+    def __repr__(self) -> str:
+        return f"TrainingSeconds({self.model!r}, history={self._history.maxlen})"
+
+    def add(self, n_samples: int, seconds: float) -> None:
+        """A training of so many samples took so long."""
+        if self.model is None:
+            self._history.append((n_samples, seconds))
+
+    def actual(self, n_samples: int, seconds: float) -> float:
+        """What a training cost that took ``seconds``: these, or what the model says."""
+        return seconds if self.model is None else self._by_model(self.model, n_samples)
+
+    def expected(self, n_samples: int) -> float | None:
+        """What a training of so many samples will cost, never below 0; None as long as there was none to learn from."""
+        if self.model is not None:
+            return self._by_model(self.model, n_samples)
+        if not self._history:
+            return None
+        samples, seconds = zip(*self._history, strict=True)
+        slope, intercept = ridge(samples, seconds)
+        return max(0.0, slope * n_samples + intercept)
+
+    def state_dict(self) -> State:
+        """Samples and seconds of the trainings learnt from, oldest first."""
+        return {"history": [list(training) for training in self._history]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up the trainings learnt from."""
+        self._history.clear()
+        self._history.extend((int(n), float(seconds)) for n, seconds in state.get("history", ()))
+
+    @staticmethod
+    def _by_model(model: SecondsModel, n_samples: int) -> float:
+        return model.fixed + model.per_sample * n_samples
+
+
+#: What a forecast of a metric stays within.
+_BOUNDS: Final[Mapping[MetricName, tuple[float, float]]] = {
+    "accuracy": (0.0, 1.0),
+    "roc_auc": (0.0, 1.0),
+    "f1": (0.0, 1.0),
+    "log_loss": (0.0, np.inf),
+    "mae": (0.0, np.inf),
+    "mse": (0.0, np.inf),
+    "r2": (-np.inf, 1.0),
+}
+
+
+class ScoreForecast:
+    """Forecast by ridge regression on 0, 1, 2, … or by the mean, over the last ``window`` scores of the newest model.
+
+    A trigger begins anew: how an older model fared says little about the next score of this one. One score is its own
+    forecast.
+    """
+
+    def __init__(self, spec: Forecast, metric: MetricName) -> None:
+        self.spec = spec
+        self._bounds = _BOUNDS[metric]
+        self._scores: deque[float] = deque(maxlen=spec.window)
+
+    def __repr__(self) -> str:
+        return f"ScoreForecast({self.spec.method!r}, window={self.spec.window})"
+
+    def after(self, score: float) -> float:
+        """Remember a score and say which one to expect next."""
+        self._scores.append(score)
+        if self.spec.method == "rolling_mean":
+            return float(np.mean(self._scores))
+        return min(max(next_by_ridge(self._scores), self._bounds[0]), self._bounds[1])
+
+    def reset(self) -> None:
+        """Begin again: a trigger was made."""
+        self._scores.clear()
+
+    def state_dict(self) -> State:
+        """The remembered scores, oldest first."""
+        return {"scores": list(self._scores)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up the remembered scores."""
+        self._scores.clear()
+        self._scores.extend(map(float, state.get("scores", ())))

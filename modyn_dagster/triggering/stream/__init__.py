@@ -1,0 +1,1 @@
+"""Training stream as triggering policies see it."""

@@ -1,0 +1,202 @@
+"""The training stream as triggering policies see it: train samples in key order, time as a running maximum."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from modyn_dagster.errors import UnknownKey
+from modyn_dagster.keys import ORIGIN, KeyRange, key_of, ordinal_of, position_of
+from modyn_dagster.triggering.stream.loaded_batch import LoadedBatch, Positions, Times, microseconds
+
+__all__ = ["Positions", "Stream", "StreamBatch", "Times"]
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """The train samples of one batch.
+
+    Attributes:
+        ordinal: of the batch.
+        n: number of train samples.
+        time_max: their largest time, ``datetime64[us]``.
+        load: their positions (ascending) and times, each of length ``n``; called only when a place inside the batch matters.
+    """
+
+    ordinal: int
+    n: int
+    time_max: np.datetime64
+    load: Callable[[], tuple[Positions, Times]]
+
+
+class Stream:
+    """A read-only view of the train samples after ``origin``.
+
+    Samples deleted later still count, so a deletion changes no decision. Time is sample time as a running maximum in key
+    order over the whole stream: a late sample never causes a tick.
+
+    One or more questions are asked at every decision point, so an answer takes about a microsecond whatever the length. The
+    content of the eight batches last asked about is kept. Where every sample of a batch is a train sample, keys follow each
+    other without gaps, and most questions about the batch last asked about are a comparison and a sum.
+    """
+
+    def __init__(self, batches: Sequence[StreamBatch], origin: int = ORIGIN) -> None:
+        self._batches: list[StreamBatch] = []
+        self._ordinals: list[int] = []
+        self._ends = [0]
+        self._maxima: list[int] = []
+        for batch in batches:
+            self._append(batch)
+        self._inside = lru_cache(maxsize=8)(self._load)
+        self.origin = origin
+        self._start = self._rank(origin)
+        # Keys of a stretch without gaps, both included, and its running times from key _first on.
+        self._low, self._high, self._first = 0, -1, 0
+        self._times = memoryview(b"")
+
+    def __len__(self) -> int:
+        return self._ends[-1] - self._start
+
+    def extended(self, batch: StreamBatch) -> "Stream":
+        """The same view with one more batch at its end."""
+        longer = Stream(())
+        longer._batches, longer._ordinals = self._batches.copy(), self._ordinals.copy()
+        longer._ends, longer._maxima = self._ends.copy(), self._maxima.copy()
+        longer._append(batch)
+        longer.origin = self.origin
+        longer._start = longer._rank(self.origin)
+        return longer
+
+    def count(self, after: int, until: int) -> int:
+        """Number of samples with ``after < key <= until``."""
+        if self._low <= after <= until <= self._high:
+            return until - after
+        return max(0, self._rank(until) - max(self._rank(after), self._start))
+
+    def total(self, until: int) -> int:
+        """Number of samples at or before a key, those before the origin included."""
+        return self._rank(until)
+
+    def nth_after(self, after: int, n: int) -> int | None:
+        """Key of the n-th sample (from 1) after a key; None when the stream is shorter."""
+        if self._low <= after and after + n <= self._high:
+            return after + n
+        rank = max(self._rank(after), self._start) + n
+        return self._key(rank) if rank <= self._ends[-1] else None
+
+    def first_at_or_after(self, time: np.datetime64 | int, after: int) -> int | None:
+        """Key of the first sample after a key at which the running time has reached ``time``; an integer is microseconds."""
+        moment = time if isinstance(time, int) else microseconds(time)
+        if self._low <= after < self._high and self._times[after + 1 - self._first] >= moment:
+            return after + 1
+        reached = bisect_left(self._maxima, moment)
+        if reached == len(self._batches):
+            return None
+        rank = max(self._ends[reached] + self._inside(reached).count_before(moment), self._rank(after), self._start) + 1
+        return self._key(rank) if rank <= self._ends[-1] else None
+
+    def passing(self, moment: int, after: int) -> tuple[int, int, int] | None:
+        """The first sample after a key at which the running time has reached ``moment``, in microseconds since 1970: its key, the
+        key before it (``origin`` where there is none), and the running time there; three questions in one.
+        """
+        if self._low < after < self._high:
+            reached = self._times[after + 1 - self._first]
+            if reached >= moment:
+                return after + 1, after, reached
+        key = self.first_at_or_after(moment, after)
+        if key is None:
+            return None
+        before = self.before(key)
+        return key, self.origin if before is None else before, self._time(self._rank(key))
+
+    def before(self, key: int) -> int | None:
+        """Key of the sample just before a key; None when there is none after the origin."""
+        if self._low + 1 < key <= self._high:
+            return key - 1
+        rank = self._rank(key - 1)
+        return self._key(rank) if rank > self._start else None
+
+    def time(self, key: int) -> np.datetime64:
+        """The running time at a sample, ``datetime64[us]``."""
+        rank = self._rank(key)
+        if rank == 0 or self._key(rank) != key:
+            raise UnknownKey(key, "training stream")
+        return np.datetime64(self._time(rank), "us")
+
+    def time_reached(self, key: int) -> np.datetime64 | None:
+        """The running time at the last sample at or before any key, ``datetime64[us]``; None where there is none."""
+        moment = self.moment(key)
+        return None if moment is None else np.datetime64(moment, "us")
+
+    def moment(self, key: int) -> int | None:
+        """The same in microseconds since 1970."""
+        if self._low <= key <= self._high:
+            return self._times[key - self._first]
+        rank = self._rank(key)
+        return self._time(rank) if rank else None
+
+    def last(self, n: int, until: int) -> KeyRange:
+        """The last ``n`` samples at or before ``until``, fewer where there are fewer after the origin."""
+        return KeyRange(self._bound(self._rank(until) - n), until)
+
+    def later_than(self, moment: int, until: int) -> KeyRange:
+        """The samples at or before ``until`` at which the running time lies after ``moment``, in microseconds since 1970."""
+        index = bisect_right(self._maxima, moment)
+        inside = self._inside(index).count_by(moment) if index < len(self._batches) else 0
+        return KeyRange(min(self._bound(self._ends[index] + inside), until), until)
+
+    def waited(self, after: int, until: int) -> int:
+        """How long the samples of ``(after, until]`` have waited at ``until``, in microseconds, added up.
+
+        A sample waits from the running time at its own place: before that it had not arrived.
+        """
+        start, stop = max(self._rank(after), self._start), self._rank(until)
+        if start >= stop:
+            return 0
+        now, total = self._time(stop), 0
+        for index in range(bisect_right(self._ends, start) - 1, bisect_left(self._ends, stop)):
+            first = self._ends[index]
+            total += self._inside(index).waited(max(0, start - first), stop - first, now)
+        return total
+
+    def _append(self, batch: StreamBatch) -> None:
+        if batch.n:
+            self._batches.append(batch)
+            self._ordinals.append(batch.ordinal)
+            self._ends.append(self._ends[-1] + batch.n)
+            time_max = microseconds(batch.time_max)
+            self._maxima.append(max(time_max, self._maxima[-1]) if self._maxima else time_max)
+
+    def _rank(self, key: int) -> int:
+        """How many samples of the whole stream lie at or before a key."""
+        if key < 0:
+            return 0
+        ordinal = ordinal_of(key)
+        index = bisect_left(self._ordinals, ordinal)
+        if index == len(self._ordinals) or self._ordinals[index] != ordinal:
+            return self._ends[index]
+        return self._ends[index] + self._inside(index).count_to(position_of(key))
+
+    def _key(self, rank: int) -> int:
+        """Key of the sample of a rank, from 1."""
+        index = bisect_left(self._ends, rank) - 1
+        part, first = self._inside(index), key_of(self._ordinals[index], 0)
+        if part.dense:
+            self._low, self._high, self._first = max(first, self.origin), first + part.n - 1, first
+            self._times = part.times
+        return first + part.position(rank - 1 - self._ends[index])
+
+    def _time(self, rank: int) -> int:
+        """The running time at the sample of a rank, in microseconds."""
+        index = bisect_left(self._ends, rank) - 1
+        return self._inside(index).time(rank - 1 - self._ends[index])
+
+    def _bound(self, rank: int) -> int:
+        """The key after which the samples beyond a rank lie: the origin where all of this view do."""
+        return self._key(rank) if rank > self._start else self.origin
+
+    def _load(self, index: int) -> LoadedBatch:
+        positions, times = self._batches[index].load()
+        return LoadedBatch(positions, times, self._maxima[index - 1] if index else None)

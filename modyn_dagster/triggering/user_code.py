@@ -1,0 +1,73 @@
+"""Policies and vote rules of the user's, by import path, and their check before any run starts."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from modyn_dagster.errors import ConfigError, ImportPathError
+from modyn_dagster.imports import import_callable
+from modyn_dagster.spec.triggers.base import TriggerBase
+from modyn_dagster.spec.triggers.trigger import (
+    BudgetTriggerSpec,
+    CooldownTriggerSpec,
+    CustomRule,
+    CustomTriggerSpec,
+    EnsembleTriggerSpec,
+    MinimumSamplesTriggerSpec,
+)
+from modyn_dagster.triggering.policy import TriggeringPolicy
+from modyn_dagster.triggering.wrappers.votes import vote_rule
+
+
+def custom_policy(factory: str, config: Mapping[str, Any], *, source: str = "trigger") -> TriggeringPolicy:
+    """What ``factory(**config)`` returns.
+
+    Args:
+        factory: import path ``package.module:function``; a class is a function that returns one of its objects.
+        config: keyword arguments, as the trigger block gives them.
+        source: where the block stands, for errors.
+
+    Raises:
+        ImportPathError: the path cannot be imported, or what it returns is no ``TriggeringPolicy``.
+        ConfigError: the factory refused its config.
+    """
+    make = import_callable(factory, source=source, field="factory")
+    try:
+        policy = make(**config)
+    except Exception as error:
+        raise ConfigError(source, "config", dict(config), f"{factory} refused it: {type(error).__name__}: {error}") from error
+    if not isinstance(policy, TriggeringPolicy):
+        rule = f"must return a TriggeringPolicy of modyn_dagster.triggering, not {type(policy).__name__}"
+        raise ImportPathError(source, "factory", factory, rule)
+    return policy
+
+
+def user_code_errors(spec: TriggerBase, *, source: str, field: str = "trigger") -> Iterator[ConfigError]:
+    """What is wrong with the user's policies and rules in a block, at any depth.
+
+    Factories are imported and called with their config; nothing they return is asked anything.
+
+    Args:
+        spec: the block.
+        source: where it stands, for example ``pipeline shop``.
+        field: the block's own name there.
+    """
+    match spec:
+        case CustomTriggerSpec():
+            yield from _refused(spec, source, field)
+        case EnsembleTriggerSpec():
+            if isinstance(spec.rule, CustomRule):
+                yield from _refused(spec, source, field)
+            for name, member in spec.policies.items():
+                yield from user_code_errors(member, source=source, field=f"{field}.policies.{name}")
+        case BudgetTriggerSpec() | CooldownTriggerSpec() | MinimumSamplesTriggerSpec():
+            yield from user_code_errors(spec.policy, source=source, field=f"{field}.policy")
+
+
+def _refused(spec: CustomTriggerSpec | EnsembleTriggerSpec, source: str, field: str) -> Iterator[ConfigError]:
+    try:
+        if isinstance(spec, CustomTriggerSpec):
+            custom_policy(spec.factory, spec.config, source=source)
+        else:
+            vote_rule(spec.rule, len(spec.policies), source=source)
+    except ConfigError as error:
+        yield ConfigError(source, f"{field}.{error.field}", error.value, error.rule)

@@ -1,0 +1,1 @@
+"""Policies around other policies: budget, cooldown, minimum of samples, maximum of triggers, ensemble."""
