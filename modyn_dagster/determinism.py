@@ -107,7 +107,7 @@ def seeded(seed: int) -> None:
 
 
 @contextmanager
-def kept_generators() -> Iterator[None]:
+def preserved_generators() -> Iterator[None]:
     """Whatever is drawn within, the process's generators go on where they were."""
     python, numpy, torch_ = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
@@ -118,7 +118,7 @@ def kept_generators() -> Iterator[None]:
         torch.set_rng_state(torch_)
 
 
-def generator_marks() -> tuple[object, ...]:
+def generator_snapshot() -> tuple[object, ...]:
     """Tells whether the process's generators have moved."""
     kind, keys, *place = np.random.get_state(legacy=True)
     return random.getstate(), kind, np.asarray(keys).tobytes(), tuple(place), torch.get_rng_state().numpy().tobytes()

@@ -10,7 +10,7 @@ from typing import Any
 from modyn_dagster.errors import ImportPathError
 
 
-def find_code_of(project: Path) -> None:
+def add_code_folder(project: Path) -> None:
     """Let modules in a project's folder ``code`` be imported; what is installed goes before them."""
     folder = str((project / "code").resolve())
     if folder not in sys.path and Path(folder).is_dir():

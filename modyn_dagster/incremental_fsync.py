@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final
 _EVERY: Final = 16 << 20
 
 
-class SyncedAlong(io.FileIO):
+class IncrementalFsyncFile(io.FileIO):
     """A new raw file. Every 16 MiB the system is told to put on the disk what is there, by a thread of its own.
 
     Args:

@@ -24,27 +24,27 @@ def require_json(source: str, field: str, value: object) -> None:
         raise NotJson(source, field, value, rule)
 
 
-def plain_number(value: float | None) -> float | None:
+def json_number(value: float | None) -> float | None:
     """A Python float; None for what is no number, or infinite.
 
-    >>> plain_number(float("nan")), plain_number(np.float32(0.5))
+    >>> json_number(float("nan")), json_number(np.float32(0.5))
     (None, 0.5)
     """
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def plain_values(content: Any) -> Any:
+def json_values_of(content: Any) -> Any:
     """Nested details as JSON values: keys are text, arrays are lists, what is not finite is None, other objects their text."""
     match content:
         case None | str() | bool() | int():
             return content
         case np.generic():
-            return plain_values(content.item())
+            return json_values_of(content.item())
         case float():
-            return plain_number(content)
+            return json_number(content)
         case Mapping():
-            return {str(name): plain_values(value) for name, value in content.items()}
+            return {str(name): json_values_of(value) for name, value in content.items()}
         case np.ndarray() | Sequence():
-            return [plain_values(value) for value in content]
+            return [json_values_of(value) for value in content]
         case _:
             return str(content)

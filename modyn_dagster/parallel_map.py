@@ -22,7 +22,7 @@ def n_workers() -> int:
 def in_order(work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
     """``map`` in the threads of an ingestion: at most two results per thread unfinished or waiting to be taken.
 
-    A single item needs no thread. Errors and the end are as of ``done_ahead``.
+    A single item needs no thread. Errors and the end are as of ``map_ahead``.
     """
     remaining = iter(items)
     first = list(islice(remaining, 2))
@@ -30,10 +30,10 @@ def in_order(work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
         yield from map(work, first)
         return
     threads = n_workers()
-    yield from done_ahead(work, chain(first, remaining), threads=threads, prefetch=2 * threads - 1)
+    yield from map_ahead(work, chain(first, remaining), threads=threads, prefetch=2 * threads - 1)
 
 
-def done_ahead(work: Callable[[In], Out], items: Iterable[In], *, threads: int, prefetch: int) -> Iterator[Out]:
+def map_ahead(work: Callable[[In], Out], items: Iterable[In], *, threads: int, prefetch: int) -> Iterator[Out]:
     """``work`` of every item in their order, at most ``prefetch`` of them ahead; with none ahead there are no threads.
 
     Items are taken by the caller's thread. The first error in the order of the items is raised where its result would be; what

@@ -42,7 +42,7 @@ class TrainingProgress(NamedTuple):
 ProgressCallback = Callable[[TrainingProgress], None]
 
 
-def now_and_then(
+def throttled(
     tell: ProgressCallback, seconds: float, *, ending: bool = True, clock: Callable[[], float] = monotonic
 ) -> ProgressCallback:
     """Tell of a step when so many seconds have passed since the last time; with ``ending`` of the last step in any case.
@@ -83,7 +83,7 @@ def training_bar(description: str) -> Iterator[ProgressCallback | None]:
         def show(progress: TrainingProgress) -> None:
             bar.update(task, completed=progress.step, total=progress.n_steps, epoch=progress.epoch, loss=progress.loss)
 
-        yield now_and_then(show, BAR_SECONDS)
+        yield throttled(show, BAR_SECONDS)
 
 
 class ReplayBars:
@@ -97,7 +97,7 @@ class ReplayBars:
         self._display = display
         self._batches = display.add_task("", total=None)
         self._steps = display.add_task("", total=None, visible=False)
-        self.training: ProgressCallback = now_and_then(self._step, BAR_SECONDS)
+        self.training: ProgressCallback = throttled(self._step, BAR_SECONDS)
 
     def batch(self, batch: str, done: int, total: int) -> None:
         """The next batch begins."""

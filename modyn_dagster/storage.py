@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from fastpath import errors as native
 from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile, DeletedKey, StorageError, UnknownKey, WriteFailed
-from modyn_dagster.incremental_fsync import HashingFile, SyncedAlong
+from modyn_dagster.incremental_fsync import HashingFile, IncrementalFsyncFile
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     temporary = _temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with SyncedAlong(temporary, mode) as raw, io.BufferedWriter(raw) as file:
+        with IncrementalFsyncFile(temporary, mode) as raw, io.BufferedWriter(raw) as file:
             yield file
             file.flush()
             raw.sync()

@@ -19,7 +19,7 @@ from modyn_dagster.triggering import (
     TriggeringPolicy,
     build_policy,
 )
-from modyn_dagster.triggering.loop import decide_onwards
+from modyn_dagster.triggering.loop import drive_policy
 
 #: Batches, train samples in each, and the most seconds for a batch.
 _BATCHES: Final = 200
@@ -66,7 +66,7 @@ def _replayed(policy: TriggeringPolicy, batches: int) -> Iterator[float]:
         fired = True
         while fired:
             fired = False
-            for decided in decide_onwards(policy, cursor, stream, _answered):
+            for decided in drive_policy(policy, cursor, stream, _answered):
                 cursor, fired = decided.point, decided.decision.fire
                 yield decided.seconds
             if fired:

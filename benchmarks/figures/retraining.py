@@ -20,7 +20,7 @@ from modyn_dagster.spec.learning.models import (
     MLPSpec,
     ResNetSpec,
 )
-from modyn_dagster.training.models import build_boxed
+from modyn_dagster.training.models import build_builtin
 from modyn_dagster.training.models.layout import Input, Layout
 
 #: Their probe takes longer than a quick measurement may.
@@ -92,7 +92,7 @@ def _boxed() -> Mapping[str, tuple[Built, tuple[Any, ...]]]:
 
 
 def _builder(spec: Any, layout: Layout) -> Built:
-    return lambda: build_boxed(spec, layout, CLASSES)
+    return lambda: build_builtin(spec, layout, CLASSES)
 
 
 def _layout(name: str, *shape: int, dtype: str | None = None) -> Layout:

@@ -16,7 +16,7 @@ from modyn_dagster.catalog.datasets import partition_of
 from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register
 from modyn_dagster.catalog.samples import copy_samples
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.data.window_columns import WindowKeys
+from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.selection import KeyRange, Selection, write_training_set
 from modyn_dagster.spec.selection import SelectionSpec
 
@@ -33,14 +33,14 @@ def figures(database: Database, work: Path, n: int, machine: Machine) -> Iterato
     def select() -> Run:
         path.unlink(missing_ok=True)
         start = time.perf_counter()
-        written = write_training_set(path, Selection(spec, WindowKeys(view, _ALL, "postgres"), seed=0, trigger=0))
+        written = write_training_set(path, Selection(spec, WindowColumns(view, _ALL, "postgres"), seed=0, trigger=0))
         if written.n_samples != n:
             raise RuntimeError(f"{written.n_samples} samples were selected of {n}")
         return Run(n / 1e6, time.perf_counter() - start)
 
     def read() -> Run:
         start = time.perf_counter()
-        found = sum(len(keys) for keys in WindowKeys(view, _ALL, "postgres"))
+        found = sum(len(keys) for keys in WindowColumns(view, _ALL, "postgres"))
         return Run(found / 1e6, time.perf_counter() - start)
 
     rounds = interleave({"select": select, "read": read}, machine)

@@ -20,7 +20,7 @@ from modyn_dagster.catalog.datasets import partition_of
 from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.data.window_columns import WindowKeys
+from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.digest import checksum_of
 from modyn_dagster.keys import keys_of
 from modyn_dagster.selection import KeyRange, Selection, write_training_set
@@ -89,7 +89,7 @@ def _contender(view: DatasetView, strategy: dict[str, Any], backend: str, work: 
 
 def _selection(view: DatasetView, strategy: dict[str, Any], backend: str) -> Selection:
     spec = SelectionSpec.model_validate({"window": "all", "strategy": strategy, "backend": backend})
-    return Selection(spec, WindowKeys(view, _ALL, backend), seed=0, trigger=0)
+    return Selection(spec, WindowColumns(view, _ALL, backend), seed=0, trigger=0)
 
 
 def _peak(view: DatasetView, work: Path) -> int:

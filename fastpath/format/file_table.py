@@ -58,7 +58,7 @@ class FileArrays:
         return longer
 
 
-def is_told(path: Path | str) -> bool:
+def residency_is_visible(path: Path | str) -> bool:
     """Whether the kernel tells this process which pages of a file are in memory: only owners and who may write learn it."""
     with suppress(OSError):  # gone meanwhile: whoever reads it will say so
         return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)  # noqa: PTH116 - a path is a text here
@@ -89,7 +89,7 @@ class FileTable:
         self._openers: list[Callable[[int], Opened]] = []
         self._held: dict[int, tuple[object, bytes]] = {}
         self._n_lasting = 0
-        #: Whether the kernel tells what of the files is in memory, see ``cold.is_told``.
+        #: Whether the kernel tells what of the files is in memory, see ``cold.residency_is_visible``.
         self.told = True
         self._retired: list[object] = []
         self._clock = 0
@@ -146,7 +146,7 @@ class FileTable:
     def hold(self, file: int, opened: Opened, *, lasting: bool = False) -> None:
         """Kernels read the file at this address from now on; a lasting one is never unmapped."""
         path = os.fsencode(os.path.abspath(opened.path))  # noqa: PTH100 - a path is a text here, and Path would keep its `..`
-        told = is_told(opened.path)
+        told = residency_is_visible(opened.path)
         with self._lock:
             self.told &= told
             arrays = self.arrays

@@ -85,8 +85,8 @@ def bring_in(
         file: ``int32[n]``, the file of each row.
         offset: ``int64[n]``, where it begins there.
         length: ``int64[n]``, or one number if all rows have as many bytes.
-        told: whether looking helps, ``is_told`` of all files. If not, everything counts as missing until some requests
-            have passed without a page fault.
+        told: whether looking helps, ``residency_is_visible`` of all files. If not, everything counts as missing until
+            some requests have passed without a page fault.
 
     Returns:
         Bytes that were missing and are read; 0 when the pages looked at were in memory.

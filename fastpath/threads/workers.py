@@ -194,9 +194,9 @@ class _Pool:
 _all: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 
 
-def _forget_all() -> None:
+def _reset_after_fork() -> None:
     for workers in _all:
         workers.forget()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_reset_after_fork)

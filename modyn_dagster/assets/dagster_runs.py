@@ -32,7 +32,7 @@ _ENDED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Da
 _GOING: Final = [status for status in dg.DagsterRunStatus if status not in _ENDED]
 
 
-def going_runs(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.DagsterRun]:
+def unfinished_runs(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.DagsterRun]:
     """Runs with these tags that are queued, starting, running or being stopped."""
     return instance.get_runs(dg.RunsFilter(tags=dict(tags), statuses=_GOING))
 
@@ -71,10 +71,10 @@ def log_counts(say: Callable[[str], object], what: str, *, clock: Callable[[], f
 
 def log_training(say: Callable[[str], object], *, clock: Callable[[], float] = monotonic) -> "ProgressCallback":
     """A progress callback for ``train`` that says something every ten seconds, and nothing of a short training."""
-    from modyn_dagster.progress import now_and_then
+    from modyn_dagster.progress import throttled
 
     def report(progress: "TrainingProgress") -> None:
         done = progress.step / progress.n_steps
         say(f"epoch {progress.epoch} of {progress.n_epochs}, {done:.0%} of all steps, loss {progress.loss:.6g}")
 
-    return now_and_then(report, _SECONDS_BETWEEN, ending=False, clock=clock)
+    return throttled(report, _SECONDS_BETWEEN, ending=False, clock=clock)

@@ -23,14 +23,14 @@ def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         pool=f"live__{assets.name}",
     )
     def measurement(context: dg.AssetExecutionContext, modyn: PlatformResource) -> Iterator[dg.AssetMaterialization]:
-        from modyn_dagster.assets.metadata.batches import ShownDecisions, measured_metadata
+        from modyn_dagster.assets.metadata.batches import ShownDecisions, measurement_metadata
         from modyn_dagster.errors import StaleRun
         from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
 
         platform, shown = modyn.platform(), ShownDecisions()
         try:
             for event in measure_ahead(platform, assets.name):
-                metadata = measured_metadata(platform, event, shown)
+                metadata = measurement_metadata(platform, event, shown)
                 context.log.info(f"batch {event.batch.partition_key}: {len(event.decisions)} decision points are measured")
                 yield dg.AssetMaterialization(assets.key("measurement"), partition=event.batch.partition_key, metadata=metadata)
         except StaleRun as error:

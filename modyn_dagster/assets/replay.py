@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from modyn_dagster.catalog.results.evaluations import EvaluationRow
     from modyn_dagster.pipeline.platform import Platform
     from modyn_dagster.pipeline.replay.run import ReplayRequest
-    from modyn_dagster.pipeline.replay.walk import BatchWalked
+    from modyn_dagster.pipeline.replay.walk import BatchReplayed
     from modyn_dagster.pipeline.stages.trigger_stages import StageResult
 
 
@@ -75,7 +75,7 @@ class _ReplayEvents:
 
     def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[StageEvent]:
         from modyn_dagster.errors import TriggerFailed
-        from modyn_dagster.pipeline.replay.walk import BatchWalked, replay
+        from modyn_dagster.pipeline.replay.walk import BatchReplayed, replay
         from modyn_dagster.progress import replay_bar
 
         run = None
@@ -85,9 +85,9 @@ class _ReplayEvents:
                 batches, training = (bars.batch, bars.training) if bars else (None, log_training(self._context.log.info))
                 for event in replay(platform, request, batches, training):
                     if run is None:
-                        run = event.run if isinstance(event, BatchWalked) else event.context.run
+                        run = event.run if isinstance(event, BatchReplayed) else event.context.run
                         self._page = self._links.run(run)
-                    yield from self._batch(platform, event) if isinstance(event, BatchWalked) else self._stage(event)
+                    yield from self._batch(platform, event) if isinstance(event, BatchReplayed) else self._stage(event)
         except TriggerFailed:
             if run is not None:
                 self._links.run(run)
@@ -95,13 +95,13 @@ class _ReplayEvents:
         if run is not None:
             self._links.run(run)
 
-    def _batch(self, platform: "Platform", event: "BatchWalked") -> Iterator[StageEvent]:
-        from modyn_dagster.assets.metadata.batches import replayed_metadata, walked_metadata
+    def _batch(self, platform: "Platform", event: "BatchReplayed") -> Iterator[StageEvent]:
+        from modyn_dagster.assets.metadata.batches import replay_decision_metadata, replay_metadata
 
-        metadata = walked_metadata(event, self._page)
+        metadata = replay_metadata(event, self._page)
         self._context.log.info(f"batch {event.batch.partition_key}: {metadata['triggers']} triggers")
         yield dg.AssetMaterialization(self._assets.key("replay"), partition=event.batch.partition_key, metadata=metadata)
-        measured = replayed_metadata(platform, event) if measures(self._assets.pipeline.trigger) else None
+        measured = replay_decision_metadata(platform, event) if measures(self._assets.pipeline.trigger) else None
         if measured is not None:
             key = self._assets.key("measurement")
             yield dg.AssetMaterialization(key, partition=event.batch.partition_key, metadata=measured)

@@ -24,7 +24,7 @@ def lock_deletions(conn: sa.Connection, dataset_id: int) -> None:
     conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, dataset_id)))
 
 
-def hold_deletions(conn: sa.Connection, dataset_id: int) -> None:
+def block_deletions(conn: sa.Connection, dataset_id: int) -> None:
     """Keep samples of a dataset from being deleted until the transaction ends; any number may hold at once."""
     conn.execute(sa.select(sa.func.pg_advisory_xact_lock_shared(_LOCK, dataset_id)))
 
@@ -68,7 +68,7 @@ def present_in(leaf: sql.Identifier, dataset_id: int, after: int, until: int) ->
     return sql.SQL(query).format(leaf=leaf, **bounds)
 
 
-def not_purged(conn: sa.Connection, dataset_id: int, keys: KeyArray) -> KeyArray:
+def unpurged_keys(conn: sa.Connection, dataset_id: int, keys: KeyArray) -> KeyArray:
     """Those of some deleted keys whose values are still there, ascending."""
     found = [np.empty(0, np.uint64)]
     for chunk in _chunks(keys):

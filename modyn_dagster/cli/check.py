@@ -9,7 +9,7 @@ import click
 
 from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.imports import find_code_of, import_callable
+from modyn_dagster.imports import add_code_folder, import_callable
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -45,7 +45,7 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
     if (error := missing_project(folder)) is not None:
         yield error
         return
-    find_code_of(folder)
+    add_code_folder(folder)
     alone = [*_file_errors(folder / "datasets", DatasetSpec), *_file_errors(folder / "pipelines", PipelineSpec)]
     if alone:
         yield from alone

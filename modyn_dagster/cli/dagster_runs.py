@@ -143,11 +143,11 @@ def _cancelled(instance: "DagsterInstance", pipeline: str, trigger: "TriggerRow 
 
 def _working(instance: "DagsterInstance", pipeline: str, trigger: "TriggerRow | None", holder: str | None) -> Mapping[str, str]:
     """What the runs do that are to be cancelled, by id. One that waits in the queue has not claimed anything yet."""
-    from modyn_dagster.assets.dagster_runs import MEASUREMENT_TAG, TRIGGER_TAG, going_runs, has_ended
+    from modyn_dagster.assets.dagster_runs import MEASUREMENT_TAG, TRIGGER_TAG, has_ended, unfinished_runs
 
-    found = {run.run_id: "measured" for run in going_runs(instance, {MEASUREMENT_TAG: pipeline})}
+    found = {run.run_id: "measured" for run in unfinished_runs(instance, {MEASUREMENT_TAG: pipeline})}
     if trigger is not None:
-        asked = going_runs(instance, {TRIGGER_TAG: trigger.partition_key})
+        asked = unfinished_runs(instance, {TRIGGER_TAG: trigger.partition_key})
         found |= {run.run_id: f"trained {trigger.partition_key}" for run in asked}
         unknown = holder is not None and instance.get_run_by_id(holder) is None
         if holder is not None and (unknown or not has_ended(instance, holder)):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modyn_dagster.errors import ConfigError, UnknownModel
-from modyn_dagster.imports import find_code_of
+from modyn_dagster.imports import add_code_folder
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def open_store(root: str | None, *allow: str) -> "ModelStore":
     if root is not None and "://" not in root and not Path(root).is_dir():
         raise ConfigError("model", "store", root, "must be a folder that is there, or a URL")
     settings = Settings.from_environment()
-    find_code_of(settings.project)
+    add_code_folder(settings.project)
     return ModelStore(root or models_folder(settings), allow=[BUILDER, TRAINING, *allow])
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 Columns = tuple[npt.NDArray[Any], ...]
 
 
-class Spool:
+class ColumnCache:
     """What ``read`` gives, chunk by chunk; from the second pass on out of a file that has no name and leaves no trace.
 
     Args:

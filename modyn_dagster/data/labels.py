@@ -6,7 +6,7 @@ from modyn_dagster.spec.learning.transforms import kind_after
 from modyn_dagster.spec.training import TaskKind, TrainingSpec
 
 
-def learnt_kind(training: TrainingSpec, dataset: DatasetSpec) -> TaskKind:
+def task_kind(training: TrainingSpec, dataset: DatasetSpec) -> TaskKind:
     """What models learn of a dataset: classes, or a target."""
     return kind_after(training.label_transform, "class" if dataset.label is None else dataset.label.kind)
 
@@ -26,7 +26,7 @@ def n_classes(view: DatasetView) -> int:
     return max(2, 1 + max((index_of[name] if index_of else int(name) for name in seen), default=0))
 
 
-def not_features(spec: DatasetSpec) -> frozenset[str]:
+def non_feature_columns(spec: DatasetSpec) -> frozenset[str]:
     """Columns that ``features: numeric`` leaves out: time, label and attributes."""
     columns = set(spec.attributes)
     if spec.time.source == "column":

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.samples import iter_keys, iter_labels, iter_values
 from modyn_dagster.catalog.tables import sample
-from modyn_dagster.data.column_cache import Spool
+from modyn_dagster.data.column_cache import ColumnCache
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.view import CHUNK, DatasetView
 from modyn_dagster.errors import SelectionError
@@ -17,7 +17,7 @@ from modyn_dagster.imports import import_callable
 from modyn_dagster.keys import KeyArray, KeyRange
 
 
-class WindowKeys:
+class WindowColumns:
     """Iterate it for the keys, as often as needed; its methods give columns with them. See ``modyn_dagster.selection.Columns``.
 
     Args:
@@ -28,17 +28,17 @@ class WindowKeys:
 
     def __init__(self, view: DatasetView, window: KeyRange, backend: str) -> None:
         self._view, self._window, self._backend = view, window, backend
-        self._spools: dict[str, Spool] | None = None
+        self._spools: dict[str, ColumnCache] | None = None
 
     def count(self) -> int:
         """Number of keys, from the indexes."""
         return self._view.count(self._window, TRAIN)
 
-    def repeatable(self) -> "WindowKeys":
+    def repeatable(self) -> "WindowColumns":
         """The same keys for several passes: what one pass reads of Postgres is kept in files without a name."""
         if self._backend == "arrow":
             return self
-        copy = WindowKeys(self._view, self._window, self._backend)
+        copy = WindowColumns(self._view, self._window, self._backend)
         copy._spools = {}
         return copy
 
@@ -91,7 +91,7 @@ class WindowKeys:
         if self._spools is None:
             return read()
         if name not in self._spools:
-            self._spools[name] = Spool(read, self._view.home)
+            self._spools[name] = ColumnCache(read, self._view.home)
         return iter(self._spools[name])
 
     @property

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.evaluation.intervals.generation import Interval
-from modyn_dagster.evaluation.metrics.batched_metrics import values_together
+from modyn_dagster.evaluation.metrics.batched_metrics import batched_values
 from modyn_dagster.evaluation.metrics.confidence import ConfidenceInterval, confidence_interval, is_share, wilson
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
-from modyn_dagster.evaluation.metrics.registry import Score, find_metric, is_labelled, score_part
+from modyn_dagster.evaluation.metrics.registry import Score, find_metric, is_labelled, score_slice
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ordinals_of
 
@@ -45,12 +45,12 @@ def score_intervals(
     ]
     cells: list[Cell] = [{} for _ in parts]
     for metric in metrics:
-        entry, together = find_metric(metric), values_together(metric, judged, parts, usable)
+        entry, together = find_metric(metric), batched_values(metric, judged, parts, usable)
         for number, (part, missing) in enumerate(zip(parts, n_unlabelled, strict=True)):
             cells[number][metric] = (
                 Score(together[number], part.stop - part.start, None, missing)
                 if number in together
-                else score_part(entry, judged, part, missing, min_samples=min_samples)
+                else score_slice(entry, judged, part, missing, min_samples=min_samples)
             )
     return cells
 

@@ -20,7 +20,7 @@ from modyn_dagster.ingestion.discovery import announce, find_units
 from modyn_dagster.ingestion.formats.columns import Found, settle_columns
 from modyn_dagster.ingestion.formats.times import TimeArray, time_of_file
 from modyn_dagster.ingestion.ingest import IngestResult, ingest_with
-from modyn_dagster.ingestion.slices import Cut, Whole, cut_whole
+from modyn_dagster.ingestion.slices import Cut, Whole, cut_history
 from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.ingestion.sources.source import Source, open_source
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -52,7 +52,7 @@ class ImportPlan:
             columns = dataset.columns if dataset.columns is not None else self._settle()
             self._dataset = replace(dataset, columns=columns)
             times = self._sound(self._members, self._row_times)
-        slices = cut_whole(_whole(times), cut) if times else []
+        slices = cut_history(_whole(times), cut) if times else []
         self.columns = columns if times else None
         self.announcements: list[Announcement] = slices + [announce(spec, unit) for unit in sorted(self._bad, key=natural_key)]
 

@@ -82,7 +82,7 @@ class Look:
     state: Mapping[str, Any]
 
 
-def look_for_batches(
+def register_ready_batches(
     engine: sa.Engine, spec: DatasetSpec, root: str, state: Mapping[str, Any] | None = None, now: float | None = None
 ) -> Look:
     """Register every batch that is ready.

@@ -66,7 +66,7 @@ class Whole:
     times: TimeArray
 
 
-def cut_whole(whole: Whole, cut: Cut) -> list[Announcement]:
+def cut_history(whole: Whole, cut: Cut) -> list[Announcement]:
     """Batches of consecutive samples in (time, file, row) order.
 
     By time, slices begin at whole multiples of the duration after the first sample's midnight (UTC), and empty ones are left

@@ -20,89 +20,89 @@ from modyn_dagster.model_store.provenance.retraining import (
     require_known,
     train_again,
 )
-from modyn_dagster.model_store.repository import Shelf
+from modyn_dagster.model_store.repository import Repository
 
 _Found = TypeVar("_Found")
 
 
 def load(
-    shelf: Shelf, model: ModelId, *, retrain: bool, environment: OnDifference, verify: bool, allow: Sequence[str]
+    repository: Repository, model: ModelId, *, retrain: bool, environment: OnDifference, verify: bool, allow: Sequence[str]
 ) -> dict[str, Tensor]:
     """The state on the CPU, without its extra part; trained again only with ``retrain``."""
     require_known(environment)
-    with shelf.folder.adding():
-        stored = shelf.open(model)
+    with repository.folder.adding():
+        stored = repository.open(model)
         if stored.has_weights:
-            return extras.split(_read(shelf, stored, verify))[0]
+            return extras.split(_read(repository, stored, verify))[0]
         if not retrain:
             raise WeightsNotStored(model, "only how to train it again: load(id, retrain=True) does that (model export --retrain)")
-        start, todo = lineage_to_train(stored, shelf.open)
-        state = None if start is None else extras.split(_read(shelf, start, verify))[0]
+        start, todo = lineage_to_train(stored, repository.open)
+        state = None if start is None else extras.split(_read(repository, start, verify))[0]
     for each in todo:
-        provenance = provenance_of(each, shelf.documents)
+        provenance = provenance_of(each, repository.documents)
         require_allowed(provenance.train, allow)
         require_environment(provenance, environment)
         state = train_again(each, state, provenance, allow)
     return state or {}
 
 
-def load_extra(shelf: Shelf, model: ModelId) -> Any:
+def load_extra(repository: Repository, model: ModelId) -> Any:
     """What was saved as ``extra``; None without."""
-    with shelf.folder.adding():
-        stored = shelf.open(model)
+    with repository.folder.adding():
+        stored = repository.open(model)
         if extras.PREFIX not in stored.record.leaves or not stored.has_weights:
             return None
-        return extras.split(_read(shelf, stored, verify=True))[1]
+        return extras.split(_read(repository, stored, verify=True))[1]
 
 
-def _read(shelf: Shelf, stored: Stored, verify: bool) -> dict[str, Tensor]:
+def _read(repository: Repository, stored: Stored, verify: bool) -> dict[str, Tensor]:
     """All tensors, those of the extra part too. Whoever calls has kept removers out since before ``stored`` was opened."""
 
     def whole(found: Stored) -> dict[str, Tensor]:
-        with shelf.pool() as pool, shelf.sources() as sources:
+        with repository.pool() as pool, repository.sources() as sources:
             return read_state(found, sources, pool, verify=verify)
 
-    return _as_it_is_now(shelf, stored, whole)
+    return _reread_if_replaced(repository, stored, whole)
 
 
 def verify_all(
-    shelf: Shelf, chosen: Sequence[ModelId] | None, progress: Callable[[int, int], None] | None = None
+    repository: Repository, chosen: Sequence[ModelId] | None, progress: Callable[[int, int], None] | None = None
 ) -> list[CorruptFile]:
     """Read these, or all there are, and the documents they name, and return the damage."""
     damage = []
-    models = shelf.ids() if chosen is None else chosen
+    models = repository.ids() if chosen is None else chosen
     for n, each in enumerate(models, 1):
         try:
-            with shelf.folder.adding():
-                _verify(shelf, shelf.open(each))
+            with repository.folder.adding():
+                _verify(repository, repository.open(each))
         except CorruptFile as error:
             damage.append(error)
         except UnknownModel:
             if chosen is not None:
                 raise
             # Deleted a moment ago, or a name that leads to no file.
-            if each in shelf.ids():
-                damage.append(CorruptFile(shelf.folder.root, f"a file of model {each}", "a name that leads to none"))
+            if each in repository.ids():
+                damage.append(CorruptFile(repository.folder.root, f"a file of model {each}", "a name that leads to none"))
         if progress is not None:
             progress(n, len(models))
     return damage
 
 
-def _verify(shelf: Shelf, stored: Stored) -> None:
+def _verify(repository: Repository, stored: Stored) -> None:
     def whole(found: Stored) -> None:
-        with shelf.pool() as pool, shelf.sources() as sources:
+        with repository.pool() as pool, repository.sources() as sources:
             verify_state(found, sources, pool)
 
     if stored.has_weights:
-        _as_it_is_now(shelf, stored, whole)
+        _reread_if_replaced(repository, stored, whole)
     else:
-        lineage_to_train(stored, shelf.open)
+        lineage_to_train(stored, repository.open)
     for document in (stored.about.environment, stored.about.code):
         if document is not None:
-            shelf.documents.load(document)
+            repository.documents.load(document)
 
 
-def _with_errors_of_ours(stored: Stored, reading: Callable[[Stored], _Found]) -> _Found:
+def _io_errors_as_damage(stored: Stored, reading: Callable[[Stored], _Found]) -> _Found:
     try:
         return reading(stored)
     except OSError as error:
@@ -112,12 +112,12 @@ def _with_errors_of_ours(stored: Stored, reading: Callable[[Stored], _Found]) ->
         raise CorruptFile(stored.path, "bytes that can be read", error.strerror or str(error)) from error
 
 
-def _as_it_is_now(shelf: Shelf, stored: Stored, reading: Callable[[Stored], _Found]) -> _Found:
+def _reread_if_replaced(repository: Repository, stored: Stored, reading: Callable[[Stored], _Found]) -> _Found:
     """A model may be stored again while it is read: put right, or where removers are not kept out, without its base."""
     while True:
         try:
-            return _with_errors_of_ours(stored, reading)
+            return _io_errors_as_damage(stored, reading)
         except StorageError:
-            if not shelf.is_stored_anew(stored):
+            if not repository.was_replaced(stored):
                 raise
-            stored = shelf.open(stored.id)
+            stored = repository.open(stored.id)

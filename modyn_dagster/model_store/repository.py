@@ -20,7 +20,7 @@ from modyn_dagster.model_store.provenance.documents import Documents
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class Shelf:
+class Repository:
     """A folder with models, its documents and its index. Nothing is opened or made before it is asked for.
 
     Args:
@@ -74,7 +74,7 @@ class Shelf:
                     raise
                 seen = str(error)
 
-    def is_stored_anew(self, stored: Stored) -> bool:
+    def was_replaced(self, stored: Stored) -> bool:
         """Whether it lies there otherwise than when it was opened: put right, or where there are no locks without its base."""
         again = self.open(stored.id)
         return (again.path, again.entries) != (stored.path, stored.entries)

@@ -18,7 +18,7 @@ from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.model_store.info import ModelInfo, TensorInfo, difference, info_of, tree_of
 from modyn_dagster.model_store.provenance.recipe import Architecture, Provenance, architecture_of
 from modyn_dagster.model_store.provenance.retraining import OnDifference
-from modyn_dagster.model_store.repository import Shelf
+from modyn_dagster.model_store.repository import Repository
 from modyn_dagster.model_store.strategies.settings import Retrain, Strategy, strategy_of
 
 __all__ = ["ModelId", "ModelInfo", "ModelStore", "TensorInfo"]
@@ -58,12 +58,12 @@ class ModelStore:
         folder = open_folder(root, storage_options or {})
         self.root: Any = folder.root
         self.allow = tuple(allow)
-        self._shelf = Shelf(folder, threads)
+        self._repository = Repository(folder, threads)
 
     @property
     def threads(self) -> int:
         """To encode, decode and hash with."""
-        return self._shelf.threads
+        return self._repository.threads
 
     def save(
         self,
@@ -94,8 +94,8 @@ class ModelStore:
             raise ConfigError(
                 "model store", "extra", type(extra).__name__, "cannot be trained again; store it by another strategy"
             )
-        state = extras.joined(tensors.normalised(state_dict), extra)
-        return saving.save(self._shelf, state, chosen, base, architecture, provenance)
+        state = extras.joined(tensors.without_wrappers(state_dict), extra)
+        return saving.save(self._repository, state, chosen, base, architecture, provenance)
 
     def load(
         self, model: ModelId, *, retrain: bool = False, environment: OnDifference = "warn", verify: bool = True
@@ -111,11 +111,11 @@ class ModelStore:
 
         ``CorruptFile`` names the tensor that changed, ``UnknownModel`` a model it lacks.
         """
-        return loading.load(self._shelf, model, retrain=retrain, environment=environment, verify=verify, allow=self.allow)
+        return loading.load(self._repository, model, retrain=retrain, environment=environment, verify=verify, allow=self.allow)
 
     def load_extra(self, model: ModelId) -> Any:
         """What was saved as ``extra``, of the same types; None without."""
-        return loading.load_extra(self._shelf, model)
+        return loading.load_extra(self._repository, model)
 
     def load_into(self, model: ModelId, module: nn.Module) -> None:
         """Copy a model into a module, which may be compiled or wrapped. ``StorageError`` names what does not fit."""
@@ -123,33 +123,33 @@ class ModelStore:
 
     def info(self, model: ModelId) -> ModelInfo:
         """What is stored under an id, and how, without reading weights."""
-        return info_of(self._shelf.open(model))
+        return info_of(self._repository.open(model))
 
     def list(self) -> Sequence[ModelId]:
         """All ids, sorted."""
-        return self._shelf.ids()
+        return self._repository.ids()
 
     def tree(self) -> Mapping[ModelId | None, Sequence[ModelId]]:
         """Children by parent; those of None have no base, or one that was deleted."""
-        return tree_of(self._shelf.readable())
+        return tree_of(self._repository.readable())
 
     def size(self, model: ModelId) -> int:
         """Bytes this model added, without its base or anything shared."""
-        return self._shelf.size(model)
+        return self._repository.size(model)
 
     def diff(self, a: ModelId, b: ModelId) -> Sequence[str]:
         """Names of the layers that differ, or that only one of them has, by the trees of hashes."""
-        return difference(self._shelf.open(a).record, self._shelf.open(b).record)
+        return difference(self._repository.open(a).record, self._repository.open(b).record)
 
     def verify(
         self, model: ModelId | None = None, *, progress: Callable[[int, int], None] | None = None
     ) -> Sequence[CorruptFile]:
         """Read one model, or every one, and return the damage found; ``progress`` is told how many of how many are done."""
-        return loading.verify_all(self._shelf, None if model is None else [model], progress)
+        return loading.verify_all(self._repository, None if model is None else [model], progress)
 
     def delete(self, model: ModelId, *, rebase: bool = False) -> None:
         """Remove a model for good. Those that need its tensors are stored again without it, or it is ``ModelInUse``."""
-        removal.delete(self._shelf, model, rebase=rebase)
+        removal.delete(self._repository, model, rebase=rebase)
 
     def gc(
         self, *, older_than: float = removal.ABANDONED, progress: Callable[[int, int], None] | None = None
@@ -159,7 +159,7 @@ class ModelStore:
         ``older_than``: seconds after which a file counts as left, where a store has no locks to know it by (not a local folder).
         ``progress`` is told how many of how many models were looked at.
         """
-        return removal.collect(self._shelf, older_than, progress) if self._shelf.folder.files() else []
+        return removal.collect(self._repository, older_than, progress) if self._repository.folder.files() else []
 
     def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Any, ...] | None = None, retrain: bool = False) -> None:
         """Write a model for other systems: ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``).
@@ -167,9 +167,9 @@ class ModelStore:
         One that is stored as its provenance is trained again with ``retrain``, else it is ``WeightsNotStored``.
         """
         state = self.load(model, retrain=retrain)
-        export(state, Path(path), self._shelf.open(model).about.architecture, self.allow, inputs)
+        export(state, Path(path), self._repository.open(model).about.architecture, self.allow, inputs)
 
     def environment(self, model: ModelId) -> Environment | None:
         """Where a model was saved, or trained, if that is recorded."""
-        digest = self._shelf.open(model).about.environment
-        return None if digest is None else self._shelf.documents.environment(digest)
+        digest = self._repository.open(model).about.environment
+        return None if digest is None else self._repository.documents.environment(digest)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.data.labels import n_classes, not_features
+from modyn_dagster.data.labels import n_classes, non_feature_columns
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.digest import source_digest
 from modyn_dagster.errors import ConfigError
@@ -24,8 +24,8 @@ def task_of(view: DatasetView, source: str) -> Task:
     if label is None:
         raise ConfigError(source, "dataset", view.spec.name, "has no label; training needs one")
     if label.kind == "target":
-        return Task("target", exclude=not_features(view.spec))
-    return Task("class", n_classes=n_classes(view), exclude=not_features(view.spec))
+        return Task("target", exclude=non_feature_columns(view.spec))
+    return Task("class", n_classes=n_classes(view), exclude=non_feature_columns(view.spec))
 
 
 def with_class_numbers(training: TrainingSpec, view: DatasetView, source: str) -> TrainingSpec:

@@ -15,7 +15,7 @@ from modyn_dagster.spec.triggers.base import TriggerBase
 from modyn_dagster.spec.triggers.decision import MisclassificationsRule
 from modyn_dagster.spec.triggers.drift import BackendMetric
 from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTriggerSpec, DriftTriggerSpec, PerformanceTriggerSpec
-from modyn_dagster.spec.triggers.trigger import blocks_of
+from modyn_dagster.spec.triggers.trigger import nested_blocks
 from modyn_dagster.training.data import check_task
 from modyn_dagster.training.user_code import check_user_code
 
@@ -33,7 +33,7 @@ def check_trigger(pipeline: PipelineSpec, dataset: DatasetSpec, kind: TaskKind) 
         MissingExtra: a library for it is not installed.
     """
     source = f"pipeline {pipeline.name}"
-    for field, block in blocks_of(pipeline.trigger):
+    for field, block in nested_blocks(pipeline.trigger):
         if _calibrates(block):
             _require_classes(kind, source, field, block)
             _require_calibrate_share(dataset, pipeline.name, field)

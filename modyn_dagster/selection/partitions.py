@@ -28,12 +28,12 @@ class ProbabilityPartition(Partition):
         return self
 
 
-def chances_of(part: Partition) -> npt.NDArray[np.float32] | None:
+def inclusion_probabilities_of(part: Partition) -> npt.NDArray[np.float32] | None:
     """The chances that a partition tells; None where they are the inverses of its weights, or nobody knows them."""
     return part.chances if isinstance(part, ProbabilityPartition) else None
 
 
-def rechunked(parts: Iterable[Partition], size: int) -> Iterator[Partition]:
+def rechunk(parts: Iterable[Partition], size: int) -> Iterator[Partition]:
     """The same samples in partitions of exactly ``size``; the last may be shorter."""
     waiting: list[Partition] = []
     n_waiting = 0
@@ -53,11 +53,11 @@ def rechunked(parts: Iterable[Partition], size: int) -> Iterator[Partition]:
 
 def part_of(whole: Partition, start: int, stop: int) -> Partition:
     """Samples ``start`` to ``stop`` of a partition: views."""
-    keys, weights, chances = whole.keys[start:stop], whole.weights[start:stop], chances_of(whole)
+    keys, weights, chances = whole.keys[start:stop], whole.weights[start:stop], inclusion_probabilities_of(whole)
     return Partition(keys, weights) if chances is None else ProbabilityPartition(keys, weights, chances[start:stop])
 
 
 def _joined(parts: Sequence[Partition]) -> Partition:
     keys, weights = np.concatenate([part.keys for part in parts]), np.concatenate([part.weights for part in parts])
-    chances = [found for part in parts if (found := chances_of(part)) is not None]
+    chances = [found for part in parts if (found := inclusion_probabilities_of(part)) is not None]
     return ProbabilityPartition(keys, weights, np.concatenate(chances)) if chances else Partition(keys, weights)

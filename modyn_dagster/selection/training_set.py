@@ -12,7 +12,7 @@ import numpy.typing as npt
 import fastpath
 from fastpath import Partition, TrainingSetWriter
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.selection.partitions import chances_of
+from modyn_dagster.selection.partitions import inclusion_probabilities_of
 from modyn_dagster.storage import StagedFile, atomic_file, storage_errors
 
 
@@ -64,8 +64,8 @@ class TrainingSet(fastpath.TrainingSet):
 def _write(file: BinaryIO, partitions: Iterable[Partition]) -> WrittenTrainingSet:
     following = iter(partitions)
     first = next(following, None)
-    has_chances = first is not None and chances_of(first) is not None
+    has_chances = first is not None and inclusion_probabilities_of(first) is not None
     with TrainingSetWriter(file, chances=has_chances) as writer:
         for partition in chain([] if first is None else [first], following):
-            writer.write(partition.keys, partition.weights, chances_of(partition))
+            writer.write(partition.keys, partition.weights, inclusion_probabilities_of(partition))
     return WrittenTrainingSet(writer.n_samples, writer.checksum)

@@ -7,7 +7,7 @@ import dagster as dg
 from modyn_dagster.assets.samples import freshness_evaluation
 from modyn_dagster.assets.specs import DatasetAssets
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.ticks import or_what_is_down
+from modyn_dagster.sensors.ticks import skip_if_unavailable
 from modyn_dagster.spec.base import seconds_of
 
 
@@ -24,7 +24,7 @@ def freshness_sensor(assets: DatasetAssets, maximum: str) -> dg.SensorDefinition
         description=f"Fails the check `fresh` of {assets.dataset.name} when no batch has arrived for {maximum}.",
     )
     def fresh(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        return or_what_is_down(lambda: _tick(context, modyn, assets))
+        return skip_if_unavailable(lambda: _tick(context, modyn, assets))
 
     return fresh
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import BATCH_TAG, DATASET_TAG, ended_runs, going_runs
+from modyn_dagster.assets.dagster_runs import BATCH_TAG, DATASET_TAG, ended_runs, unfinished_runs
 from modyn_dagster.assets.specs import DatasetAssets, batches_of, unknown_partitions
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.ticks import or_what_is_down
+from modyn_dagster.sensors.ticks import skip_if_unavailable
 from modyn_dagster.spec.dataset import DatasetSpec
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def ingestion_requests(instance: dg.DagsterInstance, dataset: DatasetSpec, batch
     A run that ended and left its batch open met something that passes (a full disk, a server that restarted): it is asked
     for again, without end, each time after twice the pause, up to an hour.
     """
-    going = {run.tags.get(BATCH_TAG) for run in going_runs(instance, {DATASET_TAG: dataset.name})}
+    going = {run.tags.get(BATCH_TAG) for run in unfinished_runs(instance, {DATASET_TAG: dataset.name})}
     idle = (batch.partition_key for batch in batches if batch.partition_key not in going)
     asked = (_ingestion_run(instance, dataset, partition) for partition in idle)
     return list(islice((request for request in asked if request is not None), _MOST_PER_TICK))
@@ -59,7 +59,7 @@ def new_data_sensor(assets: DatasetAssets) -> dg.SensorDefinition:
         description=f"Looks for new batches of {assets.dataset.name}, registers them in order, and asks for their ingestion.",
     )
     def new_data(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        return or_what_is_down(lambda: _tick(context, modyn.platform(), assets))
+        return skip_if_unavailable(lambda: _tick(context, modyn.platform(), assets))
 
     return new_data
 
@@ -67,11 +67,11 @@ def new_data_sensor(assets: DatasetAssets) -> dg.SensorDefinition:
 def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: DatasetAssets) -> dg.SensorResult:
     from modyn_dagster.catalog.batches import list_batches
     from modyn_dagster.catalog.datasets import get_dataset
-    from modyn_dagster.ingestion.registration import look_for_batches
+    from modyn_dagster.ingestion.registration import register_ready_batches
 
     name = assets.dataset.name
     spec, root = platform.project.datasets[name], platform.project.root_of(name)
-    look = look_for_batches(platform.engine, spec, root, json.loads(context.cursor) if context.cursor else None)
+    look = register_ready_batches(platform.engine, spec, root, json.loads(context.cursor) if context.cursor else None)
     with platform.transaction() as conn:
         batches = list_batches(conn, get_dataset(conn, name).id)
     partitions = batches_of(name)

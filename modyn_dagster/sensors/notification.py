@@ -8,7 +8,7 @@ import dagster as dg
 from modyn_dagster.assets.dagster_runs import NOTIFY_TAG, ended_runs
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.ticks import or_what_is_down
+from modyn_dagster.sensors.ticks import skip_if_unavailable
 
 _NOTHING: Final = "nothing to tell"
 
@@ -27,7 +27,7 @@ def notifying_sensor(assets: PipelineAssets, job: dg.JobDefinition) -> dg.Sensor
         description=f"Has the hook of {assets.name} told of triggers, failed trainings and bad scores.",
     )
     def notifying(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        return or_what_is_down(lambda: _tick(context, modyn, assets))
+        return skip_if_unavailable(lambda: _tick(context, modyn, assets))
 
     return notifying
 

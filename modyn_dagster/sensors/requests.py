@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import EVALUATION_TAG, MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, ended_runs, going_runs
+from modyn_dagster.assets.dagster_runs import EVALUATION_TAG, MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, ended_runs, unfinished_runs
 from modyn_dagster.assets.specs import PipelineAssets, batches_of, unknown_partitions
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def evaluation_request(
     here = f"{run.id}:{run.epoch}:{deletions}"
     if mark.settled == here:
         return None, mark, "nothing new to judge"
-    if going_runs(instance, {EVALUATION_TAG: assets.name}):
+    if unfinished_runs(instance, {EVALUATION_TAG: assets.name}):
         return None, mark, "an evaluation is under way"
-    from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import look_for_due
+    from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import scan_pending
 
     begin = mark.looked if mark.looking == here else 0
-    found = look_for_due(platform, run, begin, _LOOK_SECONDS)
+    found = scan_pending(platform, run, begin, _LOOK_SECONDS)
     due = found.due
     if not due and not found.complete:
         return None, replace(mark, looking=here, looked=found.looked), f"{found.looked} models are judged, the next tick looks on"
@@ -128,7 +128,7 @@ def measurement_request(
     point = f"{unknown.run_id}:{unknown.point}"
     tags = {MEASUREMENT_TAG: assets.name, POINT_TAG: point, MODEL_TAG: unknown.model_hash}
     ended = ended_runs(instance, tags)
-    if ended is None or going_runs(instance, {MEASUREMENT_TAG: assets.name}):
+    if ended is None or unfinished_runs(instance, {MEASUREMENT_TAG: assets.name}):
         return None, "a measurement is under way"
     if ended:
         pause = min(_LONGEST_PAUSE, assets.pipeline.sensor_interval * 2.0 ** (len(ended) - 1))

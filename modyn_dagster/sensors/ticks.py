@@ -10,7 +10,7 @@ from modyn_dagster.errors import DatabaseDown, SchemaOutdated, ServerFailed
 T = TypeVar("T")
 
 
-def or_what_is_down(tick: Callable[[], T]) -> T | dg.SkipReason:
+def skip_if_unavailable(tick: Callable[[], T]) -> T | dg.SkipReason:
     """The tick's own result, or a skip that says what is down and which command starts it."""
     try:
         return tick()

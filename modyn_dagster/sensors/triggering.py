@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, PARTITION_TAG, TRIGGER_TAG, ended_runs, going_runs
+from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, PARTITION_TAG, TRIGGER_TAG, ended_runs, unfinished_runs
 from modyn_dagster.assets.jobs import AssetJob
 from modyn_dagster.assets.specs import PipelineAssets, triggers_of
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.sensors.requests import EvaluationCursor, evaluation_request, measurement_request, partitions_to_add
-from modyn_dagster.sensors.ticks import or_what_is_down
+from modyn_dagster.sensors.ticks import skip_if_unavailable
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.triggers import TriggerRow
@@ -29,7 +29,7 @@ def triggering_sensor(assets: PipelineAssets, jobs: Sequence[AssetJob]) -> dg.Se
         description=f"Production of {assets.name}: decides when to train, asks for it, and has models judged on new data.",
     )
     def triggering(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        return or_what_is_down(lambda: _tick(context, modyn.platform(), assets))
+        return skip_if_unavailable(lambda: _tick(context, modyn.platform(), assets))
 
     return triggering
 
@@ -93,7 +93,7 @@ def _attempt_status(instance: dg.DagsterInstance) -> "AttemptStatus":
     def status(partition_key: str, attempt: int) -> "Attempt":
         asked = ended_runs(instance, {TRIGGER_TAG: partition_key, ATTEMPT_TAG: str(attempt)})
         # Also a run that a person launched for the same trigger: it holds the claim.
-        if asked is None or going_runs(instance, {PARTITION_TAG: partition_key}):
+        if asked is None or unfinished_runs(instance, {PARTITION_TAG: partition_key}):
             return Attempt.GOING
         return Attempt.ENDED if asked else Attempt.NONE
 

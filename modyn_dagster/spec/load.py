@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from modyn_dagster.errors import ConfigError, without_secrets
-from modyn_dagster.imports import find_code_of
+from modyn_dagster.imports import add_code_folder
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset
@@ -107,7 +107,7 @@ def load_project(folder: Path) -> Project:
 
     Modules in its folder ``code`` can be imported from then on: specs may name them.
     """
-    find_code_of(folder)
+    add_code_folder(folder)
     datasets = _load_folder(folder / "datasets", DatasetSpec)
     pipelines = _load_folder(folder / "pipelines", PipelineSpec)
     for pipeline in pipelines.values():

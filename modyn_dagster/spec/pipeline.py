@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt, model_validator
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec
 from modyn_dagster.spec.evaluation import EvaluationSpec, TrainingSetData
 from modyn_dagster.spec.operation import Display, ModelStoreSpec, NotifySpec, Retention
-from modyn_dagster.spec.selection import REMEMBERING, SelectionSpec
+from modyn_dagster.spec.selection import USAGE_AWARE, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
 
@@ -50,7 +50,7 @@ class PipelineSpec(Spec):
 
     @model_validator(mode="after")
     def _remembers_what_was_used(self) -> Self:
-        if self.retention.training_sets is not None and any(isinstance(s, REMEMBERING) for s in self.selection.strategies):
+        if self.retention.training_sets is not None and any(isinstance(s, USAGE_AWARE) for s in self.selection.strategies):
             raise ValueError("retention.training_sets must be null: the selection strategy looks into all earlier training sets")
         return self
 

@@ -109,7 +109,7 @@ Strategy = Annotated[
     Field(discriminator="kind"),
 ]
 #: Strategies that look at what earlier models were trained on, and so need the earlier training sets.
-REMEMBERING: Final = (UniformWithoutReplacementSpec, FreshnessSpec)
+USAGE_AWARE: Final = (UniformWithoutReplacementSpec, FreshnessSpec)
 
 
 class Stage(Spec):

@@ -15,7 +15,7 @@ from modyn_dagster.training.inputs.device import as_tensor, mapped, tensor_of
 _MASK: Final = (1 << 62) - 1
 
 
-class SharedBegin:
+class SharedPosition:
     """Epoch and position at which an iteration begins, in memory that forked and spawned workers share.
 
     A position that was set is for one iteration; later ones begin at 0. Only workers know that an iteration begins, and
@@ -112,7 +112,7 @@ class StreamDataset(IterableDataset[Any]):
     def __init__(self, stream: BatchStream, *, shard: tuple[int, int] | None = None) -> None:
         super().__init__()
         self._stream, self._shard = stream, shard
-        self._begin = SharedBegin(**_begin_of(stream.state_dict()))
+        self._begin = SharedPosition(**_begin_of(stream.state_dict()))
         self._running: BatchStream | None = None
 
     def __iter__(self) -> Iterator[Any]:

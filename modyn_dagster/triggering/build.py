@@ -32,7 +32,7 @@ from modyn_dagster.triggering.policies.cost import CostPolicy
 from modyn_dagster.triggering.policies.detector import DetectorPolicy
 from modyn_dagster.triggering.policies.drift import Comparison, DriftPolicy
 from modyn_dagster.triggering.policies.forecasts import ScoreForecast, TrainingSeconds
-from modyn_dagster.triggering.policies.misclassification_tally import AvoidableMisclassifications
+from modyn_dagster.triggering.policies.misclassification_tally import MisclassificationTally
 from modyn_dagster.triggering.policies.performance import MisclassificationLimit, PerformancePolicy
 from modyn_dagster.triggering.policies.regret import LatencyRegret, MisclassificationRegret, Regret
 from modyn_dagster.triggering.policies.time import TimePolicy
@@ -42,7 +42,7 @@ from modyn_dagster.triggering.user_code import custom_policy
 from modyn_dagster.triggering.wrappers.budget import BudgetPolicy, Caps
 from modyn_dagster.triggering.wrappers.cooldown import CooldownPolicy
 from modyn_dagster.triggering.wrappers.ensemble import EnsemblePolicy
-from modyn_dagster.triggering.wrappers.max_triggers import LimitedPolicy
+from modyn_dagster.triggering.wrappers.max_triggers import MaxTriggersPolicy
 from modyn_dagster.triggering.wrappers.minimum_samples import MinimumSamplesPolicy
 from modyn_dagster.triggering.wrappers.votes import needed_of, vote_rule
 
@@ -75,7 +75,7 @@ def _performance(spec: PerformanceTriggerSpec, windows: TrainingWindows, warmup:
     decision = spec.decision
     rule: Criterion | MisclassificationLimit
     if isinstance(decision, MisclassificationsRule):
-        tally = AvoidableMisclassifications(decision.expected_accuracy, allow_reduction=decision.allow_reduction)
+        tally = MisclassificationTally(decision.expected_accuracy, allow_reduction=decision.allow_reduction)
         rule = MisclassificationLimit(decision.value, tally)
     else:
         rule = build_criterion(decision, spec.direction)
@@ -88,7 +88,7 @@ def _performance(spec: PerformanceTriggerSpec, windows: TrainingWindows, warmup:
 def _regret(spec: CostTriggerSpec) -> Regret:
     if spec.signal == "latency":
         return LatencyRegret()
-    return MisclassificationRegret(AvoidableMisclassifications(spec.expected_accuracy))
+    return MisclassificationRegret(MisclassificationTally(spec.expected_accuracy))
 
 
 _TRIGGER: TypeAdapter[TriggerSpec] = TypeAdapter(TriggerSpec)
@@ -114,7 +114,7 @@ def build_policy(
     """
     parsed = spec if isinstance(spec, TriggerBase) else _TRIGGER.validate_python(spec)
     policy = _build(parsed, window, limit)
-    return policy if parsed.max_triggers is None else LimitedPolicy(policy, parsed.max_triggers)
+    return policy if parsed.max_triggers is None else MaxTriggersPolicy(policy, parsed.max_triggers)
 
 
 def _build(spec: TriggerBase, window: Reach, limit: int | None) -> TriggeringPolicy:

@@ -44,7 +44,7 @@ class PointDecision:
 Measure = Callable[[int, MeasurementSpec], Measurement]
 
 
-def decide_onwards(
+def drive_policy(
     policy: TriggeringPolicy, cursor: int, stream: Stream, measure: Measure, *, until: int | None = None
 ) -> Iterator[PointDecision]:
     """Every decision after ``cursor``, up to and including the first one that fires, or until the data (or ``until``) end.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.format.file_table import is_told
+from fastpath.format.file_table import residency_is_visible
 from fastpath.rows.cold_pages import bring_in
 
 PAGE = mmap.PAGESIZE
@@ -221,10 +221,10 @@ def major_faults() -> int:
 def test_owners_and_writers_are_told_what_is_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     path.write_bytes(b"x")
-    assert is_told(path)
-    assert is_told("/etc/passwd") == (os.geteuid() == 0)
+    assert residency_is_visible(path)
+    assert residency_is_visible("/etc/passwd") == (os.geteuid() == 0)
     if os.geteuid() == 0:
-        assert as_nobody(lambda: is_told("/etc/passwd")) is False
+        assert as_nobody(lambda: residency_is_visible("/etc/passwd")) is False
 
 
 def as_nobody(ask: Callable[[], bool]) -> bool:

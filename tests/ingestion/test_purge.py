@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fastpath import SampleStore, errors
 from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.deletions import hold_deletions
+from modyn_dagster.catalog.deletions import block_deletions
 from modyn_dagster.catalog.tables import deletion
 from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile, DeletedKey, UnknownKey
@@ -222,7 +222,7 @@ def test_two_purges_of_a_batch_write_before_they_lock_and_both_come_to_their_end
 
     with ThreadPoolExecutor(2) as threads:
         with transaction(world.engine) as conn:
-            hold_deletions(conn, world.dataset(PARQUET).id)
+            block_deletions(conn, world.dataset(PARQUET).id)
             both = [threads.submit(purge, gone[:2]), threads.submit(purge, gone[2:])]
             limit = time.monotonic() + 20
             while staged_files(world) != ["0.1.arrow"] * 2 + ["0.1.bin"] * 2 and time.monotonic() < limit:

@@ -6,7 +6,7 @@ import fsspec
 import pytest
 
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.registration import look_for_batches
+from modyn_dagster.ingestion.registration import register_ready_batches
 from modyn_dagster.ingestion.sources.local import LocalSource
 from modyn_dagster.ingestion.sources.source import RemoteSource, open_source
 from tests.ingestion.world import World, dataset_spec
@@ -80,10 +80,10 @@ def test_fixed_rows_and_parquet_and_files_come_from_a_store_too(world: World, re
 def test_a_store_is_looked_at_twice_like_a_folder(world: World, remote: Any) -> None:
     spec = dataset_spec(root=URL)
     put(remote, "a.csv", "time,x,label\n2020-01-03,d,1\n")
-    first = look_for_batches(world.engine, spec, URL, None, 4e9)
+    first = register_ready_batches(world.engine, spec, URL, None, 4e9)
     put(remote, "a.csv", "time,x,label\n2020-01-03,dd,1\n")
-    second = look_for_batches(world.engine, spec, URL, first.state, 4e9)
-    third = look_for_batches(world.engine, spec, URL, second.state, 4e9)
+    second = register_ready_batches(world.engine, spec, URL, first.state, 4e9)
+    third = register_ready_batches(world.engine, spec, URL, second.state, 4e9)
     assert [[batch.partition_key for batch in look.registered] for look in (first, second, third)] == [[], [], ["a"]]
 
 

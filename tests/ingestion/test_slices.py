@@ -13,7 +13,7 @@ from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.batches.assemble import Assembled, assemble
 from modyn_dagster.ingestion.batches.piece import Piece
 from modyn_dagster.ingestion.formats.base import Ranges
-from modyn_dagster.ingestion.slices import Cut, Whole, cut_whole
+from modyn_dagster.ingestion.slices import Cut, Whole, cut_history
 
 DAY = 86_400_000_000
 
@@ -62,7 +62,7 @@ TIMES = st.dictionaries(
 def test_slices_read_from_their_files_are_the_sorted_whole_cut_once(times: dict[str, list[int]], cut: Cut) -> None:
     names = list(times)
     everything = sorted((time, names.index(path), row) for path in times for row, time in enumerate(times[path]))
-    announcements = cut_whole(whole_of(times), cut)
+    announcements = cut_history(whole_of(times), cut)
     slices = [[(time, names.index(path), row) for time, path, row in read(times, item)] for item in announcements]
     assert [sample for part in slices for sample in part] == everything
     if cut.by == "count":
@@ -77,8 +77,8 @@ def test_slices_by_time_begin_at_multiples_after_the_first_midnight_and_are_name
     hours = [9, 20, 24 + 1, 5 * 24, 8 * 24 + 23]
     start = int(np.datetime64("2020-03-01", "us").astype(np.int64))
     whole = whole_of({"a/1": [start + hour * 3_600_000_000 for hour in hours]})
-    assert [item.partition_key for item in cut_whole(whole, Cut("time", 3 * DAY))] == ["2020-03-01", "2020-03-04", "2020-03-07"]
-    halves = [item.partition_key for item in cut_whole(whole, Cut("time", DAY // 2))]
+    assert [item.partition_key for item in cut_history(whole, Cut("time", 3 * DAY))] == ["2020-03-01", "2020-03-04", "2020-03-07"]
+    halves = [item.partition_key for item in cut_history(whole, Cut("time", DAY // 2))]
     assert halves == [
         "2020-03-01T00:00:00",
         "2020-03-01T12:00:00",
@@ -89,12 +89,12 @@ def test_slices_by_time_begin_at_multiples_after_the_first_midnight_and_are_name
 
 
 def test_slices_by_count_are_numbered_so_that_they_sort() -> None:
-    keys = [item.partition_key for item in cut_whole(whole_of({"a/1": list(range(10))}), Cut("count", 1))]
+    keys = [item.partition_key for item in cut_history(whole_of({"a/1": list(range(10))}), Cut("count", 1))]
     assert keys == [f"part_{number:02d}" for number in range(1, 11)]
 
 
 def test_slices_name_their_files_their_units_and_their_import() -> None:
-    announcements = cut_whole(whole_of({"a/1": [0, 3], "a/2": [1], "b/1": [2]}), Cut("count", 2))
+    announcements = cut_history(whole_of({"a/1": [0, 3], "a/2": [1], "b/1": [2]}), Cut("count", 2))
     first, second = (dict(item.source) for item in announcements)
     assert first.pop("import") == second.pop("import")
     assert first == {"paths": ["a"], "files": ["a/1", "a/2"], "begin": [0, "a/1", 0], "end": [2, "b/1", 0]}

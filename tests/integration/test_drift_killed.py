@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from modyn_dagster.catalog.decisions import list_decisions
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import Mode
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment, deployed
 from tests.integration.harness.outcome import Outcome, outcome_of
@@ -63,7 +63,7 @@ class Stream:
         """Whether everything there is has been decided about, trained on and evaluated."""
         run = self.deployment.run(NAME, "live")
         batches = len(list((self.deployment.project / "data").glob("*.csv")))
-        if run is None or run.last_ordinal + 1 < batches or evaluation_due(self.deployment.platform, run):
+        if run is None or run.last_ordinal + 1 < batches or triggers_to_evaluate(self.deployment.platform, run):
             return False
         launched = self.runs()
         return launched is not None and all(run["status"] in ("SUCCESS", "FAILURE") for run in launched)

@@ -11,7 +11,7 @@ import pytest
 
 from modyn_dagster.catalog.runs import Mode
 from modyn_dagster.keys import key_of
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment, deployed
 from tests.integration.harness.outcome import Outcome, outcome_of
@@ -74,7 +74,7 @@ class Stream:
         def idle() -> bool:
             run = self.deployment.run(pipeline, "live")
             last = self.deployment.platform.view("tiny").last_ordinal
-            if run is None or run.last_ordinal < last or evaluation_due(self.deployment.platform, run):
+            if run is None or run.last_ordinal < last or triggers_to_evaluate(self.deployment.platform, run):
                 return False
             return all(launched["status"] in ("SUCCESS", "FAILURE") for launched in self.servers.graphql.runs())
 

@@ -53,7 +53,7 @@ class Actor:
         self._said: queue.SimpleQueue[Step | None] = queue.SimpleQueue()
         self._go: queue.SimpleQueue[None] = queue.SimpleQueue()
         store, files = ModelStore(url, threads=1), Files()
-        folder: Any = store._shelf.folder
+        folder: Any = store._repository.folder
         folder._fs, folder._whole, files.actor = files, True, self
         self._thread = threading.Thread(target=self._run, args=(partial(use, store, *given),), daemon=True)
         self._thread.start()

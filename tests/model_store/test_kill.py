@@ -27,7 +27,7 @@ import builtins, io, json, os, signal, sys
 repository, strategy, base, jobs = sys.argv[1], sys.argv[2], sys.argv[3] or None, json.loads(sys.argv[4])
 sys.path.insert(0, repository)
 from modyn_dagster.model_store import ModelStore
-from modyn_dagster.incremental_fsync import SyncedAlong
+from modyn_dagster.incremental_fsync import IncrementalFsyncFile
 from tests.model_store.lineages import moved, network
 steps, fatal = 0, 0
 def step():
@@ -54,7 +54,8 @@ def opening(root, real):
 def save(root):
     for name in ("fsync", "replace", "unlink", "mkdir"):
         setattr(os, name, before(getattr(os, name)))
-    SyncedAlong.__init__, SyncedAlong.write = before(SyncedAlong.__init__), before(SyncedAlong.write)
+    for name in ("__init__", "write"):
+        setattr(IncrementalFsyncFile, name, before(getattr(IncrementalFsyncFile, name)))
     builtins.open = opening(root, builtins.open)
     state = network() if base is None else moved(network(), 1)
     return ModelStore(root).save(state, base=base, strategy=strategy)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.model_store.format.threads import AtOnce, Lending, batches, memory, worth
+from modyn_dagster.model_store.format.threads import InlineExecutor, ObjectPool, batches, memory, worth
 
 ENOUGH = 1 << 20
 
@@ -38,7 +38,7 @@ def test_a_thing_is_with_one_borrower_at_a_time_and_comes_back_whatever_happens(
 
 def test_what_was_lent_is_lent_again_and_only_a_few_are_kept():
     made = iter(range(1000))
-    things = Lending(lambda: next(made))
+    things = ObjectPool(lambda: next(made))
     try:
         with things.lent():
             raise ValueError
@@ -62,7 +62,7 @@ def test_little_work_is_done_by_whoever_submits_it_and_much_by_threads():
     with ThreadPoolExecutor(1) as pool:
         assert worth(pool, 1 << 30) is pool
         few = worth(pool, 1000)
-    assert isinstance(few, AtOnce)
+    assert isinstance(few, InlineExecutor)
     own = threading.get_ident()
     assert few.submit(threading.get_ident).result() == own
     assert list(few.map(lambda n: (n, threading.get_ident()), range(3))) == [(n, own) for n in range(3)]

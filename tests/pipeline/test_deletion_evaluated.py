@@ -11,7 +11,7 @@ from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.operate.retention import apply_retention
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.deleting import SPLIT, delete
 from tests.pipeline.world import World
@@ -39,14 +39,14 @@ def test_deleted_samples_leave_the_cells_they_were_in_and_prediction_files_stay(
     with world.platform.transaction() as conn:
         files = list_predictions(conn, first.id)
     delete(world, [0, 1, 2 << 32 | 5, 4 << 32])
-    assert evaluation_due(world.platform, run) == world.triggers(run.id, "trained")
+    assert triggers_to_evaluate(world.platform, run) == world.triggers(run.id, "trained")
     assert evaluated(world, first)
     assert cells_of(world, first) == {"01": (78, 2), "03": (79, 1)}
     with world.platform.transaction() as conn:
         assert list_predictions(conn, first.id) == files
     assert not evaluated(world, first)
     world.live_until_idle("by_amount")
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
 
 
 def test_scores_after_a_deletion_are_those_of_a_model_that_was_never_shown_the_samples(world_of):

@@ -18,7 +18,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import read_predictions, score
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.selection.training_set import TrainingSet
 from modyn_dagster.spec.load import load_project
 from tests.pipeline.deleting import SPLIT, delete
@@ -176,14 +176,16 @@ def test_new_training_sets_are_judged_when_they_come(world_of):
     while (now := world.tick("by_amount")).train is not None:
         world.train("by_amount", now.train)
     run = world.run("by_amount", "live")
-    assert [trigger.id for trigger in evaluation_due(world.platform, run)] == [t.id for t in world.triggers(run.id, "trained")]
+    assert [trigger.id for trigger in triggers_to_evaluate(world.platform, run)] == [
+        t.id for t in world.triggers(run.id, "trained")
+    ]
     world.live_until_idle("by_amount")
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
     before = sum(cell.n_samples for cell in cells(world, mode="live") if cell.ordinal == 0)
     world.deliver(range(5, 9))
     world.live_until_idle("by_amount")
     world.live_until_idle("by_amount")
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
     assert sum(cell.n_samples for cell in cells(world, mode="live") if cell.ordinal == 0) > before
 
 

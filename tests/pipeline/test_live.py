@@ -9,7 +9,7 @@ from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.decide.attempts import claim_trigger
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
 from modyn_dagster.pipeline.operate.retention import apply_retention
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.projects.tiny import amount, timed, write_pipeline
 
@@ -124,9 +124,9 @@ def test_models_are_due_until_they_are_judged_on_the_newest_batch(world_of):
     world.deliver([0, 1])
     world.live_until_idle("by_amount")
     run = world.run("by_amount", "live")
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
     world.deliver([2])
-    assert len(evaluation_due(world.platform, world.run("by_amount", "live"))) == 2
+    assert len(triggers_to_evaluate(world.platform, world.run("by_amount", "live"))) == 2
 
 
 def test_retention_removes_old_files_and_what_is_removed_is_not_judged_again(world_of):
@@ -142,7 +142,7 @@ def test_retention_removes_old_files_and_what_is_removed_is_not_judged_again(wor
     assert world.outcome(run) == before
     world.deliver([4])
     world.live_until_idle("by_amount")
-    assert len(evaluation_due(world.platform, world.run("by_amount", "live"))) == 0
+    assert len(triggers_to_evaluate(world.platform, world.run("by_amount", "live"))) == 0
 
 
 def test_a_finished_run_decides_nothing_more(world_of):

@@ -16,7 +16,7 @@ from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.tables import evaluation
 from modyn_dagster.evaluation import currently_active, currently_trained, generate_intervals, read_predictions, score
 from modyn_dagster.pipeline.context import context_of, trigger_context
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount
@@ -92,7 +92,7 @@ def test_lazy_judges_nothing_until_it_is_asked(world_of):
     run = world.run("by_amount", "replay")
     assert cells_of(world) == {}
     assert predicted(world) == 0
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
     trigger = world.triggers(run.id, "trained")[0]
     context = context_of(world.platform, "by_amount", trigger.partition_key)
     evaluation_stage(replace(context, view=world.platform.view(DATASET)), finished=True)
@@ -175,18 +175,18 @@ def test_a_live_pipeline_finds_out_that_a_metric_has_other_code(world_of, monkey
     world.deliver(range(5))
     world.live_until_idle("by_amount")
     run = world.run("by_amount", "live")
-    for trigger in evaluation_due(world.platform, run):
+    for trigger in triggers_to_evaluate(world.platform, run):
         evaluation_stage(trigger_context(world.platform, run, trigger, world.platform.view(DATASET)), finished=False)
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
     module.__dict__["judged"] = lambda outputs, truth: 2.0
-    due = evaluation_due(world.platform, run)
+    due = triggers_to_evaluate(world.platform, run)
     with world.platform.transaction() as conn:
         assert [trigger.id for trigger in due] == [model.trigger_id for model in list_models(conn, run.id)]
     for trigger in due:
         cells = evaluation_stage(trigger_context(world.platform, run, trigger, world.platform.view(DATASET)), finished=False).row
         assert isinstance(cells, list)
         assert {cell.value for cell in cells} == {2.0}
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
     # What cannot be imported any more cannot be judged anew either.
     del module.__dict__["judged"]
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []

@@ -18,7 +18,7 @@ from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, PerformanceNeed
 from modyn_dagster.triggering.build import pipeline_policy
-from modyn_dagster.triggering.loop import decide_onwards
+from modyn_dagster.triggering.loop import drive_policy
 from modyn_dagster.triggering.stream_detectors import Listener
 from tests.pipeline.measuring import delete, deliver_with_shift, drift, performance
 from tests.pipeline.world import World
@@ -119,7 +119,7 @@ def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of
     with Measurer(world.platform) as measurer:
         measure = measurer.of(run, view)
         for _ in range(3):
-            points += len(list(decide_onwards(policy, run.cursor, training_stream(view, ORIGIN), measure)))
+            points += len(list(drive_policy(policy, run.cursor, training_stream(view, ORIGIN), measure)))
         assert points > 20
         assert measurer.work is not None
         assert measurer.work.n_passes == 5, "one per batch of 40 samples"

@@ -14,7 +14,7 @@ from modyn_dagster.pipeline.decide.driver import Stop, advance
 from modyn_dagster.pipeline.decide.manual_trigger import trigger_now
 from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
 from modyn_dagster.pipeline.measure.measurer import Measurer
-from modyn_dagster.pipeline.replay.walk import BatchWalked
+from modyn_dagster.pipeline.replay.walk import BatchReplayed
 from modyn_dagster.pipeline.training_stream import training_stream
 from tests.pipeline.measuring import deliver_with_shift, drift, kept, measured_points, performance
 from tests.projects.tiny import DATASET, amount
@@ -169,9 +169,9 @@ def test_deciding_and_measuring_are_in_the_ledger_by_batch(world_of):
 def test_launched_again_a_replay_shows_every_decision_and_measures_nothing(world_of):
     world = world_of(drift())
     world.deliver(range(3))
-    first = [event for event in world.replay("by_drift") if isinstance(event, BatchWalked)]
+    first = [event for event in world.replay("by_drift") if isinstance(event, BatchReplayed)]
     rows = kept(world)
-    again = [event for event in world.replay("by_drift") if isinstance(event, BatchWalked)]
+    again = [event for event in world.replay("by_drift") if isinstance(event, BatchReplayed)]
     assert [event.decisions for event in again] == [event.decisions for event in first]
     assert all(event.decisions for event in again)
     assert [event.is_last for event in again] == [False, False, True]

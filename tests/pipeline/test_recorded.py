@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.json_values import plain_number, plain_values
+from modyn_dagster.json_values import json_number, json_values_of
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.measure.measurement_rows import digest_of, plain_measurement
 from modyn_dagster.spec.triggers.detector import AdwinSpec
@@ -49,7 +49,7 @@ def test_a_need_of_something_without_a_json_form_is_refused():
 
 @given(st.floats())
 def test_a_number_survives_json_to_the_last_bit_or_is_none(value):
-    plain = plain_number(value)
+    plain = json_number(value)
     assert (plain is None) is not math.isfinite(value)
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
 
@@ -62,7 +62,7 @@ def test_details_of_any_kind_become_json():
         "c": np.bool_(True),
         "d": KeyRange(1, 2),
     }
-    plain = plain_values(details)
+    plain = json_values_of(details)
     assert plain == {"a": 0.5, "b": [0, 1], "3": [1, None], "c": True, "d": "KeyRange(after=1, until=2)"}
     json.dumps(plain, allow_nan=False)
     [found] = plain_measurement({"": Measured({"x": float("nan")}, details)}).values()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from modyn_dagster.catalog.results.training_sets import find_training_set
-from modyn_dagster.ingestion.registration import look_for_batches
+from modyn_dagster.ingestion.registration import register_ready_batches
 from modyn_dagster.pipeline.context import trigger_context
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from tests.pipeline.world import World
@@ -64,7 +64,7 @@ def looked_twice(world: World) -> list[Any]:
     state: Mapping[str, Any] | None = None
     registered = []
     for now in (2e9, 2e9 + 60):
-        look = look_for_batches(world.platform.engine, spec, world.platform.project.root_of(DATASET), state, now)
+        look = register_ready_batches(world.platform.engine, spec, world.platform.project.root_of(DATASET), state, now)
         registered += look.registered
         state = look.state
     return registered

@@ -7,7 +7,7 @@ from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import BatchGap, ConfigError, RunError, UnknownName
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import trigger_context
-from modyn_dagster.pipeline.replay.walk import BatchWalked
+from modyn_dagster.pipeline.replay.walk import BatchReplayed
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from modyn_dagster.pipeline.training_stream import training_stream
 from tests.projects.tiny import DATASET, amount, timed
@@ -17,9 +17,9 @@ def test_a_replay_walks_batches_in_order_and_ends_finished(world_of):
     world = world_of(amount())
     world.deliver(range(5))
     events = world.replay("by_amount")
-    walked = [event for event in events if isinstance(event, BatchWalked)]
+    walked = [event for event in events if isinstance(event, BatchReplayed)]
     assert [event.batch.partition_key for event in walked] == [f"day_{day:02d}" for day in range(5)]
-    stages = [(event.stage, event.partition_key) for event in events if not isinstance(event, BatchWalked)]
+    stages = [(event.stage, event.partition_key) for event in events if not isinstance(event, BatchReplayed)]
     assert stages[:6] == [(stage, f"000001-00000{i}") for i in range(2) for stage in ("training_set", "model", "evaluation")]
     run = world.run("by_amount", "replay")
     assert (run.state, run.last_ordinal, len(world.triggers(run.id, "trained"))) == ("finished", 4, 2)
@@ -32,8 +32,8 @@ def test_launched_again_nothing_is_trained_twice_and_everything_is_yielded_again
     first = world.outcome(world.run("by_time", "replay"))
     again = world.replay("by_time")
     assert world.outcome(world.run("by_time", "replay")) == first
-    assert all(not event.fresh for event in again if not isinstance(event, BatchWalked))
-    assert len([event for event in again if isinstance(event, BatchWalked)]) == 8
+    assert all(not event.fresh for event in again if not isinstance(event, BatchReplayed))
+    assert len([event for event in again if isinstance(event, BatchReplayed)]) == 8
 
 
 def test_a_replay_in_two_parts_ends_as_one_in_one_go(world_of):

@@ -13,7 +13,7 @@ from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.tables import evaluation, model, stage_timing
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.deleting import delete
 from tests.pipeline.world import World
@@ -156,7 +156,7 @@ def test_a_model_that_became_another_one_is_predicted_and_scored_anew(world_of):
     with world.platform.transaction() as conn:
         first, second = list_models(conn, run.id)
         conn.execute(sa.update(model).where(model.c.trigger_id == first.trigger_id).values(hash=second.hash))
-    due, *_ = evaluation_due(world.platform, run)
+    due, *_ = triggers_to_evaluate(world.platform, run)
     assert due.id == first.trigger_id
     assert judged_again(world, due.partition_key)
     judged_again(world, world.triggers(run.id, "trained")[1].partition_key)

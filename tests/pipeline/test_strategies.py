@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from modyn_dagster.catalog.results.training_sets import find_training_set, mark_training_sets_removed
-from modyn_dagster.data.window_columns import WindowKeys
+from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.errors import RunError, TriggerFailed
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.keys import key_of
@@ -40,7 +40,7 @@ def test_strategies_give_the_same_training_sets_on_both_backends(world_of, tmp_p
     world.deliver(range(7))
     view = world.platform.view(DATASET)
     window = KeyRange(key_of(0, 11), key_of(6, 30))
-    keys = np.concatenate(list(WindowKeys(view, window, "arrow")))
+    keys = np.concatenate(list(WindowColumns(view, window, "arrow")))
     delete_samples(world.platform.engine, world.platform.home, view.row, keys[::9])
     view = view.renewed()
     for name, strategy in ON_BOTH.items():
@@ -48,7 +48,7 @@ def test_strategies_give_the_same_training_sets_on_both_backends(world_of, tmp_p
         for backend, partition_size in (("arrow", 16), ("postgres", 16), ("arrow", 9), ("postgres", 90)):
             spec = SelectionSpec.model_validate({"strategy": strategy, "partition_size": partition_size, "backend": backend})
             history = History([key_of(2, 20), key_of(4, 3)], Usage([TrainingSet.of(keys[::3].copy())]))
-            chosen = Selection(spec, WindowKeys(view, window, backend), seed=3, trigger=2, history=history)
+            chosen = Selection(spec, WindowColumns(view, window, backend), seed=3, trigger=2, history=history)
             path = tmp_path / f"{name}_{backend}_{partition_size}.arrow"
             written.append((write_training_set(path, chosen).checksum, TrainingSet.open(path)))
         assert written[0][0] == written[1][0]

@@ -16,7 +16,7 @@ from modyn_dagster.pipeline.decide import tick as ticks
 from modyn_dagster.pipeline.decide.tick import Attempt, Tick
 from modyn_dagster.pipeline.measure import measurement_rows, measurer
 from modyn_dagster.pipeline.stages.evaluation import pending_evaluations
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import PendingScan, evaluation_due, look_for_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import PendingScan, scan_pending, triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.measuring import drift, performance
 from tests.pipeline.world import World
@@ -140,11 +140,11 @@ def test_a_look_for_models_to_judge_stops_and_the_next_one_goes_on(world_of, clo
     world = world_of(triggered("often", {"kind": "amount", "every": 20}))
     world.deliver(range(3))
     run = world.live_until_idle("often").run
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
     looked, looks = 0, list[PendingScan]()
     while not looks or not looks[-1].complete:
         begin = clock.now
-        looks.append(look_for_due(world.platform, run, looked, seconds=1))
+        looks.append(scan_pending(world.platform, run, looked, seconds=1))
         looked = looks[-1].looked
         assert clock.now - begin <= 4
     assert looked == 6
@@ -154,11 +154,11 @@ def test_a_look_for_models_to_judge_stops_and_the_next_one_goes_on(world_of, clo
     run = world.run("often", "live")
     while (now := world.tick("often")).train is not None:
         world.train("often", now.train)
-    every = [trigger.ordinal for trigger in evaluation_due(world.platform, now.run)]
+    every = [trigger.ordinal for trigger in triggers_to_evaluate(world.platform, now.run)]
     assert every == list(range(8))
-    found = look_for_due(world.platform, now.run, seconds=0)
+    found = scan_pending(world.platform, now.run, seconds=0)
     assert ([trigger.ordinal for trigger in found.due], found.complete) == ([6, 7], False)
     for trigger in found.due:
         context = context_of(world.platform, "often", trigger.partition_key)
         evaluation_stage(replace(context, view=world.platform.view(DATASET)), finished=False)
-    assert [trigger.ordinal for trigger in evaluation_due(world.platform, now.run)] == list(range(6))
+    assert [trigger.ordinal for trigger in triggers_to_evaluate(world.platform, now.run)] == list(range(6))

@@ -12,7 +12,7 @@ from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.predictions.files import read_predictions
 from modyn_dagster.pipeline.preflight import require_runnable
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import evaluation_due
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.pipeline.test_same_cells import judged_again, passes
 from tests.projects.tiny import DATASET, amount, triggered
@@ -88,14 +88,14 @@ def test_other_code_of_a_transform_makes_new_predictions_and_cells(world_of, own
     world.deliver(range(5))
     world.live_until_idle("by_amount")
     run = world.run("by_amount", "live")
-    assert evaluation_due(world.platform, run) == []
+    assert triggers_to_evaluate(world.platform, run) == []
     trigger = world.triggers(run.id, "trained")[0]
     with world.platform.transaction() as conn:
         before = list_evaluations(conn, run.id, trigger.id)
     spent = passes(world)
     own_code.write_text(CODE.replace("inputs * 2", "inputs * -2"))
     sys.modules.pop("own_transforms")
-    assert trigger.id in {due.id for due in evaluation_due(world.platform, run)}
+    assert trigger.id in {due.id for due in triggers_to_evaluate(world.platform, run)}
     assert judged_again(world, trigger.partition_key)
     with world.platform.transaction() as conn:
         after = list_evaluations(conn, run.id, trigger.id)

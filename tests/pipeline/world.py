@@ -14,7 +14,7 @@ from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.decide.attempts import claim_trigger
-from modyn_dagster.pipeline.decide.measure_ahead import BatchMeasured, measure_ahead
+from modyn_dagster.pipeline.decide.measure_ahead import BatchMeasurements, measure_ahead
 from modyn_dagster.pipeline.decide.tick import Attempt, Tick, tick
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.replay.run import ReplayRequest
@@ -65,7 +65,7 @@ class World:
         training_set_stage(context)
         return model_stage(context)
 
-    def measure(self, pipeline: str) -> list[BatchMeasured]:
+    def measure(self, pipeline: str) -> list[BatchMeasurements]:
         """What a run of ``measurement`` does."""
         return list(measure_ahead(self.platform, pipeline))
 

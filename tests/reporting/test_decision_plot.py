@@ -6,7 +6,7 @@ import numpy as np
 
 from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.reporting.mlflow.series import decision_series
-from modyn_dagster.reporting.plots.decisions import decided_scores, scores_and_thresholds
+from modyn_dagster.reporting.plots.decisions import decision_scores, scores_and_thresholds
 from modyn_dagster.reporting.plots.figures import as_markdown
 
 START = datetime(1960, 1, 1, tzinfo=UTC)
@@ -27,7 +27,7 @@ def test_scores_are_found_by_what_they_are_of():
         decision(1, 0.2, metrics=metrics(mmd=0.2, ks=None)),
         decision(2, 2.0, 1.0, members={"drift": {"score": 0.3, "threshold": None, "details": {"metrics": metrics(ks=0.7)}}}),
     ]
-    found = decided_scores(rows)
+    found = decision_scores(rows)
     assert {name: [(s.score, s.threshold) for s in scores] for name, scores in found.items()} == {
         "score": [(0.2, 0.5), (2.0, 1.0)],
         "mmd": [(0.2, 0.5)],

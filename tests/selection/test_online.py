@@ -17,7 +17,7 @@ from modyn_dagster.selection.online import (
     OnlineState,
     build_sampler,
     decay_rate,
-    inclusion_chances,
+    inclusion_probabilities,
     unit_of,
 )
 from modyn_dagster.selection.time_biased import Sampler, decay_for
@@ -74,7 +74,7 @@ def test_inverted_chances_keep_the_sums_of_the_stream(name, limit):
         state = streamed(name, seed)
         assert isinstance(state.sampler, Sampler)
         kept = state.keys()
-        chances = inclusion_chances(state.sampler, ages_of(name, kept))
+        chances = inclusion_probabilities(state.sampler, ages_of(name, kept))
         selection = OnlineSelection(spec_of(name, limit=limit), kept, chances, n_pool=30, unbiased=True, seed=seed, trigger=0)
         part = next(iter(selection), None)
         at = np.searchsorted(keys, part.keys) if part is not None else np.empty(0, int)
@@ -83,7 +83,7 @@ def test_inverted_chances_keep_the_sums_of_the_stream(name, limit):
     assert abs(np.mean(estimates) - values.sum()) < 4 * np.std(estimates) / math.sqrt(runs)
     state = streamed(name, 0)
     assert isinstance(state.sampler, Sampler)
-    expected = inclusion_chances(state.sampler, ages_of(name, keys))
+    expected = inclusion_probabilities(state.sampler, ages_of(name, keys))
     assert (np.abs(counts / runs - expected) <= 4 * np.sqrt(expected * (1 - expected) / runs) + 1e-9).all()
 
 

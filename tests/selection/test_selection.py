@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.keys import ORIGIN, KeyArray
 from modyn_dagster.selection import KeyRange, Partition, Selection, TrainingSet, window_of, write_training_set
-from modyn_dagster.selection.partitions import rechunked
+from modyn_dagster.selection.partitions import rechunk
 from modyn_dagster.spec.selection import LastTriggers, SelectionSpec
 
 key_sets = st.lists(st.integers(0, 2**40), unique=True, max_size=60).map(lambda ks: np.array(sorted(ks), dtype=np.uint64))
@@ -58,7 +58,7 @@ def test_weights_add_up_to_the_pool(keys, limit, size):
 def test_partitions_have_the_size_asked_for(keys, chunk, size):
     weights = np.arange(len(keys), dtype=np.float32)
     parts = [Partition(k, w) for k, w in zip(chunked(keys, chunk), chunked(weights, chunk), strict=True)]
-    found = list(rechunked(parts, size))
+    found = list(rechunk(parts, size))
     assert all(len(part.keys) == size for part in found[:-1])
     assert all(1 <= len(part.keys) <= size for part in found)
     np.testing.assert_array_equal(np.concatenate([keys[:0], *(part.keys for part in found)]), keys)

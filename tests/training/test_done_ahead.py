@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.parallel_map import done_ahead
+from modyn_dagster.parallel_map import map_ahead
 
 
 @settings(max_examples=25)
@@ -20,7 +20,7 @@ def test_results_come_in_order_and_items_are_taken_no_further_than_allowed(n: in
             taken.append(i)
             yield i
 
-    for number, result in enumerate(done_ahead(lambda i: i * i, items(), threads=threads, prefetch=prefetch)):
+    for number, result in enumerate(map_ahead(lambda i: i * i, items(), threads=threads, prefetch=prefetch)):
         assert result == number**2
         assert len(taken) <= number + 1 + prefetch
     assert taken == list(range(n))
@@ -29,7 +29,7 @@ def test_results_come_in_order_and_items_are_taken_no_further_than_allowed(n: in
 @pytest.mark.parametrize("prefetch", [0, 3])
 def test_what_is_raised_comes_in_its_place_and_ends_the_threads(prefetch: int) -> None:
     before = set(threading.enumerate())
-    found = done_ahead(lambda i: 6 // (3 - i), range(9), threads=2, prefetch=prefetch)
+    found = map_ahead(lambda i: 6 // (3 - i), range(9), threads=2, prefetch=prefetch)
     assert [next(found) for _ in range(3)] == [2, 3, 6]
     with pytest.raises(ZeroDivisionError):
         next(found)
@@ -38,7 +38,7 @@ def test_what_is_raised_comes_in_its_place_and_ends_the_threads(prefetch: int) -
 
 def test_whoever_stops_early_leaves_no_thread() -> None:
     before = set(threading.enumerate())
-    found = done_ahead(str, range(100), threads=2, prefetch=2)
+    found = map_ahead(str, range(100), threads=2, prefetch=2)
     assert next(found) == "0"
     del found
     assert set(threading.enumerate()) == before

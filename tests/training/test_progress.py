@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from modyn_dagster.assets.dagster_runs import log_training
-from modyn_dagster.progress import now_and_then
+from modyn_dagster.progress import throttled
 from modyn_dagster.training import TrainingProgress, training_bar
 
 
@@ -38,7 +38,7 @@ STEPS = [TrainingProgress(1, 1, step, 1000, 0.5) for step in range(1, 1001)]
 def test_a_bar_is_drawn_now_and_then_and_at_the_end() -> None:
     told: list[int] = []
     looks = iter(range(10_000))
-    tell = now_and_then(lambda progress: told.append(progress.step), 101, clock=lambda: next(looks))
+    tell = throttled(lambda progress: told.append(progress.step), 101, clock=lambda: next(looks))
     for step in STEPS:
         tell(step)
     assert told == [101, 202, 303, 404, 505, 606, 707, 808, 909, 1000]

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.determinism import generator_marks
+from modyn_dagster.determinism import generator_snapshot
 from modyn_dagster.keys import keys_of
 from modyn_dagster.training import FastPath, build_predictor
 from modyn_dagster.training.transforms.chain import Transforms
@@ -70,9 +70,9 @@ def test_in_evaluation_a_sample_always_draws_the_same() -> None:
 
 def test_the_generators_of_the_process_go_on_where_they_were() -> None:
     random.seed(1), np.random.seed(2), torch.manual_seed(3)
-    before = generator_marks()
+    before = generator_snapshot()
     transforms(NOISE).training(0, 0)({"features": torch.zeros(4, 2)}, keys_of(0, np.arange(4)))
-    assert generator_marks() == before
+    assert generator_snapshot() == before
 
 
 @pytest.mark.parametrize("way", [FastPath(), FastPath(cache_bytes=0)])

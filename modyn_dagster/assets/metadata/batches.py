@@ -16,9 +16,9 @@ from modyn_dagster.keys import key_of
 if TYPE_CHECKING:
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.catalog.triggers import TriggerRow
-    from modyn_dagster.pipeline.decide.measure_ahead import BatchMeasured
+    from modyn_dagster.pipeline.decide.measure_ahead import BatchMeasurements
     from modyn_dagster.pipeline.platform import Platform
-    from modyn_dagster.pipeline.replay.walk import BatchWalked
+    from modyn_dagster.pipeline.replay.walk import BatchReplayed
 
 
 def samples_metadata(batch: BatchRow, n_late: int) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class ShownDecisions:
     decisions: list[DecisionRow] = field(default_factory=list)
 
 
-def measured_metadata(platform: Platform, event: BatchMeasured, shown: ShownDecisions) -> dict[str, Any]:
+def measurement_metadata(platform: Platform, event: BatchMeasurements, shown: ShownDecisions) -> dict[str, Any]:
     """Of a batch that was measured in production, with a picture of the decisions so far."""
     shown.decisions += event.decisions
     with platform.transaction() as conn:
@@ -89,7 +89,7 @@ def measured_metadata(platform: Platform, event: BatchMeasured, shown: ShownDeci
     return decisions_metadata(event.run, event.decisions, [*earlier, *shown.decisions])
 
 
-def replayed_metadata(platform: Platform, event: BatchWalked) -> dict[str, Any] | None:
+def replay_decision_metadata(platform: Platform, event: BatchReplayed) -> dict[str, Any] | None:
     """Of a batch that a replay has walked; None where nothing was decided. Pictures come with triggers and in the end."""
     if not event.decisions:
         return None
@@ -157,7 +157,7 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.6g}"
 
 
-def walked_metadata(event: BatchWalked, mlflow_url: str | None) -> dict[str, Any]:
+def replay_metadata(event: BatchReplayed, mlflow_url: str | None) -> dict[str, Any]:
     """What a replay decided on one batch; ``mlflow_url`` is the page of the replay in MLflow."""
     metadata: dict[str, Any] = {
         "run": event.run.title,

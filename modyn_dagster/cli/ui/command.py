@@ -63,7 +63,7 @@ Announce = Callable[[Mapping[str, str]], None]
 
 
 @contextlib.contextmanager
-def only_one(home: Path) -> Iterator[Announce]:
+def exclusive_lock(home: Path) -> Iterator[Announce]:
     """Hold the lock of a folder of state; ``AlreadyRunning`` names the process and URLs that hold it.
 
     The operating system drops the lock with its process, so a killed holder blocks nobody; the note is read only while
@@ -115,7 +115,7 @@ def ui(port: int, mlflow_port: int) -> None:
     # A spec with a mistake is better said here than by an empty page.
     load_project(settings.project)
     location = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME"))
-    with interrupted_by_signals(), suppress(KeyboardInterrupt), only_one(settings.home) as announce:
+    with interrupted_by_signals(), suppress(KeyboardInterrupt), exclusive_lock(settings.home) as announce:
         _run(settings, location, announce, port, mlflow_port)
     click.echo("stopped")
 

@@ -64,7 +64,7 @@ BATCHED_METRICS: Final[dict[str, BatchedMetric]] = {
 }
 
 
-def values_together(metric: str, judged: EvaluationSamples, parts: Sequence[slice], usable: Sequence[bool]) -> dict[int, float]:
+def batched_values(metric: str, judged: EvaluationSamples, parts: Sequence[slice], usable: Sequence[bool]) -> dict[int, float]:
     """Values of the usable slices by their number, as far as they can be had together; none of them is NaN."""
     if metric not in BATCHED_METRICS or judged.truth.dtype.kind == "f":
         return {}

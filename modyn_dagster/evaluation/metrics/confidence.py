@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import Outputs, Truth
-from modyn_dagster.evaluation.metrics.registry import find_metric, labelled_part, score_part
+from modyn_dagster.evaluation.metrics.registry import find_metric, labelled_samples, score_slice
 from modyn_dagster.evaluation.metrics.resampling import resampled
 from modyn_dagster.randomness import rng_for
 
@@ -47,7 +47,7 @@ def bootstrap(
 ) -> ConfidenceInterval | None:
     """Percentiles of the metric over resamples of the labelled samples (Efron, 1979); None where it is mostly undefined."""
     alpha = (1 - _level(level)) / 2
-    judged, _ = labelled_part(outputs, truth)
+    judged, _ = labelled_samples(outputs, truth)
     n, entry, rng, values = len(judged), find_metric(metric), rng_for(seed, "bootstrap"), [np.empty(0)]
     at_once = max(1, _MOST_DRAWN // max(1, n))
     for begin in range(0, resamples if n else 0, at_once):
@@ -71,8 +71,8 @@ def confidence_interval(
     """
     if not is_share(metric):
         return bootstrap(metric, outputs, truth, level=level, resamples=resamples, seed=seed)
-    judged, _ = labelled_part(outputs, truth)
-    found = score_part(find_metric(metric), judged, slice(0, len(judged)), 0, min_samples=1)
+    judged, _ = labelled_samples(outputs, truth)
+    found = score_slice(find_metric(metric), judged, slice(0, len(judged)), 0, min_samples=1)
     _, of_class, positive = metric.partition("_class_")
     n = int((judged.truth == int(positive)).sum()) if of_class else found.n
     return None if found.value is None else wilson(round(found.value * n), n, level)

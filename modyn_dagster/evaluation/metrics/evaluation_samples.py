@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.evaluation.metrics.calibration import confidences
-from modyn_dagster.evaluation.metrics.losses import Float64, Odds, cross_entropy, odds_of, over_columns
+from modyn_dagster.evaluation.metrics.losses import Float64, Odds, binary_odds, cross_entropy, over_columns
 
 Outputs = npt.NDArray[np.float32]
 #: Classes ``int64[n]`` or targets ``float64[n]``.
@@ -63,7 +63,7 @@ class EvaluationSamples:
     def odds(self) -> Odds:
         """Of two classes: what all their probabilities are made of."""
         with np.errstate(all="ignore"):
-            return odds_of(self.outputs)
+            return binary_odds(self.outputs)
 
     @cached_property
     def losses(self) -> Float64:

@@ -45,7 +45,7 @@ class Odds(NamedTuple):
         return np.asarray(1 / self.total)
 
 
-def odds_of(outputs: npt.NDArray[np.float32]) -> Odds:
+def binary_odds(outputs: npt.NDArray[np.float32]) -> Odds:
     """Of logits ``float32[n, 2]``; what is not finite has no meaning."""
     difference = np.subtract(outputs[:, 1], outputs[:, 0], dtype=np.float64)
     smaller = np.abs(difference)
@@ -63,7 +63,7 @@ _MANY: Final = 8
 def cross_entropy(outputs: npt.NDArray[np.float32], labels: npt.NDArray[Any]) -> Float64:
     """``-log softmax(outputs)[label]``, ``float64[n]``; labels are int64 below the number of outputs."""
     if outputs.shape[1] == 2:
-        return odds_of(outputs).losses(labels)
+        return binary_odds(outputs).losses(labels)
     logits = outputs.astype(np.float64)
     shifted = logits - over_columns(np.maximum, logits)[:, None]
     chosen = shifted[np.arange(len(labels)), labels]

@@ -107,11 +107,11 @@ def metric_code(name: str) -> str:
 
 def score(metric: str, outputs: Outputs, truth: Truth, *, min_samples: int = 1) -> Score:
     """Judge outputs ``float32[n, k]`` by the truth: classes (below 0: unlabelled) or targets."""
-    judged, n_unlabelled = labelled_part(outputs, truth)
-    return score_part(find_metric(metric), judged, slice(0, len(judged)), n_unlabelled, min_samples=min_samples)
+    judged, n_unlabelled = labelled_samples(outputs, truth)
+    return score_slice(find_metric(metric), judged, slice(0, len(judged)), n_unlabelled, min_samples=min_samples)
 
 
-def labelled_part(outputs: Outputs, truth: Truth) -> tuple[EvaluationSamples, int]:
+def labelled_samples(outputs: Outputs, truth: Truth) -> tuple[EvaluationSamples, int]:
     """The samples that have a label, and how many have none."""
     labelled = is_labelled(truth)
     n_unlabelled = int(len(truth) - labelled.sum())
@@ -125,7 +125,7 @@ def is_labelled(truth: Truth) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     return np.ones(len(truth), dtype=np.bool_) if truth.dtype.kind == "f" else np.asarray(truth >= 0)
 
 
-def score_part(entry: MetricEntry, judged: EvaluationSamples, part: slice, n_unlabelled: int, *, min_samples: int) -> Score:
+def score_slice(entry: MetricEntry, judged: EvaluationSamples, part: slice, n_unlabelled: int, *, min_samples: int) -> Score:
     """Judge one slice of rows; whatever a metric raises is the reason why this cell has no value."""
     n = part.stop - part.start
     try:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from modyn_dagster.evaluation.metrics import classification, ranking, regression
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
-from modyn_dagster.evaluation.metrics.registry import MetricEntry, score_part
+from modyn_dagster.evaluation.metrics.registry import MetricEntry, score_slice
 
 Rows = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -35,7 +35,7 @@ def resampled(entry: MetricEntry, judged: EvaluationSamples, rows: Rows) -> Floa
 
 def _alone(entry: MetricEntry, judged: EvaluationSamples, rows: npt.NDArray[np.int64]) -> float | None:
     drawn = EvaluationSamples(judged.outputs[rows], judged.truth[rows])
-    return score_part(entry, drawn, slice(0, len(rows)), 0, min_samples=1).value
+    return score_slice(entry, drawn, slice(0, len(rows)), 0, min_samples=1).value
 
 
 def _odd(judged: EvaluationSamples) -> bool:

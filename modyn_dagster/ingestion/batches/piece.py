@@ -12,7 +12,7 @@ from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.formats.times import TimeArray
-from modyn_dagster.ingestion.sources.files import FileState, FileVersion, require_same
+from modyn_dagster.ingestion.sources.files import FileState, FileVersion, require_stable
 from modyn_dagster.ingestion.sources.source import Source
 from modyn_dagster.parallel_map import in_order
 
@@ -60,7 +60,7 @@ class SmallFiles:
     def _load(self, group: Int64Array) -> list[tuple[str, FileVersion, ByteArray]]:
         loaded = [self.source.load(self.paths[i]) for i in group]
         for i, file in zip(group, loaded):
-            require_same(file.path, file.state == self.states[i])
+            require_stable(file.path, file.state == self.states[i])
         return [(file.path, file.version, file.data) for file in loaded]
 
 

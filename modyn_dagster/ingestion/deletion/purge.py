@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.batches import BatchRow, FileFacts, lock_batch, set_index, source_files
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
-from modyn_dagster.catalog.deletions import forget_samples, lock_deletions, not_purged
+from modyn_dagster.catalog.deletions import forget_samples, lock_deletions, unpurged_keys
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.ingestion.deletion.delete import is_replaced, plan_deletion, sweep_replaced
 from modyn_dagster.ingestion.deletion.rewrite import Rewrite
@@ -70,7 +70,7 @@ class _Purge:
         while True:
             with transaction(self._engine) as conn:
                 batch = lock_batch(conn, batch_id)
-                fresh = not_purged(conn, self._dataset.id, keys)
+                fresh = unpurged_keys(conn, self._dataset.id, keys)
                 recorded = source_files(conn, batch_id)
             try:
                 done = self._attempt(batch, keys, fresh, recorded)
@@ -90,7 +90,7 @@ class _Purge:
             with transaction(self._engine) as conn:
                 lock_deletions(conn, self._dataset.id)
                 now = lock_batch(conn, batch.id)
-                found = not_purged(conn, self._dataset.id, keys)
+                found = unpurged_keys(conn, self._dataset.id, keys)
                 if now.index_path != batch.index_path or not np.array_equal(found, fresh) or not rewrite.is_there:
                     return None
                 if staged is not None:

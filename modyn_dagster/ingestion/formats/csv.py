@@ -13,7 +13,7 @@ from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.base import Ranges, span_bytes, spans
 from modyn_dagster.ingestion.formats.columns import Found, found_columns, merge_columns
 from modyn_dagster.ingestion.formats.csv_rows import CsvRows, find_rows
-from modyn_dagster.ingestion.formats.parsed import Inferred, Typed, agree, joined_columns, require_present, to_read_again
+from modyn_dagster.ingestion.formats.parsed import Inferred, Typed, agree, columns_to_reparse, joined_columns, require_present
 from modyn_dagster.ingestion.sources.files import LoadedFile
 from modyn_dagster.parallel_map import in_order
 from modyn_dagster.spec.formats import CsvFormat
@@ -105,7 +105,7 @@ class CsvFile:
         if list(self._rows.names) != names:
             raise SchemaMismatch(self._rows.path, ", ".join(names), ", ".join(self._rows.names))
         runs, self._inferred = self._inferred, []
-        again = to_read_again(columns, wanted, runs) if runs else None
+        again = columns_to_reparse(columns, wanted, runs) if runs else None
         if again is None:
             return self._typed(columns, wanted)
         others = set(wanted) - {column.name for column in again}

@@ -76,7 +76,7 @@ def agree(runs: Sequence[Sequence[Found]]) -> bool:
     return True
 
 
-def to_read_again(columns: Sequence[Column], wanted: Collection[str], runs: Sequence[Inferred]) -> list[Column] | None:
+def columns_to_reparse(columns: Sequence[Column], wanted: Collection[str], runs: Sequence[Inferred]) -> list[Column] | None:
     """Which wanted columns have to be parsed with their dtypes, since inference made something else of their cells.
 
     None: all columns have to, as a cell may be wrong.

@@ -20,7 +20,7 @@ ByteArray = npt.NDArray[np.uint8]
 
 _CHUNK: Final = 1 << 20
 #: Refusals that stay until somebody changes the file; any other OSError may pass.
-LASTING: Final = {
+PERMANENT_ERRORS: Final = {
     errno.ENOENT: "does not exist",
     errno.ENOTDIR: "does not exist",
     errno.EISDIR: "is a directory, expected a file",
@@ -75,7 +75,7 @@ def digest_of(file: BinaryIO | FileIO) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def require_same(path: str, unchanged: bool) -> None:
+def require_stable(path: str, unchanged: bool) -> None:
     """Raise ``DataError`` unless a file is still what it was when its reading began."""
     if not unchanged:
         raise DataError(path, "changed while it was read; it is taken up again once it is quiet")
@@ -84,23 +84,23 @@ def require_same(path: str, unchanged: bool) -> None:
 def regular_state(path: str, found: os.stat_result) -> FileState:
     """The state of a regular file; ``DataError`` for anything else."""
     if stat.S_ISDIR(found.st_mode):
-        raise DataError(path, LASTING[errno.EISDIR])
+        raise DataError(path, PERMANENT_ERRORS[errno.EISDIR])
     if not stat.S_ISREG(found.st_mode):
         raise DataError(path, "is not a regular file")
     return FileState(found.st_size, found.st_mtime_ns)
 
 
 @contextmanager
-def lasting_refusals(path: str) -> Iterator[None]:
+def permanent_errors(path: str) -> Iterator[None]:
     """``DataError`` instead of an ``OSError`` that stays until somebody changes the file; others pass."""
     try:
         yield
     except OSError as error:
         # fsspec raises the classes without a number.
         number = error.errno or next((code for kind, code in _BY_CLASS.items() if isinstance(error, kind)), None)
-        if number not in LASTING:
+        if number not in PERMANENT_ERRORS:
             raise
-        raise DataError(path, LASTING[number]) from error
+        raise DataError(path, PERMANENT_ERRORS[number]) from error
 
 
 _DIGITS: Final = re.compile(r"([0-9]+)")

@@ -13,14 +13,14 @@ import numpy as np
 
 from modyn_dagster.errors import DataError, StorageError
 from modyn_dagster.ingestion.sources.files import (
-    LASTING,
+    PERMANENT_ERRORS,
     FileState,
     FileVersion,
     LoadedFile,
     digest_of,
-    lasting_refusals,
+    permanent_errors,
     regular_state,
-    require_same,
+    require_stable,
 )
 from modyn_dagster.storage import inside
 
@@ -50,7 +50,7 @@ class LocalSource:
     def folder(self, path: str) -> list[str]:
         """All files below a folder; symlinks to folders are not followed."""
         top = str(self.locate(path))
-        with lasting_refusals(path):
+        with permanent_errors(path):
             return [
                 f"{path}{folder.removeprefix(top)}/{name}" for folder, _, names in os.walk(top, onerror=_raise) for name in names
             ]
@@ -66,14 +66,14 @@ class LocalSource:
             done = 0
             while read := file.readinto(data[done:].data):  # the system reads at most 2 GiB at a time
                 done += read
-            require_same(path, done == state.size)
+            require_stable(path, done == state.size)
         return LoadedFile(path, data, state)
 
     def version(self, path: str) -> FileVersion:
         """State and checksum."""
         with self._opened(path) as (file, state):
             checksum, size = digest_of(file)
-            require_same(path, size == state.size)
+            require_stable(path, size == state.size)
         return FileVersion(state, checksum)
 
     def locate(self, path: str) -> Path:
@@ -83,19 +83,19 @@ class LocalSource:
         except StorageError:
             raise DataError(path, "lies outside the dataset's root, or is a symlink that leaves it") from None
         except RuntimeError as error:  # pathlib's word for a loop of symlinks
-            raise DataError(path, LASTING[errno.ELOOP]) from error
+            raise DataError(path, PERMANENT_ERRORS[errno.ELOOP]) from error
         except ValueError as error:  # a null byte
             raise DataError(path, f"is not a path: {error}") from error
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[tuple[FileIO, FileState]]:
         """A file and its state, which must be the same when it was read."""
-        with lasting_refusals(path):
+        with permanent_errors(path):
             # Looked at before it is opened: to open a pipe would wait for its writer.
             real, state = self._look(path)
             with FileIO(real) as file:
                 yield file, state
-            require_same(path, self._look(path)[1] == state)
+            require_stable(path, self._look(path)[1] == state)
 
     def _look(self, path: str) -> tuple[str, FileState]:
         """The real path and the state."""
@@ -107,7 +107,7 @@ class LocalSource:
                 found = os.lstat(real)
                 if not stat.S_ISLNK(found.st_mode):
                     return real, regular_state(path, found)
-        with lasting_refusals(path):
+        with permanent_errors(path):
             located = self.locate(path)
             return str(located), regular_state(path, located.stat())
 

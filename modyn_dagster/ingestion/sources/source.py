@@ -10,13 +10,13 @@ import numpy as np
 
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.sources.files import (
-    LASTING,
+    PERMANENT_ERRORS,
     FileState,
     FileVersion,
     LoadedFile,
     digest_of,
-    lasting_refusals,
-    require_same,
+    permanent_errors,
+    require_stable,
 )
 from modyn_dagster.ingestion.sources.local import LocalSource
 from modyn_dagster.storage import local_folder
@@ -40,31 +40,31 @@ class RemoteSource:
 
     def folder(self, path: str) -> list[str]:
         """All files below a folder."""
-        with lasting_refusals(path):
+        with permanent_errors(path):
             return [self._relative(found) for found in self._fs.find(self._full(path))]
 
     def state(self, path: str) -> FileState:
         """Size, and time of last change where the store tells it."""
-        with lasting_refusals(path):
+        with permanent_errors(path):
             info = self._fs.info(self._full(path))
             if info["type"] != "file":
-                raise DataError(path, LASTING[errno.EISDIR])
+                raise DataError(path, PERMANENT_ERRORS[errno.EISDIR])
             return FileState(int(info["size"]), self._mtime_ns(path))
 
     def load(self, path: str) -> LoadedFile:
         """All bytes."""
         state = self.state(path)
-        with lasting_refusals(path):
+        with permanent_errors(path):
             data = np.frombuffer(self._fs.cat_file(self._full(path)), dtype=np.uint8)
-        require_same(path, len(data) == state.size)
+        require_stable(path, len(data) == state.size)
         return LoadedFile(path, data, state)
 
     def version(self, path: str) -> FileVersion:
         """State and checksum."""
         state = self.state(path)
-        with lasting_refusals(path), self._fs.open(self._full(path), "rb") as file:
+        with permanent_errors(path), self._fs.open(self._full(path), "rb") as file:
             checksum, size = digest_of(file)
-        require_same(path, size == state.size)
+        require_stable(path, size == state.size)
         return FileVersion(state, checksum)
 
     def _mtime_ns(self, path: str) -> int | None:

@@ -84,7 +84,7 @@ class Notices:
         with suppress(StorageError):
             self._folder.remove(notice)
 
-    def coming_on(self, model: ModelId, older_than: float) -> Sequence[ModelId]:
+    def pending_on(self, model: ModelId, older_than: float) -> Sequence[ModelId]:
         """What is about to be committed and needs this model, unless that was said so many seconds ago."""
         found = []
         for path in self._folder.files(_COMING):

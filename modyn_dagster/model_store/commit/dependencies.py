@@ -10,10 +10,10 @@ from modyn_dagster.errors import CorruptFile, StorageError, UnknownModel
 from modyn_dagster.model_store.backends.reservations import Notices
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.model_store.format.model_file import Stored
-from modyn_dagster.model_store.repository import Shelf
+from modyn_dagster.model_store.repository import Repository
 
 
-class NeededGoes(Exception):
+class DependencyRemoved(Exception):
     """A model was not committed, for ``models`` that it needs are being removed or changed, or were."""
 
     def __init__(self, models: frozenset[ModelId]) -> None:
@@ -21,19 +21,19 @@ class NeededGoes(Exception):
         self.models = models
 
 
-class Overtaken(Exception):
+class ConcurrentSave(Exception):
     """A model was not committed, for another saver of it was first."""
 
 
 @contextmanager
-def relying(shelf: Shelf, is_first: Callable[[], bool], stored: Stored) -> Iterator[None]:
+def relying(repository: Repository, is_first: Callable[[], bool], stored: Stored) -> Iterator[None]:
     """Around the commit, if nobody changed what is there of the model: what others found in its file, they find on.
 
     When the commit fails the notice stays: a request that was not answered may still be obeyed.
     """
-    notices = shelf.folder.notices
+    notices = repository.folder.notices
     if notices is None:
-        with shelf.folder.turn(stored.path):
+        with repository.folder.turn(stored.path):
             _require_first(is_first)
             yield
     elif not stored.needs:
@@ -43,8 +43,8 @@ def relying(shelf: Shelf, is_first: Callable[[], bool], stored: Stored) -> Itera
         notice = notices.announce(stored.id, stored.needs)
         try:
             _require_first(is_first)
-            _require_stay(shelf, notices, stored)
-        except (NeededGoes, Overtaken, StorageError):
+            _require_stay(repository, notices, stored)
+        except (DependencyRemoved, ConcurrentSave, StorageError):
             notices.withdraw(notice)
             raise
         yield
@@ -53,21 +53,21 @@ def relying(shelf: Shelf, is_first: Callable[[], bool], stored: Stored) -> Itera
 
 def _require_first(is_first: Callable[[], bool]) -> None:
     if not is_first():
-        raise Overtaken
+        raise ConcurrentSave
 
 
-def _require_stay(shelf: Shelf, notices: Notices, stored: Stored) -> None:
+def _require_stay(repository: Repository, notices: Notices, stored: Stored) -> None:
     # In this order: what went or changed between the questions shows in the last.
     changing = (notices.going() | notices.coming()) & stored.needs
-    if lost := changing or frozenset(need for need in stored.needs if not _holds(shelf, need, stored)):
-        raise NeededGoes(lost)
+    if lost := changing or frozenset(need for need in stored.needs if not _holds(repository, need, stored)):
+        raise DependencyRemoved(lost)
 
 
-def _holds(shelf: Shelf, need: ModelId, stored: Stored) -> bool:
+def _holds(repository: Repository, need: ModelId, stored: Stored) -> bool:
     """Whether it has the tensors that are needed of it: it may have been removed and stored again otherwise."""
     leaves = stored.record.leaves
     wanted = {entry.base or leaves[name].hash for name, entry in stored.entries.items() if entry.home == need}
     try:
-        return wanted <= shelf.open(need).held.keys()
+        return wanted <= repository.open(need).held.keys()
     except (UnknownModel, CorruptFile):
         return False

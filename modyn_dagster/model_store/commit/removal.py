@@ -6,12 +6,12 @@ from pathlib import PurePath
 from typing import Final
 
 from modyn_dagster.errors import CorruptFile, ModelInUse
-from modyn_dagster.model_store.commit.saving import store_without
+from modyn_dagster.model_store.commit.saving import rebase_model
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.model_store.format.metadata import About
 from modyn_dagster.model_store.format.model_file import PACKED, Stored, file_of
 from modyn_dagster.model_store.format.record import Record
-from modyn_dagster.model_store.repository import Shelf
+from modyn_dagster.model_store.repository import Repository
 
 #: Seconds after which nobody is taken to be writing a file any more, where nobody can be kept from it.
 ABANDONED: Final = 86_400.0
@@ -19,58 +19,60 @@ ABANDONED: Final = 86_400.0
 PATIENCE: Final = 30.0
 
 
-def delete(shelf: Shelf, model: ModelId, *, rebase: bool) -> None:
+def delete(repository: Repository, model: ModelId, *, rebase: bool) -> None:
     """Remove a model. Those that need it are stored again without it, or it is ``ModelInUse``."""
-    shelf.size(model)
-    with shelf.folder.removing(model):
-        _require_nobody_relies(shelf, model)
+    repository.size(model)
+    with repository.folder.removing(model):
+        _wait_for_dependents(repository, model)
         try:
-            gone = shelf.open(model)
+            gone = repository.open(model)
         except CorruptFile:
             # What it was to others can no longer be read from it, only from them.
             nothing = Record((), {}, {})
-            gone = Stored(model, file_of(shelf.folder.root, model, PACKED), 0, nothing, {}, About("snapshot"))
-        others = shelf.readable(but=model, sure=True)
+            gone = Stored(model, file_of(repository.folder.root, model, PACKED), 0, nothing, {}, About("snapshot"))
+        others = repository.readable(but=model, sure=True)
         base = gone.about.base if gone.about.base in {other.id for other in others} else None
         children = _children_of(model, others)
-        _require_spared(gone.id, children, rebase)
+        _require_no_dependents(gone.id, children, rebase)
         for child in children:
-            store_without(shelf, child, gone.id, base)
+            rebase_model(repository, child, gone.id, base)
             # Without a base the first is stored by itself, and the others on it.
             base = base or child.id
-        shelf.remove(model)
+        repository.remove(model)
 
 
-def collect(shelf: Shelf, older_than: float, progress: Callable[[int, int], None] | None) -> Sequence[PurePath]:
+def collect(repository: Repository, older_than: float, progress: Callable[[int, int], None] | None) -> Sequence[PurePath]:
     """Remove what killed writers left, and documents that no model refers to; makes the index again."""
-    with shelf.folder.removing():
-        gone = list(shelf.folder.leftovers(older_than))
+    with repository.folder.removing():
+        gone = list(repository.folder.leftovers(older_than))
         for path in gone:
-            shelf.folder.remove(path)
-        models = shelf.readable(progress=progress)
-        gone += _left_beside(shelf, models, older_than)
+            repository.folder.remove(path)
+        models = repository.readable(progress=progress)
+        gone += _remove_duplicates(repository, models, older_than)
         # Unreadable models may still be put right by saving them again; the documents they name are not known.
-        if len(models) == len(shelf.ids()):
+        if len(models) == len(repository.ids()):
             named = {text for each in models for text in (each.about.environment, each.about.code) if text}
-            gone += shelf.documents.keep(named, older_than)
-        shelf.index.rebuild((leaf, each.id) for each in models for leaf in shelf.shareable(each))
+            gone += repository.documents.keep(named, older_than)
+        repository.index.rebuild((leaf, each.id) for each in models for leaf in repository.shareable(each))
     return gone
 
 
-def _left_beside(shelf: Shelf, models: Iterable[Stored], older_than: float) -> list[PurePath]:
+def _remove_duplicates(repository: Repository, models: Iterable[Stored], older_than: float) -> list[PurePath]:
     """Second files of models, which two savers left that worked at once; removed."""
-    found = [shelf.other_file(each) for each in models]
-    removed = [path for path in found if shelf.folder.size(path) is not None and shelf.folder.removable(path, older_than)]
+    found = [repository.other_file(each) for each in models]
+    removed = [
+        path for path in found if repository.folder.size(path) is not None and repository.folder.removable(path, older_than)
+    ]
     for path in removed:
-        shelf.folder.remove(path)
+        repository.folder.remove(path)
     return removed
 
 
-def _require_nobody_relies(shelf: Shelf, model: ModelId) -> None:
-    if (notices := shelf.folder.notices) is None:
+def _wait_for_dependents(repository: Repository, model: ModelId) -> None:
+    if (notices := repository.folder.notices) is None:
         return
     end, pause = time.monotonic() + PATIENCE, 0.05
-    while coming := notices.coming_on(model, ABANDONED):
+    while coming := notices.pending_on(model, ABANDONED):
         if time.monotonic() >= end:
             remedy = (
                 "these are being saved; try again later (should their saver be killed: after a day, or gc(older_than=seconds))"
@@ -85,7 +87,7 @@ def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:
     return [other for other in others if model in other.needs]
 
 
-def _require_spared(gone: ModelId, children: Sequence[Stored], rebase: bool) -> None:
+def _require_no_dependents(gone: ModelId, children: Sequence[Stored], rebase: bool) -> None:
     if children and not rebase:
         ids = [child.id for child in children]
         raise ModelInUse(gone, ids, "delete them first, or pass rebase=True (--rebase) to store them without it")

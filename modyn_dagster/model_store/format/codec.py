@@ -24,7 +24,7 @@ import zstandard
 
 from fastpath.arrays.planes import Buffer, Mode, count_large, join, pack_small, split_into, unpack_small
 from modyn_dagster.model_store.format.tensors import words_of
-from modyn_dagster.model_store.format.threads import Lending, memory
+from modyn_dagster.model_store.format.threads import ObjectPool, memory
 
 Plane = npt.NDArray[np.uint8]
 
@@ -69,8 +69,8 @@ _WORTH: Final = 0.985
 # Bytes of weights repeat by chance alone: matches that short cost more to tell than they save. With few of them found, planes of
 # exponents get 14 % smaller than at plain level 1, in half the time (measured on normally distributed weights).
 _PARAMETERS: Final = zstandard.ZstdCompressionParameters.from_level(1, min_match=7, hash_log=6, write_content_size=True)
-_compressors: Final = Lending(lambda: zstandard.ZstdCompressor(compression_params=_PARAMETERS))
-_decompressors: Final = Lending(zstandard.ZstdDecompressor)
+_compressors: Final = ObjectPool(lambda: zstandard.ZstdCompressor(compression_params=_PARAMETERS))
+_decompressors: Final = ObjectPool(zstandard.ZstdDecompressor)
 
 #: Memory to work on a chunk in.
 CHUNKS: Final = memory(CHUNK)

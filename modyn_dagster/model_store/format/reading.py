@@ -31,7 +31,7 @@ def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool
         return buffer, leaf.hash
 
     held = {}
-    for name, (buffer, found) in _of_every_tensor(stored, sources, pool, read):
+    for name, (buffer, found) in _map_tensors(stored, sources, pool, read):
         check(sources, stored, name, found)
         held[name] = _tensor(buffer, stored.record.leaves[name], name, stored.path)
     return {name: held[stored.record.ties.get(name, name)] for name in stored.record.order}
@@ -44,11 +44,11 @@ def verify_state(stored: Stored, sources: Sources, pool: Executor) -> None:
         return read_verified(source, leaf, allocate(leaf.n_bytes).numpy().data)
 
     _require_room(stored, max((leaf.n_bytes for leaf in stored.record.leaves.values()), default=0))
-    for name, found in _of_every_tensor(stored, sources, pool, read):
+    for name, found in _map_tensors(stored, sources, pool, read):
         check(sources, stored, name, found)
 
 
-def _of_every_tensor(
+def _map_tensors(
     stored: Stored, sources: Sources, pool: Executor, read: Callable[[Leaf, Source], _Read]
 ) -> Iterator[tuple[str, _Read]]:
     """What ``read`` says of each, in order."""
@@ -64,11 +64,11 @@ def _of_every_tensor(
 
 
 def _require_room(stored: Stored, n_bytes: int) -> None:
-    if n_bytes > (limit := memory_of_the_machine()):
+    if n_bytes > (limit := total_memory()):
         raise CorruptFile(stored.path, f"at most {limit} bytes of tensors, the memory of this machine", f"{n_bytes} bytes")
 
 
-def memory_of_the_machine() -> int:
+def total_memory() -> int:
     """Bytes: nothing larger can ever have been a model here."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

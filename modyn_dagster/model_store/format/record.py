@@ -28,10 +28,10 @@ from modyn_dagster.model_store.format.tensors import (
     require_storable,
     tensor_of,
 )
-from modyn_dagster.model_store.format.threads import AtOnce, batches, worth
+from modyn_dagster.model_store.format.threads import InlineExecutor, batches, worth
 
 _KEY: Final = "modyn"
-_AT_ONCE: Final = AtOnce()
+_AT_ONCE: Final = InlineExecutor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def parse_hashing(content: Mapping[str, Any], path: PurePath) -> Hashing:
     return Hashing(found)
 
 
-def as_read(state: Mapping[str, Tensor], record: Record) -> dict[str, Tensor]:
+def as_loaded(state: Mapping[str, Tensor], record: Record) -> dict[str, Tensor]:
     """The state as it comes back from a file: plain contiguous tensors on the CPU with memory of their own, tied as recorded.
 
     Another training that starts from it must not depend on how it was laid out before.

@@ -117,7 +117,7 @@ _COMPILED: Final = "_orig_mod."
 _PARALLEL: Final = "module."
 
 
-def normalised(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def without_wrappers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The state under the names it would have without wrappers, in its order.
 
     ``_orig_mod.`` goes wherever it stands at the beginning of a part; ``module.`` where every name begins with it.
@@ -141,7 +141,7 @@ def normalised(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def load_into(module: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Copy a state into a module, wrapped or not, on its device. ``StorageError`` names what does not fit."""
     own = module.state_dict()
-    by_plain = dict(zip(normalised(own), own, strict=True))
+    by_plain = dict(zip(without_wrappers(own), own, strict=True))
     missing, unknown = [n for n in by_plain if n not in state], [n for n in state if n not in by_plain]
     if missing or unknown:
         raise StorageError(f"the module lacks {unknown[:5]} of the model, the model lacks {missing[:5]} of the module")

@@ -30,7 +30,7 @@ def batches(items: Iterable[_Item], n_bytes: Callable[[_Item], int]) -> Iterator
         yield batch
 
 
-class AtOnce(Executor):
+class InlineExecutor(Executor):
     """Whoever submits something does it."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -45,7 +45,7 @@ class AtOnce(Executor):
 
 def worth(pool: Executor, n_bytes: int) -> Executor:
     """What to hand work on so many bytes to."""
-    return pool if n_bytes >= _WORTH_THREADS else AtOnce()
+    return pool if n_bytes >= _WORTH_THREADS else InlineExecutor()
 
 
 _Thing = TypeVar("_Thing")
@@ -54,7 +54,7 @@ _Thing = TypeVar("_Thing")
 _KEPT: Final = 16
 
 
-class Lending(Generic[_Thing]):
+class ObjectPool(Generic[_Thing]):
     """Things that ``make`` makes; each is with one borrower at a time. Threads share what is free."""
 
     def __init__(self, make: Callable[[], _Thing]) -> None:
@@ -74,6 +74,6 @@ class Lending(Generic[_Thing]):
             self._free.append(thing)
 
 
-def memory(n_bytes: int) -> Lending[memoryview]:
+def memory(n_bytes: int) -> ObjectPool[memoryview]:
     """Uninitialised pieces of so many bytes."""
-    return Lending(lambda: np.empty(n_bytes, np.uint8).data)
+    return ObjectPool(lambda: np.empty(n_bytes, np.uint8).data)

@@ -11,8 +11,8 @@ from modyn_dagster.environment import Environment
 from modyn_dagster.errors import ConfigError, CorruptFile, ModynError, NotReproducible, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.model_store.format.model_file import Stored
-from modyn_dagster.model_store.format.record import Record, as_read
-from modyn_dagster.model_store.format.tensors import normalised
+from modyn_dagster.model_store.format.record import Record, as_loaded
+from modyn_dagster.model_store.format.tensors import without_wrappers
 from modyn_dagster.model_store.provenance.documents import Documents
 from modyn_dagster.model_store.provenance.recipe import Provenance
 
@@ -83,7 +83,7 @@ def train_again(
 ) -> dict[str, Tensor]:
     """The state, which has the hash that was recorded, as reading it would give it; ``NotReproducible`` otherwise."""
     try:
-        state = normalised(provenance.run(base, allow=allow))
+        state = without_wrappers(provenance.run(base, allow=allow))
     except ModynError:
         raise
     except Exception as error:
@@ -91,4 +91,4 @@ def train_again(
     found = Record.of(state, hashing=model.record.hashing)
     if found.id != model.id:
         raise NotReproducible("hash", model.id, found.id)
-    return as_read(state, found)
+    return as_loaded(state, found)

@@ -41,7 +41,8 @@ class Saving:
         find: other models' tensors.
         pool: threads to encode in.
         threads: how many these are.
-        relying: around the commit; ``NeededGoes`` when what the model needs does not stay, ``Overtaken`` when it came otherwise.
+        relying: around the commit; ``DependencyRemoved`` when a model it needs is removed,
+            ``ConcurrentSave`` when another saver stored it.
     """
 
     folder: Folder
@@ -115,7 +116,7 @@ class Saving:
             committing.enter_context(self.relying(stored))
         return stored
 
-    def write_without(self, stored: Stored, gone: ModelId, about: About) -> Stored:
+    def write_rebased(self, stored: Stored, gone: ModelId, about: About) -> Stored:
         """Write a stored model again so that it does not need another one; what its file holds, it goes on holding.
 
         Models that refer to tensors in this file find them there afterwards, too; and as near: what is stored by itself stays so,

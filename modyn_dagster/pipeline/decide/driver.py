@@ -17,13 +17,13 @@ from modyn_dagster.catalog.decisions import DecisionRow, record_decisions, recor
 from modyn_dagster.catalog.runs import RunRow, move_run
 from modyn_dagster.catalog.timings import Stage, Timing, record_timing
 from modyn_dagster.catalog.triggers import TriggerRow, insert_trigger
-from modyn_dagster.json_values import plain_number, plain_values
+from modyn_dagster.json_values import json_number, json_values_of
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.measure.measurement_rows import measurement_row
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.triggering import Stream
 from modyn_dagster.triggering.build import pipeline_policy
-from modyn_dagster.triggering.loop import Measure, MeasurementPending, PointDecision, decide_onwards
+from modyn_dagster.triggering.loop import Measure, MeasurementPending, PointDecision, drive_policy
 
 
 def record_decided(conn: sa.Connection, run: RunRow, decided: Sequence[PointDecision], stream: Stream, *, measured: bool) -> None:
@@ -51,9 +51,9 @@ def decision_row(run: RunRow, each: PointDecision, stream: Stream) -> DecisionRo
         time=as_timestamp(stream.time(each.point)),
         fire=decision.fire,
         reason=decision.reason,
-        score=plain_number(decision.score),
-        threshold=plain_number(decision.threshold),
-        details=plain_values(decision.details),
+        score=json_number(decision.score),
+        threshold=json_number(decision.threshold),
+        details=json_values_of(decision.details),
     )
 
 
@@ -115,7 +115,7 @@ def advance(
     end, decided, point = monotonic() + seconds, list[PointDecision](), None
     stop = Stop.AT_END
     try:
-        for each in decide_onwards(policy, run.cursor, stream, measure, until=until):
+        for each in drive_policy(policy, run.cursor, stream, measure, until=until):
             decided.append(each)
             if each.decision.fire:
                 stop = Stop.FIRED
@@ -140,5 +140,5 @@ def _trigger_of(conn: sa.Connection, run: RunRow, decided: Sequence[PointDecisio
     if not decided or not decided[-1].decision.fire:
         return None
     decision = decided[-1].decision
-    shown = {"reason": decision.reason, "score": plain_number(decision.score), "threshold": plain_number(decision.threshold)}
+    shown = {"reason": decision.reason, "score": json_number(decision.score), "threshold": json_number(decision.threshold)}
     return insert_trigger(conn, run.id, key=decision.key, point=run.cursor, **shown)

@@ -25,13 +25,13 @@ from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.triggering import Measurement, MeasurementSpec
 from modyn_dagster.triggering.build import pipeline_policy
-from modyn_dagster.triggering.loop import Measure, MeasurementPending, decide_onwards
+from modyn_dagster.triggering.loop import Measure, MeasurementPending, drive_policy
 
 _SECONDS_BETWEEN: Final = 0.5
 
 
 @dataclass(frozen=True)
-class BatchMeasured:
+class BatchMeasurements:
     """Everything the points in one batch need is measured; ``decisions`` are what the sensor will find, in order."""
 
     run: RunRow
@@ -71,7 +71,7 @@ class _Recording:
         self._rows, self._seconds, self._written = [], {}, perf_counter()
 
 
-def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasured, None, None]:
+def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasurements, None, None]:
     """Measure for the open live run of a pipeline; batch by batch, as it goes.
 
     Nothing is measured while a trigger is unfinished: its model comes first. Run again it measures only what is missing.
@@ -93,11 +93,11 @@ def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasured,
     policy.load_state_dict(run.policy_state)
     with Measurer(platform) as measurer:
         recording = _Recording(platform, run, measurer.of(run, view))
-        decided = decide_onwards(policy, run.cursor, stream, recording)
+        decided = drive_policy(policy, run.cursor, stream, recording)
         for ordinal, group in groupby(decided, key=lambda each: ordinal_of(each.point)):
             decisions = [decision_row(run, each, stream) for each in group]
             recording.write()
-            yield BatchMeasured(run, batches[ordinal], decisions)
+            yield BatchMeasurements(run, batches[ordinal], decisions)
 
 
 def _require_current(run: RunRow, now: RunRow) -> None:

@@ -102,7 +102,7 @@ class WindowValues:
     taps: dict[str, npt.NDArray[np.float32]]
 
 
-class ModelAtWork:
+class FeatureExtractor:
     """The newest model of a run, asked about windows of a dataset.
 
     A pass takes a whole block, aligned in its batch and filled up, as evaluation does: the bits of a sample's values do not

@@ -9,7 +9,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.pipeline.measure.feature_extractor import ModelAtWork, WindowValues
+from modyn_dagster.pipeline.measure.feature_extractor import FeatureExtractor, WindowValues
 from modyn_dagster.spec.triggers.drift import FeaturesSpec
 from modyn_dagster.training.data import COLUMNS, EMBEDDING, OUTPUTS
 from modyn_dagster.triggering import DriftNeed
@@ -33,7 +33,7 @@ class MeasurementContext:
     point: int
     view: DatasetView
     model: ModelRow
-    work: ModelAtWork
+    work: FeatureExtractor
     taps: frozenset[str]
     listeners: "Listeners"
 

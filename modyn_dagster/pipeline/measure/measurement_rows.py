@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from modyn_dagster.catalog.decisions import MeasurementRow, measurements_after
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.json_values import plain_number, plain_values
+from modyn_dagster.json_values import json_number, json_values_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
 from modyn_dagster.triggering.loop import MeasurementPending
@@ -81,6 +81,6 @@ def _plain(value: object) -> Any:
 def plain_measurement(measurement: Measurement) -> dict[str, Measured]:
     """The same answers with plain values and details."""
     return {
-        path: Measured({name: plain_number(value) for name, value in found.values.items()}, plain_values(found.details))
+        path: Measured({name: json_number(value) for name, value in found.values.items()}, json_values_of(found.details))
         for path, found in measurement.items()
     }

@@ -12,7 +12,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import CorruptFile, DeletedKey, RunError
 from modyn_dagster.pipeline.measure.answers import measure_detector, measure_drift, measure_performance
-from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, ModelAtWork
+from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, FeatureExtractor
 from modyn_dagster.pipeline.measure.measurement_context import Listeners, MeasurementContext, taps_of
 from modyn_dagster.pipeline.measure.measurement_rows import plain_measurement
 from modyn_dagster.pipeline.models import predictor_of
@@ -45,7 +45,7 @@ class Measurer:
         self._predictor: Predictor | None = None
         self._model: ModelRow | None = None
         self._listeners: Listeners = {}
-        self.work: ModelAtWork | None = None
+        self.work: FeatureExtractor | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -69,12 +69,12 @@ class Measurer:
         question = MeasurementContext(run, point, view, model, work, taps, self._listeners)
         return plain_measurement({path: _answer(question, need) for path, need in needs.items()})
 
-    def _newest(self, run: RunRow, view: DatasetView) -> tuple[ModelRow, ModelAtWork]:
+    def _newest(self, run: RunRow, view: DatasetView) -> tuple[ModelRow, FeatureExtractor]:
         if self._model is None or self.work is None or self._model.hash != run.previous_model:
             self.close()
             self._model = _newest_model(self._platform, run)
             self._predictor = predictor_of(self._platform, run, self._model, view)
-            self.work = ModelAtWork(self._predictor, self._model.hash, self._cache)
+            self.work = FeatureExtractor(self._predictor, self._model.hash, self._cache)
             self._listeners = {}
         return self._model, self.work
 

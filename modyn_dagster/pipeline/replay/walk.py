@@ -41,7 +41,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class BatchWalked:
+class BatchReplayed:
     """A replay has decided everything that a batch makes decidable; ``is_last`` is said of the selection's last one."""
 
     run: RunRow
@@ -56,10 +56,10 @@ def replay(
     request: ReplayRequest,
     progress: Progress | None = None,
     training: ProgressCallback | None = None,
-) -> Iterator[BatchWalked | StageResult]:
+) -> Iterator[BatchReplayed | StageResult]:
     """Walk the selected batches in ordinal order; ``training`` is told of every step of its trainings.
 
-    Yields a ``BatchWalked`` per batch and a ``StageResult`` per training set, model and evaluation as they come; at the end
+    Yields a ``BatchReplayed`` per batch and a ``StageResult`` per training set, model and evaluation as they come; at the end
     the run is finished and every model's evaluation is yielded once more with all its intervals.
 
     Raises:
@@ -93,7 +93,7 @@ class _Walk:
         self._view = view
         self._progress, self._training = progress, training
 
-    def over(self, run_id: int, selection: Sequence[BatchRow]) -> Iterator[BatchWalked | StageResult]:
+    def over(self, run_id: int, selection: Sequence[BatchRow]) -> Iterator[BatchReplayed | StageResult]:
         run = self._run(run_id)
         require_running(self._platform, run)
         for index, batch in enumerate(selection):
@@ -102,7 +102,7 @@ class _Walk:
             yield from self._batch(run_id, batch, is_last=batch is selection[-1])
         yield from self._finish(run_id)
 
-    def _batch(self, run_id: int, batch: BatchRow, *, is_last: bool) -> Iterator[BatchWalked | StageResult]:
+    def _batch(self, run_id: int, batch: BatchRow, *, is_last: bool) -> Iterator[BatchReplayed | StageResult]:
         for trigger in self._triggers(run_id, batch):
             if trigger.state == "trained":
                 yield from recorded_stages(self._context(run_id, trigger, batch))
@@ -113,7 +113,7 @@ class _Walk:
                 run = move_run(conn, get_run(conn, run_id, lock=True), last_ordinal=batch.ordinal)
         with self._platform.transaction() as conn:
             decisions = decisions_in_batch(conn, run_id, batch.ordinal)
-        yield BatchWalked(run, batch, self._triggers(run_id, batch), decisions, is_last)
+        yield BatchReplayed(run, batch, self._triggers(run_id, batch), decisions, is_last)
 
     def _decide(self, run_id: int, batch: BatchRow) -> Iterator[StageResult]:
         with self._platform.transaction() as conn:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from modyn_dagster.reporting.mlflow.content import Content, log_missing
+from modyn_dagster.reporting.mlflow.content import Content, log_missing_inputs
 from modyn_dagster.reporting.mlflow.series import SERIES_PREFIXES, Point, digest_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def update_run(client: MlflowClient, run: Run, content: Content) -> bool:
     params = {name: value for name, value in content.params.items() if name not in run.data.params}
     metrics += _changed_numbers(run, content.numbers)
     _send(client, run.info.run_id, params, metrics, _changed_tags(run, content))
-    log_missing(client, run, content.inputs)
+    log_missing_inputs(client, run, content.inputs)
     # Last: it promises that all points are there.
     if not same:
         client.set_tag(run.info.run_id, _DIGEST, digest)

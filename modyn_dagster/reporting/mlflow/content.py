@@ -53,7 +53,7 @@ def trigger_inputs(run: RunRow, chosen: TrainingSetRow | None) -> tuple[DataInpu
     return DataInput(name, chosen.checksum[:_MOST_IN_DIGEST], "training", source, profile), _evaluation_input(run)
 
 
-def log_missing(client: MlflowClient, run: Run, inputs: Sequence[DataInput]) -> None:
+def log_missing_inputs(client: MlflowClient, run: Run, inputs: Sequence[DataInput]) -> None:
     """Tell MLflow of those inputs that a run does not show yet."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 

@@ -20,8 +20,8 @@ from modyn_dagster.reporting.mlflow.series import utc_text
 from modyn_dagster.reporting.mlflow.versions import (
     TRIGGER,
     LiveVersion,
+    belongs_to_run,
     in_order,
-    is_of_run,
     live_version,
     run_filter,
     version_tags,
@@ -74,7 +74,7 @@ class RegisteredModels:
             if keys:
                 first = _first_changed(registered.tags.get(tag := f"{_DIGEST_TAG}/{run.id}", ""), told, len(keys))
                 champion = partition_key(run.id, verdicts[-1].champion)
-                ours = _by_trigger(version for version in shown if is_of_run(version, run))
+                ours = _by_trigger(version for version in shown if belongs_to_run(version, run))
                 if len(shown) < _ON_PAGE:
                     known, missing = ours, [key for key in keys if key not in ours]
                 else:
@@ -158,7 +158,7 @@ def _by_trigger(versions: Iterable[ModelVersion]) -> dict[str, ModelVersion]:
 def _newest_is_of(versions: Sequence[ModelVersion], run: RunRow) -> bool:
     """Whether the model that went live last is of this run: a sync of an older one leaves the aliases alone."""
     newest = in_order(versions)[-1:]
-    return any(live == live_version(version) and is_of_run(version, run) for live in newest for version in versions)
+    return any(live == live_version(version) and belongs_to_run(version, run) for live in newest for version in versions)
 
 
 def _digests(run: RunRow, texts: Sequence[str]) -> str:

@@ -58,7 +58,7 @@ def version_tags(run: RunRow, model: ModelRow) -> dict[str, str]:
     return identity | {_MODEL: model.hash, _LIVE_FROM: utc_text(model.created_at)}
 
 
-def is_of_run(version: ModelVersion, run: RunRow) -> bool:
+def belongs_to_run(version: ModelVersion, run: RunRow) -> bool:
     """Whether it is a model of this run."""
     return (version.tags.get(_RUN), version.tags.get(_CREATED)) == (str(run.id), utc_text(run.created_at))
 

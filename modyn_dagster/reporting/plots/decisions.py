@@ -24,7 +24,7 @@ _PANEL_INCHES: Final = 2.6
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedScore:
+class DecisionScore:
     """A score at a decision; ``threshold`` is None where a dynamic one has not seen enough."""
 
     time: datetime
@@ -33,17 +33,17 @@ class DecidedScore:
     fire: bool
 
 
-def decided_scores(decisions: Sequence[DecisionRow]) -> dict[str, list[DecidedScore]]:
+def decision_scores(decisions: Sequence[DecisionRow]) -> dict[str, list[DecisionScore]]:
     """Scores by what they are of: the decision itself, and each member or metric where a decision has several.
 
     The decision itself is named ``score``, members and metrics by their paths, for example ``by_drift/mmd``.
     """
-    found: dict[str, list[DecidedScore]] = {}
+    found: dict[str, list[DecisionScore]] = {}
     for row in decisions:
         for name, content in _parts("", {"score": row.score, "threshold": row.threshold, "details": row.details}):
             if content.get("score") is not None:
                 threshold = content.get("threshold")
-                score = DecidedScore(row.time, float(content["score"]), threshold, bool(content.get("fire", row.fire)))
+                score = DecisionScore(row.time, float(content["score"]), threshold, bool(content.get("fire", row.fire)))
                 found.setdefault(name or "score", []).append(score)
     return found
 
@@ -52,7 +52,7 @@ def scores_and_thresholds(decisions: Sequence[DecisionRow], *, title: str) -> Fi
     """A panel for every score: the score, its threshold, and where a trigger fired."""
     from matplotlib.figure import Figure
 
-    series = dict(list(decided_scores(decisions).items())[:_MOST_PANELS])
+    series = dict(list(decision_scores(decisions).items())[:_MOST_PANELS])
     n_panels = max(1, len(series))
     figure = Figure(figsize=(12.8, 1.2 + _PANEL_INCHES * n_panels), layout="constrained")
     panels = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
@@ -78,7 +78,7 @@ def _parts(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
                 yield from _parts(f"{path}/{name}" if path else name, part)
 
 
-def _plot(axes: Axes, title: str, name: str, scores: Sequence[DecidedScore], fired: Sequence[datetime]) -> None:
+def _plot(axes: Axes, title: str, name: str, scores: Sequence[DecisionScore], fired: Sequence[datetime]) -> None:
     prepare_axes(axes, title, "", name)
     times = [naive_utc(score.time) for score in scores]
     axes.plot(times, [score.score for score in scores], color=COLOURS[0], marker="o", markersize=3, label="score")  # type: ignore[arg-type]  # matplotlib plots dates too

@@ -64,7 +64,7 @@ class OnlineSelection:
 Float64Array = npt.NDArray[np.float64]
 
 
-def inclusion_chances(sampler: Sampler, ages: Float64Array) -> Float64Array:
+def inclusion_probabilities(sampler: Sampler, ages: Float64Array) -> Float64Array:
     """Pr[item is in the sample] for items of these ``ages float64[m]``, in the unit of the sampler's ``elapsed``.
 
     R-TBS: ``(C / W) exp(-decay a)``; T-TBS: ``q exp(-decay a)``; B-TBS: ``exp(-decay a)``; uniform reservoir: ``min(1, n / N)``;

@@ -10,7 +10,7 @@ from fastpath import Partition
 from modyn_dagster.errors import SelectionError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.randomness import rng_for, seed_for
-from modyn_dagster.selection.partitions import ProbabilityPartition, rechunked
+from modyn_dagster.selection.partitions import ProbabilityPartition, rechunk
 from modyn_dagster.selection.presampling.groups import Groups, History, columns_of, quotas_of
 from modyn_dagster.selection.presampling.pool import count, repeatable
 from modyn_dagster.selection.presampling.systematic import Systematic
@@ -70,7 +70,7 @@ class Selection:
             parts = self._weighted(self.strategy)
         else:
             parts = self._grouped()
-        return rechunked(parts, self.spec.partition_size)
+        return rechunk(parts, self.spec.partition_size)
 
     def _everything(self) -> Iterator[Partition]:
         for keys in self._pool:

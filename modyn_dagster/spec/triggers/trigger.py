@@ -127,20 +127,20 @@ for _block in (EnsembleTriggerSpec, BudgetTriggerSpec, CooldownTriggerSpec, Mini
     _block.model_rebuild()
 
 
-def blocks_of(trigger: TriggerBase, field: str = "trigger") -> Iterator[tuple[str, TriggerBase]]:
+def nested_blocks(trigger: TriggerBase, field: str = "trigger") -> Iterator[tuple[str, TriggerBase]]:
     """A trigger block and all inside it, each with its dotted field: members of ensembles, what wrappers wrap."""
     yield field, trigger
     match trigger:
         case EnsembleTriggerSpec(policies=members):
             for name, member in members.items():
-                yield from blocks_of(member, f"{field}.policies.{name}")
+                yield from nested_blocks(member, f"{field}.policies.{name}")
         case BudgetTriggerSpec(policy=inner) | CooldownTriggerSpec(policy=inner) | MinimumSamplesTriggerSpec(policy=inner):
-            yield from blocks_of(inner, f"{field}.policy")
+            yield from nested_blocks(inner, f"{field}.policy")
 
 
 def measures(trigger: TriggerBase) -> bool:
     """Whether a policy of this block may ask for a measurement; one of the user's own may."""
-    return any(_measures(block) for _, block in blocks_of(trigger))
+    return any(_measures(block) for _, block in nested_blocks(trigger))
 
 
 def _measures(block: TriggerBase) -> bool:

@@ -73,7 +73,7 @@ def _bytes(
         yield tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-class Saver:
+class Checkpointer:
     """Writes a checkpoint every so many steps or minutes, and reads it at the beginning.
 
     Args:

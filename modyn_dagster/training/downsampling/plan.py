@@ -56,7 +56,7 @@ class Plan:
         return cls(spec, policy, spec.policy)
 
     @property
-    def stands_aside(self) -> bool:
+    def holds_out(self) -> bool:
         """Whether a share of the training set is kept from training."""
         return "validation_gradient" in self.needs or ("irreducible_losses" in self.needs and self.spec.holdout.kind == "simple")
 
@@ -65,7 +65,7 @@ class Plan:
         """Whether how many are chosen is up to chance."""
         return self.name in UNSIZED
 
-    def judges_gradients(self, kind: TaskKind) -> bool:
+    def needs_gradients(self, kind: TaskKind) -> bool:
         """Whether gradients at the outputs have to be known; of outputs that are no logits, they say what those would."""
         wanted = {"gradients", "validation_gradient"} | ({"logits"} if kind == "target" else set())
         return self.spec.gradient == "last_layer" or bool(self.needs & wanted)

@@ -11,7 +11,7 @@ from torch import Tensor
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.training.downsampling.plan import Plan
 from modyn_dagster.training.downsampling.pool import Pool
-from modyn_dagster.training.downsampling.scoring import Scored, Scorer, gradients_at, with_one
+from modyn_dagster.training.downsampling.scoring import Scored, Scorer, gradients_at, with_bias_column
 from modyn_dagster.training.inputs.batch import Batch
 from modyn_dagster.training.models.network import SampleLoss
 
@@ -83,7 +83,7 @@ class Validation:
         if not self._last_layer:
             return gradients_at(scored.outputs - moved, scored.targets, self._loss)[1].mean(0)
         assert scored.embeddings is not None, "asked for with the embeddings"  # noqa: S101 - for the type checker
-        features = with_one(scored.embeddings)
+        features = with_bias_column(scored.embeddings)
         outputs = scored.outputs - features @ moved.reshape(scored.outputs.shape[1], -1).T
         _, gradients = gradients_at(outputs, scored.targets, self._loss)
         return torch.einsum("no,nh->oh", gradients, features).flatten() / len(features)

@@ -91,7 +91,7 @@ class Scored:
     def last_layer(self) -> Tensor:
         """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""
         assert self.embeddings is not None and self.gradients is not None, "asked for both"  # noqa: S101 - for the type checker
-        return torch.einsum("no,nh->noh", self.gradients, with_one(self.embeddings)).flatten(1)
+        return torch.einsum("no,nh->noh", self.gradients, with_bias_column(self.embeddings)).flatten(1)
 
 
 class Scorer:
@@ -139,7 +139,7 @@ def gradients_at(outputs: Tensor, targets: Tensor, loss: SampleLoss) -> tuple[Te
     return losses.detach(), gradients
 
 
-def with_one(embeddings: Tensor) -> Tensor:
+def with_bias_column(embeddings: Tensor) -> Tensor:
     """A column of ones for the bias, ``float[n, h + 1]``."""
     return torch.cat([embeddings, torch.ones(len(embeddings), 1)], dim=1)
 

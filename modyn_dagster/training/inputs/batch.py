@@ -65,7 +65,7 @@ class Subset:
     pool_weight: float | None
 
 
-def standing_for(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:
+def scaled_to_pool(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:
     """A batch of ``b`` of the ``k`` samples of an estimate stands for the ``b / k``-th part of the pool."""
     assert subset.pool_weight is not None  # noqa: S101 - for the type checker
     for batch in batches:

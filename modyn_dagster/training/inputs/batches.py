@@ -13,10 +13,10 @@ from torch import Tensor
 from fastpath import Order, TrainingSet
 from fastpath.order import Batching
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.parallel_map import done_ahead
+from modyn_dagster.parallel_map import map_ahead
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.inputs.batch import Batch, InMemory, Positions, Subset, standing_for
-from modyn_dagster.training.inputs.dataset_statistics import Survey
+from modyn_dagster.training.inputs.batch import Batch, InMemory, Positions, Subset, scaled_to_pool
+from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
 from modyn_dagster.training.inputs.device import DeviceCopy, tensor_of
 from modyn_dagster.training.inputs.reading import Loaded, Walk
 from modyn_dagster.training.memory import aligned, empty_aligned
@@ -38,7 +38,7 @@ class Batches:
 
     def __init__(
         self,
-        found: Survey,
+        found: DatasetStatistics,
         network: Network,
         n_outputs: int,
         *,
@@ -75,12 +75,12 @@ class Batches:
             made = self._from_memory(spec, seed, epoch, subset, start)
             if ahead:
                 work = partial(_transformed, ahead)
-                made = done_ahead(work, made, threads=fast_path.threads, prefetch=fast_path.prefetch)
+                made = map_ahead(work, made, threads=fast_path.threads, prefetch=fast_path.prefetch)
         if beside:
             made = (_transformed(beside, batch) for batch in made)
         # Nothing to be moved on a CPU: its batches are tensors already.
         whole = made if self._copy is None else self._copy(made)
-        return whole if subset is None or subset.pool_weight is None else standing_for(whole, subset)
+        return whole if subset is None or subset.pool_weight is None else scaled_to_pool(whole, subset)
 
     def _read(self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int, ahead: Pass) -> Iterator[Batch]:
         walk = Walk(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start)

@@ -9,7 +9,7 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import Task, TrainingData
 from modyn_dagster.training.inputs.features import Features
-from modyn_dagster.training.inputs.reading import Loaded, Reading, Walk, places_of
+from modyn_dagster.training.inputs.reading import Loaded, Reading, Walk, place_finder
 from modyn_dagster.training.memory import Arrays, empty_aligned
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.standardization import Moments, Preparation, Scaling
@@ -26,7 +26,7 @@ EXAMPLE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class DatasetStatistics:
     """What the pass found.
 
     Attributes:
@@ -44,20 +44,22 @@ class Survey:
     cached: list[Loaded] | None
 
 
-def survey(spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing, relabeling: Relabeling | None = None) -> Survey:
+def survey(
+    spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing, relabeling: Relabeling | None = None
+) -> DatasetStatistics:
     """Read the training set once; only its first samples where nothing has to be known about all of it."""
     example = data.reader.read(data.chosen.slice(0, min(EXAMPLE, len(data))).keys)
     features = Features.of(spec, example, parsing, exclude=task.exclude)
     inputs = features(example)
     size = sum(array.nbytes for array in inputs.values()) / len(example) * len(data)
     relabeling = relabeling or Relabeling(None, task.kind, parsing.source)
-    transforms = Transforms(spec, parsing.source, places_of(data.reader))
+    transforms = Transforms(spec, parsing.source, place_finder(data.reader))
     reading = Reading(data, features, relabeling, transforms, parsing.source)
     moments = {each.name: Moments(each.n_features) for each in features.layout.inputs if each.tabular and spec.standardize}
     cached: list[Loaded] | None = [] if size <= data.fast_path.cache_bytes else None
     count_classes = task.kind == "class" and task.n_classes is None
     if not moments and cached is None and not count_classes:
-        return Survey(reading, _seen(reading, spec, {}, example, inputs), {}, 0, None)
+        return DatasetStatistics(reading, _seen(reading, spec, {}, example, inputs), {}, 0, None)
     n_seen = 0
     for chunk in reading(Walk(chunk_of(example, inputs)), lambda loaded: loaded):
         _update(moments, chunk.inputs)
@@ -65,7 +67,7 @@ def survey(spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing,
             n_seen = max(n_seen, int(chunk.truth.max()) + 1)
         if cached is not None:
             cached.append(_kept(chunk))
-    return Survey(reading, _seen(reading, spec, moments, example, inputs), moments, n_seen, cached)
+    return DatasetStatistics(reading, _seen(reading, spec, moments, example, inputs), moments, n_seen, cached)
 
 
 def chunk_of(example: Samples, inputs: Arrays) -> int:

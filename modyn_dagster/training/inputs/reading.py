@@ -128,6 +128,6 @@ class Reading:
         return self.relabeling.learnt(truth, samples.keys)
 
 
-def places_of(reader: Reader) -> Where | None:
+def place_finder(reader: Reader) -> Where | None:
     """Where a reader's samples lie, for errors; None if it does not read files."""
     return reader.store.where if isinstance(reader, SampleReader) else None

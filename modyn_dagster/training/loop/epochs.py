@@ -9,7 +9,7 @@ import torch
 from modyn_dagster.determinism import generator_states, set_generator_states
 from modyn_dagster.progress import ProgressCallback, TrainingProgress
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.checkpoint.checkpointer import Saver
+from modyn_dagster.training.checkpoint.checkpointer import Checkpointer
 from modyn_dagster.training.inputs.batch import Batch
 from modyn_dagster.training.loop.final_weights import EarlyStopping
 from modyn_dagster.training.loop.sampling import Sampling
@@ -57,7 +57,7 @@ class Epochs:
         steps.schedule(length)
         self.curve, self.place, self._over = LossCurve(length.n_batches), Place(), False
 
-    def walk(self, saver: Saver) -> None:
+    def walk(self, saver: Checkpointer) -> None:
         """All epochs that are left, writing checkpoints on the way."""
         while not self._over and self.place.epoch < self._spec.epochs and not self._spent(1):
             with closing(self._sampler.epoch(self.place.epoch, self._watch, self.place.batch)) as batches:

@@ -14,7 +14,7 @@ from fastpath import TrainingSet
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.randomness import rng_for, seed_for
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.checkpoint.checkpointer import Saver
+from modyn_dagster.training.checkpoint.checkpointer import Checkpointer
 from modyn_dagster.training.checkpoint.file import CheckpointFile
 from modyn_dagster.training.checkpoint.parts import Part
 from modyn_dagster.training.data import Task, TrainedModel, TrainingData
@@ -113,7 +113,7 @@ class Parts:
         if found is None:
             return cls(None, data, None)
         plan = Plan.of(found, task.kind, epochs=spec.epochs, source=source)
-        if not plan.stands_aside:
+        if not plan.holds_out:
             return cls(plan, data, None)
         return cls(plan, *split(data, found.holdout.share, seed))
 
@@ -136,7 +136,7 @@ class Irreducible:
     task: Task
     threads: int
     source: str
-    saver: Saver
+    saver: Checkpointer
 
     def losses(self, plan: Plan, parts: "Parts", loss: SampleLoss, seed: int) -> Tensor:
         """Of every sample that is trained on, ``float32[n]``."""

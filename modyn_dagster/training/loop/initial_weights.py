@@ -9,11 +9,11 @@ from torch import Tensor
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task
-from modyn_dagster.training.inputs.dataset_statistics import Survey
+from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
 from modyn_dagster.training.models.network import Network, build_network
 
 
-def n_outputs_of(task: Task, found: Survey, previous: PreviousModel | None) -> int:
+def n_outputs_of(task: Task, found: DatasetStatistics, previous: PreviousModel | None) -> int:
     """Outputs of a model: one for a target, else one per class, as far as classes are known, and at least two."""
     if task.kind == "target":
         return 1
@@ -25,7 +25,7 @@ def n_outputs_of(task: Task, found: Survey, previous: PreviousModel | None) -> i
 
 def initial_network(
     spec: TrainingSpec,
-    found: Survey,
+    found: DatasetStatistics,
     n_outputs: int,
     previous: PreviousModel | None,
     initial: Mapping[str, Tensor] | None,
@@ -49,7 +49,7 @@ def require_finite(network: Network, n_steps: int, source: str) -> None:
             raise TrainingError(f"{source}: {name} is not finite after step {n_steps}; lower the learning rate")
 
 
-def _load_previous(network: Network, previous: PreviousModel, found: Survey, n_outputs: int, source: str) -> None:
+def _load_previous(network: Network, previous: PreviousModel, found: DatasetStatistics, n_outputs: int, source: str) -> None:
     layout = found.reading.features.layout.to_json()
     if previous.architecture["features"] != layout:
         rule = f"the previous model saw other features: {previous.architecture['features']}, now {layout}"

@@ -90,7 +90,7 @@ def sampling_of(
     if plan is None:
         return Everything(batches, spec, len(parts.data), seed)
     last_layer = plan.spec.gradient == "last_layer"
-    embeddings, gradients = "embeddings" in plan.needs or last_layer, plan.judges_gradients(irreducible.task.kind)
+    embeddings, gradients = "embeddings" in plan.needs or last_layer, plan.needs_gradients(irreducible.task.kind)
     scorer = Scorer(model.body, model.forward, model.loss, gradients=gradients, embeddings=embeddings, source=irreducible.source)
     wanted = "irreducible_losses" in plan.needs and not resumed
     floors = irreducible.losses(plan, parts, model.loss, seed) if wanted else None

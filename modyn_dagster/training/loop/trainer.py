@@ -14,13 +14,13 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.checkpoint.checkpointer import Saver, fingerprint, surroundings
+from modyn_dagster.training.checkpoint.checkpointer import Checkpointer, fingerprint, surroundings
 from modyn_dagster.training.checkpoint.file import CheckpointFile
 from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData, check_task
 from modyn_dagster.training.inputs.batches import Batches
-from modyn_dagster.training.inputs.dataset_statistics import Survey, survey
+from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics, survey
 from modyn_dagster.training.inputs.device import fabric_for
-from modyn_dagster.training.inputs.reading import places_of
+from modyn_dagster.training.inputs.reading import place_finder
 from modyn_dagster.training.loop.epochs import Epochs
 from modyn_dagster.training.loop.final_weights import EarlyStopping, calibration_loss
 from modyn_dagster.training.loop.holdout import Irreducible, Parts
@@ -67,13 +67,13 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     # Its first use imports much, which draws from generators and must not count as training.
     with restored_generators():
         fabric = fabric_for(spec, source=source)
-    parsing = Parsing(spec.parser, source, places_of(data.reader))
+    parsing = Parsing(spec.parser, source, place_finder(data.reader))
     with closing(parsing), reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.enable_grad():
         watch = Stopwatch()
         around = surroundings(fabric.device, threads=threads)
         sets = {"train": data, "calibrate": calibrate}
         marks = partial(fingerprint, spec, sets, previous or initial, task, seed=seed, surroundings=around)
-        saver = Saver(checkpoint, spec.checkpoint, marks)
+        saver = Checkpointer(checkpoint, spec.checkpoint, marks)
         state = saver.load()
         relabeling = Relabeling(spec.label_transform, task.kind, source)
         given, task = task, relabeling.task(task)
@@ -115,7 +115,9 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     )
 
 
-def _batches_of(data: TrainingData | None, found: Survey, network: Any, n_outputs: int, device: torch.device) -> Batches | None:
+def _batches_of(
+    data: TrainingData | None, found: DatasetStatistics, network: Any, n_outputs: int, device: torch.device
+) -> Batches | None:
     """The batches of samples beside those that are trained on; None where there are none."""
     if data is None:
         return None
@@ -123,7 +125,7 @@ def _batches_of(data: TrainingData | None, found: Survey, network: Any, n_output
     return Batches(beside, network, n_outputs, device=device)
 
 
-def _architecture(spec: TrainingSpec, task: Task, found: Survey, n_outputs: int) -> dict[str, Any]:
+def _architecture(spec: TrainingSpec, task: Task, found: DatasetStatistics, n_outputs: int) -> dict[str, Any]:
     included = {"model", "parser", "standardize", "precision", "deterministic", "transforms", "label_transform"}
     content = spec.model_dump(mode="json", include=included, exclude=HOW_FIELDS["training"])
     if spec.transforms:

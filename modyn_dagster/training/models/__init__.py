@@ -12,7 +12,7 @@ from modyn_dagster.training.models.images import cnn, resnet
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.text import distilbert, hashed_text
 
-__all__ = ["build_boxed"]
+__all__ = ["build_builtin"]
 
 _MODELS: Final[Mapping[str, Callable[[Any, Layout, int], nn.Module]]] = {
     "logistic_regression": logistic_regression,
@@ -27,6 +27,6 @@ _MODELS: Final[Mapping[str, Callable[[Any, Layout, int], nn.Module]]] = {
 }
 
 
-def build_boxed(spec: BoxedModelSpec, layout: Layout, n_outputs: int) -> nn.Module:
+def build_builtin(spec: BoxedModelSpec, layout: Layout, n_outputs: int) -> nn.Module:
     """The body that a spec names, for inputs of this layout; ``ValueError`` says why inputs of this shape are none for it."""
     return _MODELS[spec.name](spec, layout, n_outputs)

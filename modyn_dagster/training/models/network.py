@@ -10,7 +10,7 @@ from modyn_dagster.errors import ConfigError, MissingExtra, WrongShape
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.memory import Allocate
-from modyn_dagster.training.models import build_boxed
+from modyn_dagster.training.models import build_builtin
 from modyn_dagster.training.models.layout import Input, Layout
 from modyn_dagster.training.models.standardization import Preparation, Standardize
 from modyn_dagster.training.user_code import call_factory
@@ -89,7 +89,7 @@ def _key(each: Input) -> str:
 def _build_body(spec: ModelSpec, layout: Layout, n_outputs: int, source: str) -> nn.Module:
     if not isinstance(spec, CustomSpec):
         try:
-            return build_boxed(spec, layout, n_outputs)
+            return build_builtin(spec, layout, n_outputs)
         except ValueError as error:
             raise ConfigError(source, "training.model", spec.name, str(error)) from error
         except ModuleNotFoundError as error:

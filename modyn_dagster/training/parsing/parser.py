@@ -15,7 +15,7 @@ from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, ParserS
 from modyn_dagster.training.parsing.function import Blobs, Columns, Function, NotArrays, ParseFailed, Pieces, require_joinable
 from modyn_dagster.training.parsing.images import Images
 from modyn_dagster.training.parsing.processes import Processes
-from modyn_dagster.training.parsing.texts import OfTexts, Texts, Tokenized
+from modyn_dagster.training.parsing.texts import TextParser, Texts, TokenizerParser
 
 
 class Place(Protocol):
@@ -52,13 +52,13 @@ class Parsing:
         self.name = _name_of(parser)
         self._parse = _parse_of(parser, source)
         #: Whether it is made of the samples' columns, not of their bytes.
-        self.of_columns = self._parse is None or (isinstance(self._parse, OfTexts) and self._parse.columns is not None)
+        self.of_columns = self._parse is None or (isinstance(self._parse, TextParser) and self._parse.columns is not None)
 
     def __call__(self, samples: Samples) -> Columns:
         """Arrays of length n by name. ``ConfigError`` where the dataset has no bytes to parse."""
         if self._parse is None:
             return samples.columns
-        if self.of_columns and isinstance(self._parse, OfTexts):
+        if self.of_columns and isinstance(self._parse, TextParser):
             return self._parsed(samples.keys, partial(self._of_texts, self._parse, samples.columns))
         if samples.blobs is None:
             raise ConfigError(self.source, "training.parser", self.name, "these samples come as columns, not as bytes")
@@ -87,7 +87,7 @@ class Parsing:
             raise self._failure(keys, error) from error
         return {name: self._checked(name, array, len(keys)) for name, array in parsed.items()}
 
-    def _of_texts(self, texts: OfTexts, columns: Columns) -> Columns:
+    def _of_texts(self, texts: TextParser, columns: Columns) -> Columns:
         try:
             return texts.of_columns(columns)
         except KeyError as error:
@@ -166,7 +166,7 @@ def _parse_of(parser: Parser | None, source: str) -> _Parse | None:
     if isinstance(parser, TextParserSpec):
         return Texts(parser.text)
     if isinstance(parser, TokenizerParserSpec):
-        return Tokenized(parser.tokenizer, source)
+        return TokenizerParser(parser.tokenizer, source)
     spec = ParserSpec(function=parser) if isinstance(parser, str) else parser
     return _Functions(spec, import_callable(spec.function, source=source, field=field_of(parser)))
 

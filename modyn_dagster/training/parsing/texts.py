@@ -18,7 +18,7 @@ from modyn_dagster.spec.learning.parsing import TextSpec, TokenizerSpec
 from modyn_dagster.training.parsing.function import Blobs, Columns, NotArrays, ParseFailed, reason_of
 
 
-class OfTexts(ABC):
+class TextParser(ABC):
     """A parser that makes ``features`` of texts.
 
     Args:
@@ -55,7 +55,7 @@ class OfTexts(ABC):
 _WORD: Final = re.compile(r"\w+")
 
 
-class Texts(OfTexts):
+class Texts(TextParser):
     """The parser ``text``: ``features`` is ``int64[n, length]``, numbers 1 to ``buckets`` of a text's n-grams, then zeros.
 
     An n-gram's number is its XXH32, modulo the buckets, plus 1: the same on every machine.
@@ -87,7 +87,7 @@ class Texts(OfTexts):
 _FIELD = "training.parser.tokenizer"
 
 
-class Tokenized(OfTexts):
+class TokenizerParser(TextParser):
     """The parser ``tokenizer``: ``features`` is ``int64[n, length]``, a text's tokens, then the number that fills up.
 
     A tokenizer of transformers is told the length, so that signs at the end of a text survive its being cut off.

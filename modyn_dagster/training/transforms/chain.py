@@ -8,7 +8,7 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from modyn_dagster.determinism import generator_marks, kept_generators
+from modyn_dagster.determinism import generator_snapshot, preserved_generators
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TrainingSpec
@@ -40,7 +40,7 @@ class Pass:
         if not self.steps:
             return inputs
         found = dict(inputs)
-        with kept_generators() if any(transform.beside for transform, _ in self.steps) else nullcontext():
+        with preserved_generators() if any(transform.beside for transform, _ in self.steps) else nullcontext():
             for transform, draws in self.steps:
                 name = transform.spec.input or next(iter(found))
                 found[name] = transform(found[name], keys, draws)
@@ -90,10 +90,10 @@ class Transforms:
         for passing in (self.training(0, 0), self.evaluation()):
             found = dict(inputs)
             for transform, draws in passing.steps:
-                with kept_generators():
-                    before = generator_marks()
+                with preserved_generators():
+                    before = generator_snapshot()
                     found = Pass([(transform, draws)], self._dtype)(found, keys)
-                    if not transform.beside and generator_marks() != before:
+                    if not transform.beside and generator_snapshot() != before:
                         rule = "draws from the generators of the process: leave `draws: false` out, or let it take `rng`"
                         raise ConfigError(self._source, transform.field, transform.spec.path, rule)
 

@@ -11,7 +11,7 @@ from modyn_dagster.triggering.policy import State
 _DIGITS: Final = 9
 
 
-class AvoidableMisclassifications:
+class MisclassificationTally:
     """Counted since the last trigger: of ``n`` samples judged with accuracy ``a``, ``max(0, n * (expected - a))``.
 
     Args:
@@ -25,7 +25,7 @@ class AvoidableMisclassifications:
         self.total = 0.0
 
     def __repr__(self) -> str:
-        return f"AvoidableMisclassifications({self.expected_accuracy!r}, allow_reduction={self.allow_reduction})"
+        return f"MisclassificationTally({self.expected_accuracy!r}, allow_reduction={self.allow_reduction})"
 
     @property
     def calibrates(self) -> bool:

@@ -11,7 +11,7 @@ from modyn_dagster.triggering.criteria import Criterion, Verdict, compared
 from modyn_dagster.triggering.measurement import Measured, PerformanceNeed
 from modyn_dagster.triggering.policies.batched import BatchedPolicy, Place, Warmup, value_of
 from modyn_dagster.triggering.policies.forecasts import ScoreForecast
-from modyn_dagster.triggering.policies.misclassification_tally import AvoidableMisclassifications
+from modyn_dagster.triggering.policies.misclassification_tally import MisclassificationTally
 from modyn_dagster.triggering.policies.training_windows import TrainingWindows
 from modyn_dagster.triggering.policy import Decision, ModelTrained, State
 
@@ -23,7 +23,7 @@ class MisclassificationLimit:
     """
 
     value: float
-    tally: AvoidableMisclassifications
+    tally: MisclassificationTally
 
     def judge(self, n: float, accuracy: float, expected: float, forecast: float | None) -> Verdict:
         """Count, and compare."""
@@ -121,6 +121,6 @@ class PerformancePolicy(BatchedPolicy):
         for name, part in self._remembered().items():
             part.load_state_dict(state.get(name, {}))
 
-    def _remembered(self) -> dict[str, Criterion | AvoidableMisclassifications | ScoreForecast | TrainingWindows]:
+    def _remembered(self) -> dict[str, Criterion | MisclassificationTally | ScoreForecast | TrainingWindows]:
         rule = self.rule.tally if isinstance(self.rule, MisclassificationLimit) else self.rule
         return {"rule": rule, "windows": self.windows} | ({} if self.forecast is None else {"forecast": self.forecast})

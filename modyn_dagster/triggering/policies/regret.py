@@ -8,7 +8,7 @@ from typing import Any, Final
 from modyn_dagster.keys import ORIGIN, KeyRange
 from modyn_dagster.triggering.measurement import Measured, PerformanceNeed
 from modyn_dagster.triggering.policies.batched import Place, value_of
-from modyn_dagster.triggering.policies.misclassification_tally import AvoidableMisclassifications
+from modyn_dagster.triggering.policies.misclassification_tally import MisclassificationTally
 from modyn_dagster.triggering.policies.training_windows import TrainingWindows
 from modyn_dagster.triggering.policy import State
 
@@ -93,7 +93,7 @@ class MisclassificationRegret(Regret):
 
     unit = "misclassifications"
 
-    def __init__(self, tally: AvoidableMisclassifications) -> None:
+    def __init__(self, tally: MisclassificationTally) -> None:
         self.tally = tally
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from modyn_dagster.triggering.policy import Decision, ModelTrained, State, Trigg
 from modyn_dagster.triggering.stream.training_stream import Stream
 
 
-class LimitedPolicy(TriggeringPolicy):
+class MaxTriggersPolicy(TriggeringPolicy):
     """Another policy until there were ``max_triggers`` triggers; then there is nothing more to decide."""
 
     def __init__(self, policy: TriggeringPolicy, max_triggers: int) -> None:
@@ -17,7 +17,7 @@ class LimitedPolicy(TriggeringPolicy):
         self._fired = 0
 
     def __repr__(self) -> str:
-        return f"LimitedPolicy({self.policy!r}, max_triggers={self.max_triggers})"
+        return f"MaxTriggersPolicy({self.policy!r}, max_triggers={self.max_triggers})"
 
     def next_point(self, cursor: int, stream: Stream) -> int | None:
         """The other policy's, while triggers are left."""

@@ -20,24 +20,24 @@ def cubes(outputs: Tensor, targets: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", ["craig", "gradmatch", "glister", "grand"])
 @pytest.mark.parametrize("kind", ["class", "target"])
 def test_gradients_are_made_for_whoever_names_them(name, kind):
-    assert Plan.of(DownsamplingSpec(policy=name), kind, epochs=1, source="p").judges_gradients(kind)
+    assert Plan.of(DownsamplingSpec(policy=name), kind, epochs=1, source="p").needs_gradients(kind)
 
 
 @pytest.mark.parametrize("name", ["uniform", "loss", "rho", "k_center", "infobatch"])
 @pytest.mark.parametrize("kind", ["class", "target"])
 def test_nobody_else_pays_for_them(name, kind):
-    assert not Plan.of(DownsamplingSpec(policy=name), kind, epochs=1, source="p").judges_gradients(kind)
+    assert not Plan.of(DownsamplingSpec(policy=name), kind, epochs=1, source="p").needs_gradients(kind)
 
 
 def test_where_outputs_are_no_logits_gradients_stand_for_them():
     plan = Plan.of(DownsamplingSpec(policy="dlis"), "target", epochs=1, source="p")
-    assert plan.judges_gradients("target")
-    assert not plan.judges_gradients("class")
+    assert plan.needs_gradients("target")
+    assert not plan.needs_gradients("class")
 
 
 def test_the_last_layer_is_made_of_gradients():
     spec = DownsamplingSpec(policy="k_center", gradient="last_layer")
-    assert Plan.of(spec, "class", epochs=1, source="p").judges_gradients("class")
+    assert Plan.of(spec, "class", epochs=1, source="p").needs_gradients("class")
 
 
 def test_gradients_are_those_of_the_loss_and_cost_no_digit_of_it():

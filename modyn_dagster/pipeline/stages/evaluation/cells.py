@@ -26,14 +26,14 @@ from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ordinals_of, positions_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
-from modyn_dagster.pipeline.stages.evaluation.evaluation_data import JudgedOn
+from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import closed_model_intervals
 
 #: Name of the subset of all samples.
 ALL: Final = ""
 
 
-def subsets_of(context: TriggerContext, data: JudgedOn, predictions: Predictions) -> Mapping[str, Predictions]:
+def subsets_of(context: TriggerContext, data: EvaluationSet, predictions: Predictions) -> Mapping[str, Predictions]:
     """All predictions, and those of each slice the pipeline asks for by ``name=value``; samples without a value are in none."""
     found = {ALL: predictions}
     for name in context.spec.evaluation.slices:
@@ -58,7 +58,7 @@ def _labels(context: TriggerContext, predictions: Predictions) -> npt.NDArray[np
     return values
 
 
-def _attribute(data: JudgedOn, name: str, predictions: Predictions) -> npt.NDArray[np.object_]:
+def _attribute(data: EvaluationSet, name: str, predictions: Predictions) -> npt.NDArray[np.object_]:
     values = np.full(len(predictions), None, dtype=object)
     ordinals = ordinals_of(predictions.keys)
     for batch in data.view.batches:
@@ -94,7 +94,7 @@ class ScoredCells:
 
 
 def score_closed_intervals(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, predicted: Predictions | None, *, finished: bool
+    context: TriggerContext, model: ModelRow, data: EvaluationSet, predicted: Predictions | None, *, finished: bool
 ) -> ScoredCells:
     """What the cells of every closed interval are to be, from all that the model predicted; nothing is written.
 
@@ -127,7 +127,7 @@ def record_cells(context: TriggerContext, scored: ScoredCells) -> None:
         remove_evaluations(conn, scored.gone)
 
 
-def count_in(data: JudgedOn, intervals: Intervals, *, deleted: bool) -> list[int]:
+def count_in(data: EvaluationSet, intervals: Intervals, *, deleted: bool) -> list[int]:
     """How many of the samples of each interval are deleted, or how many are not."""
     return _counts(data.times(deleted=deleted), intervals)
 
@@ -137,7 +137,7 @@ def _stands(cell: EvaluationRow | None, place: Place) -> bool:
 
 
 def _places(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, subsets: Mapping[str, Predictions], intervals: Intervals
+    context: TriggerContext, model: ModelRow, data: EvaluationSet, subsets: Mapping[str, Predictions], intervals: Intervals
 ) -> list[Place]:
     spec = context.spec.evaluation
     contents = {batch.ordinal: batch.content_checksum for batch in data.view.batches}
@@ -196,7 +196,7 @@ def _key(intervals: Intervals, place: Place) -> CellKey:
 
 
 def _row(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, intervals: Intervals, place: Place, result: CellResult
+    context: TriggerContext, model: ModelRow, data: EvaluationSet, intervals: Intervals, place: Place, result: CellResult
 ) -> dict[str, Any]:
     start, end, metric, subset = _key(intervals, place)
     return {

@@ -15,7 +15,7 @@ from modyn_dagster.keys import ORIGIN, KeyArray, key_of, keys_of
 Times = npt.NDArray[np.datetime64]
 
 
-class JudgedOn:
+class EvaluationSet:
     """Samples of a dataset as far as a view shows it: the ``evaluate`` side after a key, or all where the split has none.
 
     Attributes:
@@ -82,7 +82,7 @@ class JudgedOn:
         return positions[self.counts(keys_of(batch.ordinal, positions))]
 
 
-class JudgedOnOther(JudgedOn):
+class OtherDatasetEvaluation(EvaluationSet):
     """Another dataset, whose classes may stand in another order: by name they are those of the pipeline's own.
 
     A class that the pipeline's dataset does not have becomes one that no model knows.

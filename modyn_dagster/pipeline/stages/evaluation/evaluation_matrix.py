@@ -9,7 +9,7 @@ from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.evaluation import Interval, closed_intervals, currently_active, currently_trained, generate_intervals
 from modyn_dagster.pipeline.context import TriggerContext
-from modyn_dagster.pipeline.stages.evaluation.evaluation_data import JudgedOn
+from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.spec.intervals import BetweenTriggers, OffsetIntervals
 
 #: Of sample times: intervals end one after the last.
@@ -17,7 +17,7 @@ _UNIT: Final = np.timedelta64(1, "us")
 _FOLLOW_MODELS: Final = (BetweenTriggers, OffsetIntervals)
 
 
-def model_intervals(context: TriggerContext, data: JudgedOn) -> list[Interval[np.datetime64]]:
+def model_intervals(context: TriggerContext, data: EvaluationSet) -> list[Interval[np.datetime64]]:
     """The intervals that a trigger's model is judged on, closed or not, as far as the context's view reaches.
 
     An interval keeps its full length however far the data reach, so it is the same interval when more data arrive. Those at
@@ -47,12 +47,12 @@ def model_intervals(context: TriggerContext, data: JudgedOn) -> list[Interval[np
     return list({(i.start, i.end): i for i in found if i.model in (None, own)}.values())
 
 
-def closed_model_intervals(context: TriggerContext, data: JudgedOn, *, finished: bool) -> list[Interval[np.datetime64]]:
+def closed_model_intervals(context: TriggerContext, data: EvaluationSet, *, finished: bool) -> list[Interval[np.datetime64]]:
     """Those of them that are closed by now: stream time has passed their end, or the run has finished."""
     return closed_intervals(model_intervals(context, data), data.view.time_reached, finished=finished)
 
 
-def model_batches(context: TriggerContext, data: JudgedOn) -> list[BatchRow]:
+def model_batches(context: TriggerContext, data: EvaluationSet) -> list[BatchRow]:
     """The batches a model is to predict: those after the run's origin, and with a part of the matrix those it touches."""
     if context.spec.evaluation.matrix not in ("active", "trained"):
         return data.batches

@@ -19,7 +19,7 @@ from modyn_dagster.pipeline.context import TriggerContext, trigger_context
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.platform import Platform, spec_of
 from modyn_dagster.pipeline.stages.evaluation.cells import count_in
-from modyn_dagster.pipeline.stages.evaluation.evaluation_data import JudgedOn
+from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import closed_model_intervals
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import missing_batches
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
@@ -43,7 +43,7 @@ class PendingScan:
     complete: bool
 
 
-def evaluation_due(platform: Platform, run: RunRow) -> Sequence[TriggerRow]:
+def triggers_to_evaluate(platform: Platform, run: RunRow) -> Sequence[TriggerRow]:
     """Trained triggers with batches not predicted, or closed intervals not scored since their last deletion, in order.
 
     A trigger whose predictions retention has removed is past judging and never due; with ``matrix: lazy`` none is.
@@ -51,12 +51,12 @@ def evaluation_due(platform: Platform, run: RunRow) -> Sequence[TriggerRow]:
     due: list[TriggerRow] = []
     look = PendingScan([], 0, complete=False)
     while not look.complete:
-        look = look_for_due(platform, run, look.looked)
+        look = scan_pending(platform, run, look.looked)
         due = [*look.due, *due]
     return due
 
 
-def look_for_due(platform: Platform, run: RunRow, begin: int = 0, seconds: float = inf) -> PendingScan:
+def scan_pending(platform: Platform, run: RunRow, begin: int = 0, seconds: float = inf) -> PendingScan:
     """Some of the same, ``begin`` models before the newest: what is found depends on that alone, not on the time it takes.
 
     It ends a hundred models after the first that is due; as long as none is, after about so many seconds.
@@ -80,7 +80,7 @@ def look_for_due(platform: Platform, run: RunRow, begin: int = 0, seconds: float
     return PendingScan(due, looked, complete=looked >= len(trained))
 
 
-def _is_due(context: TriggerContext, data: JudgedOn, model_hash: str) -> bool:
+def _is_due(context: TriggerContext, data: EvaluationSet, model_hash: str) -> bool:
     with context.platform.transaction() as conn:
         files = list_predictions(conn, context.trigger.id, predictor_id(model_hash, context.spec.training))
         cells = list_evaluations(conn, context.run.id, context.trigger.id)
@@ -89,7 +89,7 @@ def _is_due(context: TriggerContext, data: JudgedOn, model_hash: str) -> bool:
     return bool(missing_batches(context, data, files)) or _outdated(context, data, cells)
 
 
-def _outdated(context: TriggerContext, data: JudgedOn, cells: Sequence[EvaluationRow]) -> bool:
+def _outdated(context: TriggerContext, data: EvaluationSet, cells: Sequence[EvaluationRow]) -> bool:
     """Whether a cell is missing or its metric has other code now, or samples came to its interval or were deleted from it."""
     intervals = closed_model_intervals(context, data, finished=False)
     if len(cells) < len(intervals) * len(context.spec.evaluation.metrics):

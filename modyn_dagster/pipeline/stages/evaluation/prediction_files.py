@@ -19,14 +19,14 @@ from modyn_dagster.keys import key_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.platform import predictions_path
-from modyn_dagster.pipeline.stages.evaluation.evaluation_data import JudgedOn
+from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import model_batches
 
 if TYPE_CHECKING:
     from modyn_dagster.training import Predictor
 
 
-def missing_batches(context: TriggerContext, data: JudgedOn, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
+def missing_batches(context: TriggerContext, data: EvaluationSet, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
     """Stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
     covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
     stretches: list[list[BatchRow]] = []
@@ -43,7 +43,7 @@ def missing_batches(context: TriggerContext, data: JudgedOn, files: Sequence[Pre
 
 
 def reuse_predictions(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, stretch: Sequence[BatchRow]
+    context: TriggerContext, model: ModelRow, data: EvaluationSet, stretch: Sequence[BatchRow]
 ) -> dict[str, Any] | None:
     """The row of a file that an equal model of another run has made of the same batches, linked to a path of our own."""
     first, last = _ends(data, stretch)
@@ -77,7 +77,7 @@ class PredictedStretch:
 def predict(
     context: TriggerContext,
     model: ModelRow,
-    data: JudgedOn,
+    data: EvaluationSet,
     predictor: "Predictor",
     writer: PredictionWriter,
     stretch: Sequence[BatchRow],
@@ -95,7 +95,7 @@ def predict(
     return PredictedStretch(relative, Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]), wait)
 
 
-def _ranges(data: JudgedOn, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
+def _ranges(data: EvaluationSet, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
     for batch in stretch:
         deleted = data.view.deleted.positions(batch.ordinal).astype(np.int64)
         yield BatchRange(batch.ordinal, int(batch.n_samples or 0), data.positions(batch), deleted)
@@ -104,7 +104,7 @@ def _ranges(data: JudgedOn, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]
 def _row(
     context: TriggerContext,
     model: ModelRow,
-    data: JudgedOn,
+    data: EvaluationSet,
     stretch: Sequence[BatchRow],
     path: str,
     written: WrittenPredictions,
@@ -122,7 +122,7 @@ def _row(
     }
 
 
-def _ends(data: JudgedOn, stretch: Sequence[BatchRow]) -> tuple[int, int]:
+def _ends(data: EvaluationSet, stretch: Sequence[BatchRow]) -> tuple[int, int]:
     return key_of(stretch[0].ordinal, 0), data.view.last_key_of(stretch[-1].ordinal)
 
 

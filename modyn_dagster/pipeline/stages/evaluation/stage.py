@@ -14,7 +14,7 @@ from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.models import predictor_id, predictor_of
 from modyn_dagster.pipeline.stages.evaluation.cells import record_cells, score_closed_intervals
-from modyn_dagster.pipeline.stages.evaluation.evaluation_data import JudgedOn
+from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
     PredictedStretch,
     missing_batches,
@@ -62,7 +62,7 @@ class _Predicted:
 
 
 def _predict_missing(
-    context: TriggerContext, model: ModelRow, data: JudgedOn, writer: PredictionWriter, progress: Progress | None
+    context: TriggerContext, model: ModelRow, data: EvaluationSet, writer: PredictionWriter, progress: Progress | None
 ) -> list[_Predicted]:
     """Returns what was predicted just now, whose files are still being written."""
     with context.platform.transaction() as conn:

@@ -17,14 +17,14 @@ from modyn_dagster.errors import RunError
 from modyn_dagster.keys import ORIGIN, KeyArray
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.stages.evaluation.evaluation_data import JudgedOn, JudgedOnOther
+from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet, OtherDatasetEvaluation
 from modyn_dagster.selection.training_set import TrainingSet
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset, TrainingSetData, TriggerSpanData
 
 _NOTHING: Final = np.empty(0, dtype=np.uint64)
 
 
-def evaluation_set(context: TriggerContext) -> JudgedOn:
+def evaluation_set(context: TriggerContext) -> EvaluationSet:
     """What the models of a context's run are judged on, as far as the context sees; it is the same for all triggers of the run.
 
     Raises:
@@ -32,19 +32,19 @@ def evaluation_set(context: TriggerContext) -> JudgedOn:
     """
     match context.spec.evaluation.data:
         case EvaluateSplit():
-            return JudgedOn(context.view, origin=context.run.origin)
+            return EvaluationSet(context.view, origin=context.run.origin)
         case OtherDataset(dataset=name):
-            return JudgedOnOther(context.platform.view(name), context.view)
+            return OtherDatasetEvaluation(context.platform.view(name), context.view)
         case TrainingSetData(pipeline=name) | TriggerSpanData(pipeline=name) as data:
             run, view = _run_and_view(context, name)
             with context.platform.transaction() as conn:
                 models = [] if run is None else list_models(conn, run.id)
             if isinstance(data, TrainingSetData):
-                return JudgedOnTrainingSets(context.platform, context.view, view, models)
-            return JudgedOnSpans(context.view, view, models, ORIGIN if run is None else run.origin)
+                return TrainingSetEvaluation(context.platform, context.view, view, models)
+            return TriggerSpanEvaluation(context.view, view, models, ORIGIN if run is None else run.origin)
 
 
-class JudgedOnTraining(JudgedOn):
+class TrainingStreamEvaluation(EvaluationSet):
     """Training samples of a run. All of its stream's are predicted, so that new training sets need no new pass."""
 
     grows = True
@@ -59,7 +59,7 @@ class JudgedOnTraining(JudgedOn):
         return self.view.positions_on(batch, TRAIN)
 
 
-class JudgedOnTrainingSets(JudgedOnTraining):
+class TrainingSetEvaluation(TrainingStreamEvaluation):
     """Those that were selected for any of the models."""
 
     def __init__(self, platform: Platform, own: DatasetView, view: DatasetView, models: Sequence[ModelRow]) -> None:
@@ -74,7 +74,7 @@ class JudgedOnTrainingSets(JudgedOnTraining):
         return found
 
 
-class JudgedOnSpans(JudgedOnTraining):
+class TriggerSpanEvaluation(TrainingStreamEvaluation):
     """All from the run's begin to the last one that its newest model could be trained on."""
 
     def __init__(self, own: DatasetView, view: DatasetView, models: Sequence[ModelRow], origin: int) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.deletions import hold_deletions
+from modyn_dagster.catalog.deletions import block_deletions
 from modyn_dagster.catalog.results.models import ModelRow, find_model, insert_model, list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import get_run, move_run
@@ -140,7 +140,7 @@ def _commit(
     }
     with context.platform.transaction() as conn:
         # First: a deletion that goes on is waited for, and nobody should wait for the run's row because of it.
-        hold_deletions(conn, context.run.dataset_id)
+        block_deletions(conn, context.run.dataset_id)
         run = get_run(conn, context.run.id, lock=True)
         hold(conn, trigger)
         _require_present(context, row)

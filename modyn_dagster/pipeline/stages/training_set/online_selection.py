@@ -19,7 +19,7 @@ from modyn_dagster.pipeline.stages.training_set.replay_memory import update_repl
 from modyn_dagster.pipeline.training_stream import batch_parts, batch_times
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.selection.memory import Memory
-from modyn_dagster.selection.online import GONE, OnlineSelection, OnlineState, build_sampler, inclusion_chances, unit_of
+from modyn_dagster.selection.online import GONE, OnlineSelection, OnlineState, build_sampler, inclusion_probabilities, unit_of
 from modyn_dagster.selection.time_biased import RTBS, Sampler
 from modyn_dagster.spec.online import OnlineSpec, RTBSSpec, SlidingWindowSpec, WeighedOnlineSpec
 from modyn_dagster.storage import verify_checksum
@@ -59,7 +59,7 @@ def online_selection(context: TriggerContext, state: OnlineState) -> tuple[Onlin
             keys = keys[:0]
     chances = None
     if isinstance(spec, WeighedOnlineSpec) and isinstance(state.sampler, Sampler):
-        chances = inclusion_chances(state.sampler, _ages(view, state, keys))
+        chances = inclusion_probabilities(state.sampler, _ages(view, state, keys))
         share = min(1.0, (context.spec.selection.limit or len(keys)) / max(1, len(keys)))
         details["variance"] = _variance(view, state, state.sampler, KeyRange(begin, state.until), share)
     selection = OnlineSelection(
@@ -142,7 +142,7 @@ def _variance(view: DatasetView, state: OnlineState, sampler: Sampler, window: K
     inside = [batch for batch in view.batches if ordinal_of(window.after + 1) <= batch.ordinal <= ordinal_of(window.until)]
     firsts = np.array([key_of(batch.ordinal, 0) for batch in inside], np.uint64)
     sizes = np.array([batch.n_train or 0 for batch in inside], np.float64)
-    chances = np.maximum(share * inclusion_chances(sampler, _ages(view, state, firsts)), _SMALLEST)
+    chances = np.maximum(share * inclusion_probabilities(sampler, _ages(view, state, firsts)), _SMALLEST)
     return float(np.sum(sizes * (1 / chances - 1)))
 
 

@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.triggers import TriggerRow
-from modyn_dagster.data.labels import learnt_kind
-from modyn_dagster.data.window_columns import WindowKeys
+from modyn_dagster.data.labels import task_kind
+from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.keys import KeyArray, KeyRange
 from modyn_dagster.pipeline.context import TriggerContext
-from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, ModelAtWork
+from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, FeatureExtractor
 from modyn_dagster.pipeline.models import predictor_of
 from modyn_dagster.pipeline.training_stream import BatchPart, batch_parts
 from modyn_dagster.selection.memory import CLIB, GDumb, Memory, Needs
@@ -41,14 +41,14 @@ def update_replay_memory(context: TriggerContext, state: OnlineState, memory: Me
 
 
 @contextmanager
-def _newest_model(context: TriggerContext, memory: Memory, trigger: TriggerRow) -> Iterator[ModelAtWork | None]:
+def _newest_model(context: TriggerContext, memory: Memory, trigger: TriggerRow) -> Iterator[FeatureExtractor | None]:
     model = _model_before(context, trigger) if memory.VALUES else None
     if model is None:
         yield None
         return
     predictor = predictor_of(context.platform, context.run, model, context.view)
     try:
-        yield ModelAtWork(predictor, model.hash, BlockCache())
+        yield FeatureExtractor(predictor, model.hash, BlockCache())
     finally:
         predictor.close()
 
@@ -64,13 +64,13 @@ def _labelled(context: TriggerContext, part: BatchPart) -> tuple[KeyArray, npt.N
     if context.view.spec.label is None or context.view.spec.label.kind != "class":
         return part.keys[~part.deleted], np.zeros(int(np.count_nonzero(~part.deleted)), np.int64)
     window = KeyRange(int(part.keys[0]) - 1, part.until)
-    found = list(WindowKeys(context.view, window, context.spec.selection.backend).labels())
+    found = list(WindowColumns(context.view, window, context.spec.selection.backend).labels())
     keys = np.concatenate([np.empty(0, np.uint64), *(chunk for chunk, _ in found)])
     labels = np.concatenate([np.empty(0, np.int64), *(chunk for _, chunk in found)])
     return keys[labels >= 0], labels[labels >= 0]
 
 
-def _values(context: TriggerContext, model: ModelAtWork, needs: Needs) -> Known:
+def _values(context: TriggerContext, model: FeatureExtractor, needs: Needs) -> Known:
     """Losses, or the gradients of the last layer as two factors, ``float64[m, …]`` in the order of ``needs.keys``."""
     order = np.argsort(needs.keys)
     taps = {OUTPUTS} | ({EMBEDDING} if "gradients" in needs.values else set())
@@ -78,7 +78,7 @@ def _values(context: TriggerContext, model: ModelAtWork, needs: Needs) -> Known:
     back = np.argsort(order)
     outputs = found.taps[OUTPUTS].astype(np.float64)[back]
     truth = np.asarray(found.truth)[back]
-    is_class = learnt_kind(context.spec.training, context.view.spec) == "class"
+    is_class = task_kind(context.spec.training, context.view.spec) == "class"
     errors, losses = _of_classes(outputs, truth) if is_class else _of_targets(outputs, truth)
     if "losses" in needs.values:
         return {"losses": losses}

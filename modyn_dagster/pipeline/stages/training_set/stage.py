@@ -10,7 +10,7 @@ from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set, record_training_set
 from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.catalog.triggers import get_trigger, hold
-from modyn_dagster.data.window_columns import WindowKeys
+from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.platform import selector_state_path, training_set_path
@@ -27,7 +27,7 @@ from modyn_dagster.selection import (
 )
 from modyn_dagster.selection.online import OnlineSelection
 from modyn_dagster.spec.online import OnlineSpec
-from modyn_dagster.spec.selection import REMEMBERING
+from modyn_dagster.spec.selection import USAGE_AWARE
 from modyn_dagster.storage import StagedFile
 
 
@@ -85,7 +85,7 @@ def _choose(context: TriggerContext) -> _Chosen:
         selection, window, details = online_selection(context, state)
         return _Chosen(selection, window, details | {"state": {"strategy": strategy.model_dump(mode="json")}}, state.to_json())
     window = trigger_window(context)
-    keys = WindowKeys(context.view, window, context.spec.selection.backend)
+    keys = WindowColumns(context.view, window, context.spec.selection.backend)
     place = {"seed": context.run.seed, "trigger": context.trigger.ordinal}
     return _Chosen(Selection(context.spec.selection, keys, **place, history=_history(context)), window)
 
@@ -107,7 +107,7 @@ def _history(context: TriggerContext) -> History:
     """Where earlier windows ended and, where the strategy asks, what their models were trained on."""
     models = _earlier_models(context)
     ends = [model.key for model in models]
-    if not isinstance(strategy_at(context.spec.selection, context.trigger.ordinal), REMEMBERING):
+    if not isinstance(strategy_at(context.spec.selection, context.trigger.ordinal), USAGE_AWARE):
         return History(ends)
     sets = []
     for model in models:

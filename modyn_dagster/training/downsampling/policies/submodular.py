@@ -9,7 +9,7 @@ from torch import Tensor
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
 from modyn_dagster.training.downsampling.solvers.distances import Metric
 from modyn_dagster.training.downsampling.solvers.greedy import Coverage, Cut, Objective, Strategy, Volume, greedy
-from modyn_dagster.training.downsampling.solvers.precomputed_similarity import Given
+from modyn_dagster.training.downsampling.solvers.precomputed_similarity import PrecomputedSimilarity
 from modyn_dagster.training.downsampling.solvers.similarity import BLOCK_BYTES, Similarity
 
 
@@ -34,13 +34,13 @@ class SimilarityPolicy:
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
     extends: ClassVar[bool] = True
 
-    def similarity(self, features: Tensor) -> Similarity | Given:
+    def similarity(self, features: Tensor) -> Similarity | PrecomputedSimilarity:
         """Of some features, or the given one."""
         if self.similarities is not None:
-            return Given(torch.as_tensor(self.similarities))
+            return PrecomputedSimilarity(torch.as_tensor(self.similarities))
         return Similarity(features, self.metric, block_bytes=self.block_bytes)
 
-    def of(self, pool: Pool) -> Similarity | Given:
+    def of(self, pool: Pool) -> Similarity | PrecomputedSimilarity:
         """Of the pool's embeddings."""
         if self.similarities is None:
             return self.similarity(pool.features())

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.training.downsampling.solvers.precomputed_similarity import Given
+from modyn_dagster.training.downsampling.solvers.precomputed_similarity import PrecomputedSimilarity
 from modyn_dagster.training.downsampling.solvers.similarity import Likely, Similarity
 
 Float64 = npt.NDArray[np.float64]
@@ -96,7 +96,7 @@ _TINY: Final = float(np.finfo(np.float64).tiny)
 class Coverage:
     """Facility location, ``f(S) = sum over i of max over j in S of s_ij``, with ``f`` of nothing 0."""
 
-    def __init__(self, similarity: Similarity | Given) -> None:
+    def __init__(self, similarity: Similarity | PrecomputedSimilarity) -> None:
         self.n, self._similarity = similarity.n, similarity
         # With nothing covered and no similarity below 0, gains are sums that are known already.
         self._untouched = similarity.lowest >= 0
@@ -132,7 +132,7 @@ class Coverage:
 class Cut:
     """Graph cut, ``f(S) = trade_off * (sum over i, j in S of s_ij) - (sum over i in S, j in S of s_ij)``."""
 
-    def __init__(self, similarity: Similarity | Given, trade_off: float) -> None:
+    def __init__(self, similarity: Similarity | PrecomputedSimilarity, trade_off: float) -> None:
         if similarity.lowest < 0:
             raise ValueError(f"graph_cut needs similarities of at least 0, found {similarity.lowest}; use metric cosine or rbf")
         self.n, self._similarity = similarity.n, similarity
@@ -158,7 +158,7 @@ class Cut:
 class Volume:
     """``f(S) = log det(s_SS + ridge * I)``, by a Cholesky factor that grows by a row per pick (Chen, Zhang, Zhou 2018)."""
 
-    def __init__(self, similarity: Similarity | Given, ridge: float, size: int) -> None:
+    def __init__(self, similarity: Similarity | PrecomputedSimilarity, ridge: float, size: int) -> None:
         self.n, self._similarity = similarity.n, similarity
         self._left = similarity.diagonal + ridge
         self._factor = np.empty((size, self.n))

@@ -10,7 +10,7 @@ from torch import Tensor
 from modyn_dagster.training.downsampling.solvers.similarity import Likely, Rows, sum_over
 
 
-class Given:
+class PrecomputedSimilarity:
     """A matrix of them, ``float[n, n]``."""
 
     #: No row is ever computed.
