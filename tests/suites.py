@@ -29,6 +29,9 @@ STARTING_FOLDERS: Final = ("tests/integration", "tests/dagster")
 
 #: Parts of ``make soak`` with tests of their own, and what they do.
 MARKED: Final = {
+    "benchmarks": "the programs that measure, run to their end",
+    "golden": "every policy, strategy and store against the recorded hashes",
+    "kills-daemons": "daemons, measuring runs and Postgres killed under production and under a replay",
     "kills-replay": "a replay killed before and after every commit and rename",
     "kills-ingestion": "an import and a deletion killed at every step",
     "kills-store": "savers and removers of models killed before every write",
