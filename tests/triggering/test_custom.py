@@ -1,4 +1,4 @@
-"""Policies and rules of ensembles of the user's, by import path."""
+"""Custom policies and vote rules by import path."""
 
 import numpy as np
 import pytest
