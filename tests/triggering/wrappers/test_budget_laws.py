@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from modyn_dagster.keys import ORIGIN
 from modyn_dagster.triggering import ModelTrained, build_policy
 from tests.triggering.laws import one_batch
-from tests.triggering.test_budget import WINDOW, amount, budget, seconds
+from tests.triggering.wrappers.test_budget import WINDOW, amount, budget, seconds
 
 caps = st.fixed_dictionaries(
     {},
