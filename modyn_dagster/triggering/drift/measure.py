@@ -44,9 +44,12 @@ def resolve_device(device: Literal["cpu", "cuda", "auto"]) -> Literal["cpu", "cu
     return "cuda" if available else "cpu"
 
 
+_BACKENDS: Final = {"alibi": alibi, "evidently": evidently}
+
+
 def _backend_score(spec: BackendMetric, windows: Windows, **_options: bool) -> Score:
-    """Score of a library, which computes p-values in any case."""
-    return (alibi if spec.backend == "alibi" else evidently)(spec, windows)
+    """Score of a library, with the p-value wherever the library has one."""
+    return _BACKENDS[spec.backend](spec, windows)
 
 
 #: Metrics by class of their spec: ``(spec, windows, p_value) -> Score``.

@@ -35,13 +35,13 @@ class PCA:
         values = samples.astype(np.float64)
         mean = values.mean(axis=0)
         centered = values - mean
-        kept = max(1, min(components, len(values) - 1, values.shape[1]))
+        count = max(1, min(components, len(values) - 1, values.shape[1]))
         if len(values) >= values.shape[1]:
             axes = np.linalg.eigh(centered.T @ centered)[1][:, ::-1]
         else:
             # The singular vectors of a few long rows come cheaper than the eigenvectors of their covariance.
             axes = np.linalg.svd(centered, full_matrices=False)[2].T
-        return cls(mean, _with_fixed_signs(axes[:, :kept]))
+        return cls(mean, _with_fixed_signs(axes[:, :count]))
 
     def transform(self, samples: npt.NDArray[np.floating[Any]]) -> Float64:
         """Coordinates of ``float[n, d]`` on the axes, ``float64[n, k]``."""

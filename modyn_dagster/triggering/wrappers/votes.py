@@ -118,8 +118,8 @@ class Ballot:
 
     def take(self, name: str, key: int, why: str) -> None:
         """Add a vote; of several votes of a member the one with the largest key counts."""
-        before = self._keys.get(name)
-        if before is not None and key <= before:
+        earlier = self._keys.get(name)
+        if earlier is not None and key <= earlier:
             return
         self._keys[name] = key
         self.key = max(self.key, key)

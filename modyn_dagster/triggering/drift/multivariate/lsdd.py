@@ -41,8 +41,8 @@ def lsdd(spec: LSDDMetric, windows: Windows, *, p_value: bool) -> Score:
     bandwidth = spec.bandwidth or median_bandwidth(same)
     if bandwidth is None:
         return Score(0.0, 1.0 if p_value else None, {"why": "all samples are equal"})
-    chosen = windows.rng("centers").choice(len(scaled), min(spec.centers, len(scaled)), replace=False)
-    centers = scaled[np.sort(chosen)]
+    sampled = windows.rng("centers").choice(len(scaled), min(spec.centers, len(scaled)), replace=False)
+    centers = scaled[np.sort(sampled)]
     # The choice of the ridge uses the shuffled splits too, so that they are always drawn.
     members = split_indicators(windows.n, windows.m, spec.permutations, windows.rng("permutations"))
     differences = _mean_differences(scaled, centers, bandwidth, members)
