@@ -18,7 +18,7 @@ from modyn_dagster.storage import StagedFile, atomic_file, storage_errors
 
 @dataclass(frozen=True, slots=True)
 class WrittenTrainingSet:
-    """What was written: number of samples and the file's checksum."""
+    """Written training set: number of samples and the file's checksum."""
 
     n_samples: int
     checksum: str
