@@ -11,7 +11,7 @@ import click
 
 from modyn_dagster.catalog.database.databases import Health, create_databases, existing_databases, health_of, upgrade
 from modyn_dagster.catalog.database.engine import current_revision, open_engine
-from modyn_dagster.catalog.database.urls import child_environment, server_url, shown
+from modyn_dagster.catalog.database.urls import child_environment, display_address, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.revisions import outdated
 from modyn_dagster.settings import Settings
@@ -35,10 +35,10 @@ def start(port: int | None) -> None:
     """
     settings = Settings.from_environment()
     if settings.postgres_url is not None:
-        click.echo(f"MODYN_POSTGRES_URL is set: using {shown(server_url(settings))}, nothing to start")
+        click.echo(f"MODYN_POSTGRES_URL is set: using {display_address(server_url(settings))}, nothing to start")
         return
     server = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
-    click.echo(f"Postgres {'started' if server.started_by_us else 'runs already'}: {shown(server.url)}")
+    click.echo(f"Postgres {'started' if server.started_by_us else 'runs already'}: {display_address(server.url)}")
     if not all(existing_databases(settings).values()):
         click.echo("its databases are still to be made: run `modyn-dagster db upgrade`")
 
@@ -48,7 +48,7 @@ def stop() -> None:
     """Stop the embedded server; sessions are ended, nothing is lost."""
     settings = Settings.from_environment()
     if settings.postgres_url is not None:
-        click.echo(f"MODYN_POSTGRES_URL is set: {shown(server_url(settings))} is not ours to stop")
+        click.echo(f"MODYN_POSTGRES_URL is set: {display_address(server_url(settings))} is not ours to stop")
         return
     stopped = EmbeddedPostgres(settings.home, settings.pg_bin).stop()
     click.echo("Postgres stopped" if stopped else "Postgres was not running")
@@ -84,7 +84,7 @@ def upgrade_command() -> None:
     finally:
         engine.dispose()
     moved = f"upgraded from {before or 'nothing'} to {after}" if before != after else f"up to date at {after}"
-    click.echo(f"schema of {shown(engine.url)}: {moved}")
+    click.echo(f"schema of {display_address(engine.url)}: {moved}")
 
 
 @db.command()

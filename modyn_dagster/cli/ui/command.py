@@ -18,9 +18,9 @@ from typing import Final
 import click
 import sqlalchemy as sa
 
+from modyn_dagster.catalog.batches import batch
 from modyn_dagster.catalog.database.engine import open_engine, transaction
 from modyn_dagster.catalog.database.urls import child_environment
-from modyn_dagster.catalog.tables import batch
 from modyn_dagster.cli.db import running_database
 from modyn_dagster.cli.project import project_settings
 from modyn_dagster.cli.ui.processes import Service, Services, stop_leftovers
