@@ -88,7 +88,7 @@ class RunRow:
 
     @property
     def is_open(self) -> bool:
-        """Whether the run can still decide, by itself or once an operator resumes it."""
+        """True if the run can still decide, by itself or once an operator resumes it."""
         return self.state in OPEN
 
     @property

@@ -126,7 +126,7 @@ def hold(conn: sa.Connection, row: TriggerRow) -> None:
 
 
 def is_training(conn: sa.Connection, dataset_id: int) -> bool:
-    """Whether any pipeline is training on a dataset."""
+    """Tell whether any pipeline is training on a dataset."""
     runs = trigger.join(pipeline_run, pipeline_run.c.id == trigger.c.run_id)
     runs = runs.join(pipeline, pipeline.c.id == pipeline_run.c.pipeline_id)
     where = (pipeline.c.dataset_id == dataset_id) & (trigger.c.state == "training")

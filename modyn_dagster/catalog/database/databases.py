@@ -72,12 +72,12 @@ class Health:
 
     @property
     def answers(self) -> bool:
-        """Whether the server accepts connections."""
+        """True if the server accepts connections."""
         return self.problem is None
 
     @property
     def ready(self) -> bool:
-        """Whether the server answers, the three databases exist, and our schema is current."""
+        """True if the server answers, the three databases exist, and our schema is current."""
         return self.answers and all(self.databases.values()) and self.revision == self.expected_revision
 
 
