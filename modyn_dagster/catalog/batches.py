@@ -120,6 +120,11 @@ source_file: Final = table(
 )
 
 
+def has_batches(conn: sa.Connection) -> bool:
+    """Tell whether any dataset has a batch."""
+    return conn.scalar(sa.select(batch.c.id).limit(1)) is not None
+
+
 def list_batches(conn: sa.Connection, dataset_id: int, state: str | None = None) -> list[BatchRow]:
     """All batches of a dataset, or those in one state, in ordinal order."""
     where = batch.c.dataset_id == dataset_id

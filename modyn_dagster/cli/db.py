@@ -1,4 +1,4 @@
-"""``modyn-dagster db``: the Postgres server and its databases, also for as long as another command needs them."""
+"""``modyn-dagster db``: the Postgres server and its databases, and a server for the duration of another command."""
 
 import json
 import shlex
@@ -59,7 +59,7 @@ def stop() -> None:
 def status(as_json: bool) -> None:
     """Show the server, its databases and the schema's revision.
 
-    Ends with exit code 1 unless the server answers and its schema is the one this version needs.
+    The exit code is 1 unless the server answers and its schema is the one this version needs.
     """
     health = health_of(Settings.from_environment())
     if as_json:
@@ -113,9 +113,9 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def running_database(settings: Settings) -> Iterator[bool]:
-    """The server up, its three databases made, and the schema of this code in ours.
+    """Provide a running server with the three databases and the current schema.
 
-    Yields whether the embedded server was started for it; then, and only then, it is stopped at the end.
+    Yields whether the embedded server was started for this; only then it is stopped at the end.
     """
     with _running_server(settings) as started:
         create_databases(settings)
@@ -133,7 +133,7 @@ def _running_server(settings: Settings) -> Iterator[bool]:
         yield False
         return
     server = EmbeddedPostgres(settings.home, settings.pg_bin)
-    # Asked before the start: a start that is interrupted may have started it all the same.
+    # Checked before the start: an interrupted start may have started the server all the same.
     before = server.is_running()
     try:
         server.start()

@@ -1,4 +1,4 @@
-"""Collected for root only: what happens when the server must run under another account than its starter."""
+"""The server under another account than its starter; collected for root only."""
 
 import json
 import os

@@ -1,3 +1,5 @@
+"""Connections and transactions: lost servers, other errors, and other schemas."""
+
 import os
 import signal
 

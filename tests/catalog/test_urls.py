@@ -1,3 +1,5 @@
+"""Addresses of the server and its databases; no message shows a password."""
+
 from pathlib import Path
 
 import psycopg2.extensions

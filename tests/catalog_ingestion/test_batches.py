@@ -1,3 +1,5 @@
+"""Batches: registration, states, visibility, and their source files."""
+
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

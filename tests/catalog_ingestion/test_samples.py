@@ -1,3 +1,5 @@
+"""Samples: binary COPY in, keys, labels and values out in order."""
+
 import json
 from datetime import UTC, datetime, timedelta
 

@@ -113,20 +113,20 @@ class EmbeddedPostgres:
             raise
 
     def _start(self, cluster: Cluster, account: Account, claim: int, state: ServerState, port: int | None) -> URL:
-        if port is not None and not _is_free(port):
+        if port is not None and not port_is_free(port):
             raise ConfigError("db start", "port", port, "must be a free port of 127.0.0.1")
         binaries = reachable(self._binaries(cluster), account, FALLBACK_FOLDER / "programs")
         if cluster.major is None:
             cluster.create(binaries, account, claim, state.user, state.password)
         for retries_left in reversed(range(_ATTEMPTS)):
-            state = replace(state, port=port or (state.port if _is_free(state.port) else _free_port()))
+            state = replace(state, port=port or (state.port if port_is_free(state.port) else _free_port()))
             save_state(self.home, state)
             try:
                 cluster.launch(binaries, account, claim, state.port)
                 break
             except ServerFailed:
                 # Another process may have taken the port since the check; then the next one is tried.
-                if port is not None or _is_free(state.port) or not retries_left:
+                if port is not None or port_is_free(state.port) or not retries_left:
                     raise
         return _checked(state)
 
@@ -157,7 +157,8 @@ class EmbeddedPostgres:
         return state
 
 
-def _is_free(port: int) -> bool:
+def port_is_free(port: int) -> bool:
+    """Tell whether no process listens on a port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -171,7 +172,7 @@ def _free_port() -> int:
     ports = list(_PORTS)
     while ports:
         port = ports.pop(secrets.randbelow(len(ports)))
-        if _is_free(port):
+        if port_is_free(port):
             return port
     raise ServerFailed(f"no free port of 127.0.0.1 from {_PORTS.start} to {_PORTS.stop - 1}; choose one with --port")
 
