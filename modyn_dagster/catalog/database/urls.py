@@ -63,5 +63,5 @@ def _without_driver(url: URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def _bad_address(found: str) -> ConfigError:
-    return ConfigError("environment", "MODYN_POSTGRES_URL", found, "must look like postgresql://user:password@host:port")
+def _bad_address(address: str) -> ConfigError:
+    return ConfigError("environment", "MODYN_POSTGRES_URL", address, "must look like postgresql://user:password@host:port")

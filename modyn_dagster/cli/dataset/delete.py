@@ -138,7 +138,7 @@ def _purge(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> Non
     _list("read in place and not touched, these files still hold them", list(_in_place(purged)))
     _list("copied at ingestion, these files hold them where they still exist", [p for b in purged for p in b.copied_from])
     _list(
-        "a training may still read these replaced files, which hold them; run the command again once none goes on",
+        "a training may still read these replaced files, which hold them; run the command again once none is running",
         [str(path) for path in replaced_pairs(platform.engine, platform.home, dataset)],
     )
 
