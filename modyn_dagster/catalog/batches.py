@@ -3,45 +3,59 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from modyn_dagster.catalog.database.mapping import as_row
-from modyn_dagster.catalog.tables import batch, dataset, source_file
+from modyn_dagster.catalog.database.mapping import (
+    TIME,
+    BigInt,
+    Default,
+    Id,
+    Mark,
+    References,
+    created_column,
+    find_row,
+    list_rows,
+    table,
+)
+from modyn_dagster.catalog.datasets import dataset
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.keys import MAX_ORDINAL
 
-#: Where a failed batch's source keeps the state of its files when it failed.
-SEEN: Final = "seen"
+#: Field of a failed batch's source with the states that its files had when it failed.
+FAILED_STATES: Final = "seen"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """A row of ``batch``; what ingestion measures is None until then.
+    """A row of ``batch``; fields that ingestion measures are None before.
 
     Attributes:
-        state: ``open``, ``ingested`` or ``failed``; only an open batch holds pipelines back.
+        state: ``open``, then ``ingested`` or ``failed``; only an open batch holds pipelines back.
+        source: description of what to ingest, ``{"files": [...]}``, with row ranges where history is cut by time or count.
         error: why it failed.
         repaired_by: id of the batch that delivers a failed one again.
-        time_min, time_max: smallest and largest sample time; ``train_time_max`` the largest among train samples.
+        time_min, time_max: smallest and largest sample time.
+        train_time_max: largest time among train samples; the running maximum that triggers see is built from these.
         label_counts: by class name, or by the decimal class index where classes are integers.
         index_path: relative to the home folder.
-        deleted_version: of the list of deleted positions, 0 where nothing was deleted; ``deleted_checksum`` is that of its
-            file, ``n_deleted`` its length. Deleted samples stay in all other counts.
+        deleted_version: version of the list of deleted positions beside the index, 0 where nothing was deleted.
+        deleted_checksum: checksum of that list.
+        n_deleted: length of that list. Deleted samples stay in all other counts.
     """
 
-    id: int
-    dataset_id: int
+    id: Id
+    dataset_id: Annotated[int, References("dataset.id")]
     ordinal: int
     partition_key: str
-    state: str
+    state: Annotated[str, Default("open")]
     source: Mapping[str, Any]
     error: str | None
-    repaired_by: int | None
-    n_samples: int | None
-    n_train: int | None
+    repaired_by: Annotated[int | None, References("batch.id")]
+    n_samples: BigInt | None
+    n_train: BigInt | None
     time_min: datetime | None
     time_max: datetime | None
     train_time_max: datetime | None
@@ -49,14 +63,26 @@ class BatchRow:
     index_path: str | None
     index_checksum: str | None
     content_checksum: str | None
-    deleted_version: int
+    deleted_version: Annotated[int, Default("0")]
     deleted_checksum: str | None
-    n_deleted: int
+    n_deleted: Annotated[BigInt, Default("0")]
+
+
+batch: Final = table(
+    "batch",
+    BatchRow,
+    created_column(),
+    sa.Column("ingested_at", TIME),
+    sa.UniqueConstraint("dataset_id", "ordinal"),
+    sa.UniqueConstraint("dataset_id", "partition_key"),
+    sa.CheckConstraint("state in ('open', 'ingested', 'failed')", name="state"),
+    sa.CheckConstraint("(deleted_version = 0) = (deleted_checksum is null)", name="deleted_list"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """What ingestion measures, by the names of ``BatchRow``."""
+    """Measurements of ingestion; the names are those of ``BatchRow``."""
 
     n_samples: int
     n_train: int
@@ -71,12 +97,32 @@ class BatchFacts:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A source file of a batch; ``mtime_ns`` is None where its bytes were copied and it is not read again."""
+    """A source file of a batch, as a row of ``source_file``.
+
+    Attributes:
+        mtime_ns: nanoseconds since 1970 of a file that is read in place; None where a shard of ours holds its samples.
+    """
 
     path: str
-    size: int
-    mtime_ns: int | None
-    checksum: str
+    size: BigInt
+    mtime_ns: BigInt | None
+    checksum: Annotated[str, Mark.NULLABLE]
+
+
+source_file: Final = table(
+    "source_file",
+    FileFacts,
+    sa.Column("dataset_id", sa.Integer, sa.ForeignKey("dataset.id"), nullable=False),
+    sa.Column("batch_id", sa.Integer, sa.ForeignKey("batch.id"), nullable=False),
+    # Bulk import cuts one file into several batches, so a path repeats across slices of one import only.
+    sa.UniqueConstraint("batch_id", "path"),
+    sa.Index("ix_source_file_dataset_id_path", "dataset_id", "path"),
+)
+
+
+def has_batches(conn: sa.Connection) -> bool:
+    """Tell whether any dataset has a batch."""
+    return conn.scalar(sa.select(batch.c.id).limit(1)) is not None
 
 
 def list_batches(conn: sa.Connection, dataset_id: int, state: str | None = None) -> list[BatchRow]:
@@ -84,58 +130,57 @@ def list_batches(conn: sa.Connection, dataset_id: int, state: str | None = None)
     where = batch.c.dataset_id == dataset_id
     if state is not None:
         where &= batch.c.state == state
-    rows = conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))
-    return [as_row(BatchRow, row) for row in rows]
+    return list_rows(conn, BatchRow, sa.select(batch).where(where).order_by(batch.c.ordinal))
 
 
 def visible_batches(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
-    """What pipelines see: ingested batches up to the first one that is still open, in ordinal order."""
+    """Batches that pipelines see: the ingested ones before the first open one, in ordinal order."""
     first_open = (
         sa.select(sa.func.coalesce(sa.func.min(batch.c.ordinal), MAX_ORDINAL))
         .where(batch.c.dataset_id == dataset_id, batch.c.state == "open")
         .scalar_subquery()
     )
     where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested") & (batch.c.ordinal < first_open)
-    return [as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))]
+    return list_rows(conn, BatchRow, sa.select(batch).where(where).order_by(batch.c.ordinal))
 
 
-def changed_batches(conn: sa.Connection, dataset_id: int, known: Sequence[BatchRow]) -> dict[int, BatchRow]:
-    """Those of some ingested batches whose samples were deleted or purged since they were read, as they are now, by ordinal."""
-    where = (batch.c.dataset_id == dataset_id) & (batch.c.deleted_version > 0)
-    before = {row.ordinal: row for row in known}
-    now = (as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where)))
-    return {row.ordinal: row for row in now if row.ordinal in before and row != before[row.ordinal]}
+def changed_batches(conn: sa.Connection, dataset_id: int, earlier: Sequence[BatchRow]) -> dict[int, BatchRow]:
+    """Batches with deletions or purges since they were read as ``earlier``: their present rows, by ordinal."""
+    before = {row.ordinal: row for row in earlier}
+    with_deletions = sa.select(batch).where((batch.c.dataset_id == dataset_id) & (batch.c.deleted_version > 0))
+    rows = list_rows(conn, BatchRow, with_deletions)
+    return {row.ordinal: row for row in rows if row.ordinal in before and row != before[row.ordinal]}
 
 
 def get_batch(conn: sa.Connection, dataset_id: int, partition_key: str) -> BatchRow:
     """A batch by its partition key; ``UnknownName`` when there is none."""
-    statement = sa.select(batch).where(batch.c.dataset_id == dataset_id, batch.c.partition_key == partition_key)
-    row = conn.execute(statement).one_or_none()
+    where = (batch.c.dataset_id == dataset_id) & (batch.c.partition_key == partition_key)
+    row = find_row(conn, BatchRow, sa.select(batch).where(where))
     if row is None:
         raise UnknownName("batch", partition_key)
-    return as_row(BatchRow, row)
+    return row
 
 
 def time_reached_before(conn: sa.Connection, dataset_id: int, ordinal: int) -> datetime | None:
-    """The largest sample time among the ingested batches before an ordinal; None when there is none."""
+    """Largest sample time among the ingested batches before an ordinal; None when there is none."""
     where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested") & (batch.c.ordinal < ordinal)
-    reached: datetime | None = conn.execute(sa.select(sa.func.max(batch.c.time_max)).where(where)).scalar_one()
-    return reached
+    latest: datetime | None = conn.execute(sa.select(sa.func.max(batch.c.time_max)).where(where)).scalar_one()
+    return latest
 
 
 def newest_arrival(conn: sa.Connection, dataset_id: int) -> tuple[str | None, datetime]:
-    """Partition key and time of registration of the ingested batch that came last; (None, when the dataset was made)."""
-    where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested")
-    newest = sa.select(batch.c.partition_key, batch.c.created_at).where(where).order_by(batch.c.ordinal.desc()).limit(1)
-    found = conn.execute(newest).one_or_none()
-    if found is not None:
-        return str(found.partition_key), found.created_at
-    return None, conn.execute(sa.select(dataset.c.created_at).where(dataset.c.id == dataset_id)).scalar_one()
+    """Partition key and registration time of the last ingested batch; None and the dataset's own time before the first."""
+    arrived = sa.func.coalesce(batch.c.created_at, dataset.c.created_at)
+    batches = dataset.outerjoin(batch, (batch.c.dataset_id == dataset.c.id) & (batch.c.state == "ingested"))
+    statement = sa.select(batch.c.partition_key, arrived).select_from(batches).where(dataset.c.id == dataset_id)
+    key, moment = conn.execute(statement.order_by(batch.c.ordinal.desc()).limit(1)).one()
+    return key, moment
 
 
 def lock_batch(conn: sa.Connection, batch_id: int) -> BatchRow:
-    """A batch as it is now, locked until the transaction ends."""
-    return as_row(BatchRow, conn.execute(sa.select(batch).where(batch.c.id == batch_id).with_for_update()).one())
+    """Read a batch and lock it until the transaction ends."""
+    [row] = list_rows(conn, BatchRow, sa.select(batch).where(batch.c.id == batch_id).with_for_update())
+    return row
 
 
 def mark_ingested(conn: sa.Connection, row: BatchRow, facts: BatchFacts, files: Sequence[FileFacts]) -> None:
@@ -146,33 +191,33 @@ def mark_ingested(conn: sa.Connection, row: BatchRow, facts: BatchFacts, files: 
     conn.execute(sa.insert(source_file), [owner | asdict(file) for file in files])
 
 
-def mark_failed(conn: sa.Connection, row: BatchRow, error: str, seen: Mapping[str, Any]) -> None:
-    """Close an open batch with the reason; ``seen`` is the state of its files, JSON, to tell when they change."""
+def mark_failed(conn: sa.Connection, row: BatchRow, error: str, file_states: Mapping[str, Any]) -> None:
+    """Close an open batch with the reason; ``file_states``, JSON, tells later whether its files have changed."""
     where = (batch.c.id == row.id) & (batch.c.state == "open")
-    source = {**row.source, SEEN: seen}
+    source = {**row.source, FAILED_STATES: file_states}
     conn.execute(sa.update(batch).where(where).values(state="failed", error=error, source=source))
 
 
 def set_index(conn: sa.Connection, batch_id: int, *, path: str, checksum: str) -> None:
-    """Make a rewrite of the index, and of the shard with its stem, the one that counts; both files are there already."""
+    """Switch a batch to a rewritten index, and to the shard with its stem; both files exist already."""
     conn.execute(sa.update(batch).where(batch.c.id == batch_id).values(index_path=path, index_checksum=checksum))
 
 
 def source_files(conn: sa.Connection, batch_id: int) -> list[FileFacts]:
     """The files of an ingested batch in path order."""
     statement = sa.select(source_file).where(source_file.c.batch_id == batch_id).order_by(source_file.c.path)
-    return [as_row(FileFacts, row) for row in conn.execute(statement)]
+    return list_rows(conn, FileFacts, statement)
 
 
 def batches_of_file(conn: sa.Connection, dataset_id: int, path: str) -> list[BatchRow]:
     """The ingested batches that read a file, in ordinal order: one, or several slices of the same bulk import."""
     statement = sa.select(batch).join(source_file, source_file.c.batch_id == batch.c.id)
     where = (source_file.c.dataset_id == dataset_id) & (source_file.c.path == path)
-    return [as_row(BatchRow, row) for row in conn.execute(statement.where(where).order_by(batch.c.ordinal))]
+    return list_rows(conn, BatchRow, statement.where(where).order_by(batch.c.ordinal))
 
 
 def mtimes_in_place(conn: sa.Connection, dataset_id: int) -> dict[str, int]:
-    """By path, the mtime in nanoseconds that files read in place had when they were ingested."""
+    """Modification times, in nanoseconds, of files read in place as of their ingestion, by path."""
     statement = sa.select(source_file.c.path, source_file.c.mtime_ns).where(
         source_file.c.dataset_id == dataset_id, source_file.c.mtime_ns.is_not(None)
     )
@@ -180,10 +225,7 @@ def mtimes_in_place(conn: sa.Connection, dataset_id: int) -> dict[str, int]:
 
 
 def owners_of(conn: sa.Connection, row: BatchRow, paths: Sequence[str]) -> dict[str, str]:
-    """Which of these paths another batch has ingested, as path: partition key.
-
-    Slices of the same bulk import share their files.
-    """
+    """Paths that another batch has ingested, with its partition key; slices of one bulk import share their files."""
     statement = (
         sa.select(source_file.c.path, batch.c.partition_key)
         .join(batch, source_file.c.batch_id == batch.c.id)

@@ -1,12 +1,13 @@
-"""Datasets: their row, the partition of ``sample`` that holds their keys, and what may no longer change."""
+"""Datasets: their row, their class names, and the partitioned table ``sample`` that holds their samples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 
-from modyn_dagster.catalog.tables import dataset
+from modyn_dagster.catalog.database.mapping import TIME, Default, Id, Mark, created_column, metadata, table
 from modyn_dagster.errors import UnknownName
 
 
@@ -25,31 +26,54 @@ class DatasetRow:
     Attributes:
         spec: as stored, without ``storage_options`` (they may hold secrets).
         columns: fixed by the first ingested batch; None before it, empty where samples are files.
-        class_names: in the order of their index; empty where labels are integers or absent.
+        class_names: in the order of their index, append-only; empty where labels are integers or absent.
+        next_ordinal: ordinal of the next batch.
     """
 
-    id: int
-    name: str
+    id: Id
+    name: Annotated[str, Mark.UNIQUE]
     spec: Mapping[str, Any]
     columns: tuple[Column, ...] | None
-    class_names: tuple[str, ...]
-    next_ordinal: int
+    class_names: Annotated[tuple[str, ...], Default("[]")]
+    next_ordinal: Annotated[int, Default("0")]
+
+
+dataset: Final = table("dataset", DatasetRow, created_column())
+
+# One partition per dataset is created when the dataset is registered.
+sample: Final = sa.Table(
+    "sample",
+    metadata,
+    sa.Column("dataset_id", sa.Integer, nullable=False),
+    sa.Column("key", sa.BigInteger, nullable=False),
+    sa.Column("time", TIME, nullable=False),
+    sa.Column("label", sa.BigInteger),
+    sa.Column("target", sa.Double),
+    sa.Column("attributes", JSONB),
+    postgresql_partition_by="LIST (dataset_id)",
+)
+
+
+def find_dataset(conn: sa.Connection, name: str) -> DatasetRow | None:
+    """A dataset by name; None when there is none."""
+    row = conn.execute(sa.select(dataset).where(dataset.c.name == name)).one_or_none()
+    return None if row is None else _dataset_row(row)
 
 
 def get_dataset(conn: sa.Connection, name: str) -> DatasetRow:
-    """A dataset by name; ``UnknownName`` lists the known ones."""
-    found = _find(conn, name)
-    if found is None:
-        known = conn.execute(sa.select(dataset.c.name).order_by(dataset.c.name)).scalars().all()
-        raise UnknownName("dataset", name, known)
-    return found
+    """A dataset by name; ``UnknownName`` lists the existing ones."""
+    row = find_dataset(conn, name)
+    if row is None:
+        names = conn.execute(sa.select(dataset.c.name).order_by(dataset.c.name)).scalars().all()
+        raise UnknownName("dataset", name, names)
+    return row
 
 
 def lock_dataset(conn: sa.Connection, dataset_id: int) -> DatasetRow:
-    """The row as it is now, locked until the transaction ends: one writer of ordinals, columns and class names."""
+    """Read a dataset and lock it until the transaction ends: one writer of ordinals, columns and class names."""
     # FOR NO KEY UPDATE: rows that only refer to the dataset can still be written by others.
     statement = sa.select(dataset).where(dataset.c.id == dataset_id).with_for_update(key_share=True)
-    return _row(conn.execute(statement).one())
+    return _dataset_row(conn.execute(statement).one())
 
 
 def set_columns(conn: sa.Connection, dataset_id: int, columns: Sequence[Column]) -> None:
@@ -70,11 +94,6 @@ def partition_of(dataset_id: int) -> str:
     return f"sample_{dataset_id:d}"
 
 
-def _find(conn: sa.Connection, name: str) -> DatasetRow | None:
-    row = conn.execute(sa.select(dataset).where(dataset.c.name == name)).one_or_none()
-    return None if row is None else _row(row)
-
-
-def _row(row: sa.Row[Any]) -> DatasetRow:
+def _dataset_row(row: sa.Row[Any]) -> DatasetRow:
     columns = None if row.columns is None else tuple(Column(**column) for column in row.columns)
     return DatasetRow(row.id, row.name, row.spec, columns, tuple(row.class_names), row.next_ordinal)

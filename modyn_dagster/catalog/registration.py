@@ -1,4 +1,4 @@
-"""Registration of datasets and batches: the dataset's row and partition, and the next ordinals of its batches."""
+"""Registration of datasets, with their partition of ``sample``, and of batches, under the next ordinals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,29 +9,24 @@ import sqlalchemy as sa
 from psycopg2 import sql
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.batches import SEEN, BatchRow
-from modyn_dagster.catalog.database.mapping import as_row
-from modyn_dagster.catalog.datasets import DatasetRow, _find, get_dataset, lock_dataset, partition_of
-from modyn_dagster.catalog.tables import batch, dataset
+from modyn_dagster.catalog.batches import FAILED_STATES, BatchRow, batch
+from modyn_dagster.catalog.database.mapping import list_rows
+from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset, partition_of
 from modyn_dagster.errors import CatalogError, ConfigError
 from modyn_dagster.keys import MAX_ORDINAL
 from modyn_dagster.spec.dataset import DatasetSpec
 
-#: What decides keys, labels and sides: fixed once a batch is ingested.
+#: Fields that decide keys, labels and sides; fixed once a batch is ingested.
 FROZEN_FIELDS: Final = ("format", "time", "label", "attributes", "split")
 
 
 def ensure_dataset(conn: sa.Connection, spec: DatasetSpec) -> DatasetRow:
-    """The dataset's row, created with its partition of ``sample``, or brought up to date with the spec.
+    """Create the dataset's row and its partition of ``sample``, or bring the row up to date with the spec.
 
-    Raises ``ConfigError`` naming the field when a spec changes what ingested data were read by.
+    Raises ``ConfigError`` naming the field when a spec changes how ingested data were read.
     """
-    found = _find(conn, spec.name)
-    if found is None:
-        found = _create(conn, spec)
-    if found.spec == _stored(spec):
-        return found
-    return _update(conn, lock_dataset(conn, found.id), spec)
+    row = find_dataset(conn, spec.name) or _create(conn, spec)
+    return row if row.spec == _stored(spec) else _update(conn, lock_dataset(conn, row.id), spec)
 
 
 def _create(conn: sa.Connection, spec: DatasetSpec) -> DatasetRow:
@@ -45,7 +40,7 @@ def _create(conn: sa.Connection, spec: DatasetSpec) -> DatasetRow:
 
 
 def _create_partition(conn: sa.Connection, dataset_id: int) -> None:
-    """Attached rather than created in place: ATTACH lets readers and writers of other datasets go on."""
+    # Attached rather than created in place: ATTACH does not block readers and writers of other datasets.
     number = sql.Literal(dataset_id)
     leaf = sql.Identifier(partition_of(dataset_id))
     for statement in (
@@ -60,31 +55,31 @@ def _create_partition(conn: sa.Connection, dataset_id: int) -> None:
 
 
 def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetRow:
-    wanted = _stored(spec)
-    values: dict[str, Any] = {"spec": wanted}
+    stored = _stored(spec)
+    values: dict[str, Any] = {"spec": stored}
     ingested = sa.select(batch.c.id).where(batch.c.dataset_id == row.id, batch.c.state == "ingested").limit(1)
     if conn.execute(ingested).one_or_none() is not None:
-        _refuse_frozen_changes(row, wanted)
+        _refuse_frozen_changes(row, stored)
     else:
         values |= {"columns": sa.null(), "class_names": _declared_classes(spec)}
     conn.execute(sa.update(dataset).where(dataset.c.id == row.id).values(values))
     return get_dataset(conn, row.name)
 
 
-def _refuse_frozen_changes(row: DatasetRow, wanted: Mapping[str, Any]) -> None:
+def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any]) -> None:
     # Parsed again, so that a field this version added with a default is no difference.
     before = _stored(DatasetSpec.model_validate(row.spec))
     for field in FROZEN_FIELDS:
-        if _decisive(before[field]) != _decisive(wanted[field]):
+        if _decisive(before[field]) != _decisive(after[field]):
             rule = f"cannot change once data are ingested, it was {before[field]!r}; restore it, or name a new dataset"
-            raise ConfigError(f"dataset {row.name}", field, wanted[field], rule)
-    if before["batches"]["kind"] != wanted["batches"]["kind"]:
+            raise ConfigError(f"dataset {row.name}", field, after[field], rule)
+    if before["batches"]["kind"] != after["batches"]["kind"]:
         rule = f"cannot change once data are ingested, it was {before['batches']['kind']!r}; name a new dataset"
-        raise ConfigError(f"dataset {row.name}", "batches.kind", wanted["batches"]["kind"], rule)
+        raise ConfigError(f"dataset {row.name}", "batches.kind", after["batches"]["kind"], rule)
 
 
 def _decisive(field: Any) -> Any:
-    """A field without what only says where bytes are kept."""
+    """A field of a spec without settings that only say where bytes are kept."""
     return {name: value for name, value in field.items() if name != "packed_bytes"} if isinstance(field, dict) else field
 
 
@@ -101,8 +96,9 @@ class Announcement:
     """A batch that can be registered.
 
     Attributes:
-        partition_key: its wish; a key that is taken gets a number.
-        source: what to ingest, JSON with at least ``paths``: the files, the directory or the manifest it is known by.
+        partition_key: preferred key; a key that is taken gets a number.
+        source: JSON description of what to ingest, with at least ``paths``: the files, the directory or the manifest that
+            identify the batch.
     """
 
     partition_key: str
@@ -110,27 +106,27 @@ class Announcement:
 
 
 def register(conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement]) -> list[BatchRow]:
-    """Give batches the next ordinals, in the order announced; those with a path that is known already are left out."""
+    """Give batches the next ordinals, in the order announced; a batch with an already registered path is left out."""
     row = lock_dataset(conn, dataset_id)
-    known = known_paths(conn, dataset_id)
-    fresh = [item for item in announcements if not known.intersection(item.source["paths"])]
+    registered = known_paths(conn, dataset_id)
+    fresh = [item for item in announcements if registered.isdisjoint(item.source["paths"])]
     return _insert(conn, dataset_id, row.next_ordinal, fresh)
 
 
 def register_again(conn: sa.Connection, failed: BatchRow) -> BatchRow | None:
-    """Deliver a failed batch again at the end of the stream, under the key ``<key>~2``; None if that is done already."""
+    """Deliver a failed batch again at the end of the stream, under the key ``<key>~2``; None if it was done before."""
     row = lock_dataset(conn, failed.dataset_id)
     state = conn.execute(sa.select(batch.c.state, batch.c.repaired_by).where(batch.c.id == failed.id)).one()
     if state.state != "failed" or state.repaired_by is not None:
         return None
-    source = {name: value for name, value in failed.source.items() if name != SEEN}
+    source = {name: value for name, value in failed.source.items() if name != FAILED_STATES}
     [again] = _insert(conn, failed.dataset_id, row.next_ordinal, [Announcement(source["key"], source)])
     conn.execute(sa.update(batch).where(batch.c.id == failed.id).values(repaired_by=again.id))
     return again
 
 
 def known_paths(conn: sa.Connection, dataset_id: int) -> set[str]:
-    """Every path a batch of the dataset was announced by: the same path again is nothing new."""
+    """Paths under which batches of a dataset were announced; the same path again is no new batch."""
     paths = sa.func.jsonb_array_elements_text(batch.c.source["paths"])
     return set(conn.execute(sa.select(paths).where(batch.c.dataset_id == dataset_id)).scalars())
 
@@ -152,10 +148,10 @@ def _insert(conn: sa.Connection, dataset_id: int, first: int, items: Sequence[An
     conn.execute(sa.insert(batch), values)
     conn.execute(sa.update(dataset).where(dataset.c.id == dataset_id).values(next_ordinal=first + len(values)))
     where = (batch.c.dataset_id == dataset_id) & (batch.c.ordinal >= first)
-    return [as_row(BatchRow, row) for row in conn.execute(sa.select(batch).where(where).order_by(batch.c.ordinal))]
+    return list_rows(conn, BatchRow, sa.select(batch).where(where).order_by(batch.c.ordinal))
 
 
-def _free_key(wish: str, taken: set[str]) -> str:
-    if wish not in taken:
-        return wish
-    return next(key for n in count(2) if (key := f"{wish}~{n}") not in taken)
+def _free_key(key: str, taken: set[str]) -> str:
+    if key not in taken:
+        return key
+    return next(numbered for n in count(2) if (numbered := f"{key}~{n}") not in taken)

@@ -1,4 +1,4 @@
-"""The schema revisions this code knows: the files in ``catalog/migrations``."""
+"""Revisions of the schema: the files in ``catalog/migrations``, and the remedy for a database at another revision."""
 
 from functools import cache
 from pathlib import Path
@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
+#: Revisions of early versions; their migrations were replaced by one, 0100.
+_EARLY: Final = frozenset(f"{number:04d}" for number in range(1, 8))
+_START_ANEW: Final = (
+    "an early version of modyn-dagster made it, and it cannot be upgraded; start anew: `modyn-dagster db stop`, move MODYN_HOME "
+    "away (or name another MODYN_DATABASE_PREFIX), `modyn-dagster db start`, `modyn-dagster db upgrade`, and import the data"
+)
 
 
 @cache
@@ -21,10 +27,18 @@ def head_revision() -> str:
     return heads[0]
 
 
-def outdated(found: str | None) -> SchemaOutdated:
-    """The error for a database at another revision; one that is not among ours was made by later code."""
-    ours = {script.revision for script in _scripts().walk_revisions()}
-    return SchemaOutdated(found, head_revision(), newer=found is not None and found not in ours)
+def can_upgrade(revision: str | None) -> bool:
+    """Tell whether our migrations lead on from a revision; None is a database without any table."""
+    return revision is None or revision in {script.revision for script in _scripts().walk_revisions()}
+
+
+def outdated(revision: str | None) -> SchemaOutdated:
+    """Make the error for a database at another revision; one that we do not know was made by later code."""
+    if can_upgrade(revision):
+        remedy = "run `modyn-dagster db upgrade`"
+    else:
+        remedy = _START_ANEW if revision in _EARLY else "update modyn-dagster"
+    return SchemaOutdated(revision, head_revision(), remedy)
 
 
 @cache

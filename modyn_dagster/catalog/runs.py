@@ -1,15 +1,25 @@
 """Pipelines, their specs and their runs. A run moves by compare-and-set on its epoch and cursor."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.database.mapping import as_row
-from modyn_dagster.catalog.tables import pipeline, pipeline_run, pipeline_spec
+from modyn_dagster.catalog.database.mapping import (
+    BigInt,
+    Created,
+    Default,
+    Id,
+    Mark,
+    References,
+    created_column,
+    find_row,
+    list_rows,
+    table,
+)
 from modyn_dagster.errors import StaleRun, UnknownName
 
 Mode = Literal["live", "replay"]
@@ -19,42 +29,88 @@ OPEN: Final = ("active", "waiting", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
-class RunRow:
-    """A row of ``pipeline_run`` with its pipeline's name and its spec."""
+class PipelineRow:
+    """A row of ``pipeline``."""
 
-    id: int
-    pipeline: str
-    pipeline_id: int
-    dataset_id: int
+    id: Id
+    name: Annotated[str, Mark.UNIQUE]
+    dataset_id: Annotated[int, References("dataset.id")]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecRow:
+    """A row of ``pipeline_spec``: one version of a pipeline's configuration."""
+
+    id: Id
+    pipeline_id: Annotated[int, References("pipeline.id")]
+    hash: str
     spec: Mapping[str, Any]
-    spec_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A row of ``pipeline_run`` with its pipeline's name and its spec.
+
+    Attributes:
+        state: ``active``; ``waiting`` after a trigger failed with ``on_failure: stop``; ``stopping`` while an operator's stop
+            lets the current trigger finish, then ``stopped``. Resuming leads from ``waiting`` and ``stopped`` back to
+            ``active``. ``finished`` and ``ended`` (superseded) are final.
+        origin: the run sees the stream after this key.
+        cursor: last key that the run has decided about.
+        last_ordinal: last batch handed to the run (replay: walked; live: seen by the sensor); -1 before the first.
+        epoch: grows with every transition; compare-and-set compares it together with the cursor.
+        options: of a replay, the runs that it takes recorded manual triggers and training seconds from.
+    """
+
+    id: Id
+    pipeline: Annotated[str, Mark.JOINED]
+    pipeline_id: Annotated[int, References("pipeline.id")]
+    dataset_id: Annotated[int, Mark.JOINED]
+    spec_id: Annotated[int, References("pipeline_spec.id")]
+    spec: Annotated[Mapping[str, Any], Mark.JOINED]
+    spec_hash: Annotated[str, Mark.JOINED]
     mode: Mode
-    name: str
-    seed: int
+    name: Annotated[str, Default("")]
+    seed: BigInt
     threads: int
-    state: str
-    origin: int
-    cursor: int
-    last_ordinal: int
-    epoch: int
-    policy_state: Mapping[str, Any]
-    selector_state: Mapping[str, Any]
+    state: Annotated[str, Default("active")]
+    origin: Annotated[BigInt, Default("-1")]
+    cursor: Annotated[BigInt, Default("-1")]
+    last_ordinal: Annotated[int, Default("-1")]
+    epoch: Annotated[int, Default("0")]
+    policy_state: Annotated[Mapping[str, Any], Default("{}")]
+    selector_state: Annotated[Mapping[str, Any], Default("{}")]
     previous_model: str | None
     mlflow_run_id: str | None
-    options: Mapping[str, Any]
-    created_at: datetime
+    options: Annotated[Mapping[str, Any], Default("{}")]
+    created_at: Created
     finished_at: datetime | None
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still decide, or waits for an operator to let it."""
+        """True if the run can still decide, by itself or once an operator resumes it."""
         return self.state in OPEN
 
     @property
     def title(self) -> str:
-        """For messages: ``live run 3 of every_10_seasons``."""
+        """Name of the run in messages: ``live run 3 of every_10_seasons``."""
         return f"{self.mode} run {self.id} of {self.pipeline}"
 
+
+pipeline: Final = table("pipeline", PipelineRow, created_column())
+pipeline_spec: Final = table("pipeline_spec", SpecRow, created_column(), sa.UniqueConstraint("pipeline_id", "hash"))
+pipeline_run: Final = table(
+    "pipeline_run",
+    RunRow,
+    sa.CheckConstraint("mode in ('live', 'replay')", name="mode"),
+    sa.CheckConstraint("state in ('active', 'waiting', 'stopping', 'stopped', 'finished', 'ended')", name="state"),
+    sa.Index(
+        "uq_pipeline_run_live",
+        "pipeline_id",
+        unique=True,
+        postgresql_where=sa.text("mode = 'live' and state in ('active', 'waiting', 'stopping', 'stopped')"),
+    ),
+)
 
 _RUN = (
     sa.select(
@@ -70,13 +126,13 @@ _RUN = (
 
 
 def ensure_pipeline(conn: sa.Connection, name: str, dataset_id: int) -> int:
-    """The id of a pipeline; its row is created when missing, and locked until the transaction ends."""
+    """Create a pipeline unless it exists, and lock its row until the transaction ends; returns its id."""
     conn.execute(insert(pipeline).values(name=name, dataset_id=dataset_id).on_conflict_do_nothing())
     return int(conn.execute(sa.select(pipeline.c.id).where(pipeline.c.name == name).with_for_update()).scalar_one())
 
 
 def ensure_spec(conn: sa.Connection, pipeline_id: int, spec_hash: str, spec: Mapping[str, Any]) -> int:
-    """The id of a spec of a pipeline by its hash; appended when new."""
+    """Append a spec to a pipeline unless it has one with this hash; returns its id."""
     values = {"pipeline_id": pipeline_id, "hash": spec_hash, "spec": spec}
     conn.execute(insert(pipeline_spec).values(values).on_conflict_do_nothing())
     where = (pipeline_spec.c.pipeline_id == pipeline_id) & (pipeline_spec.c.hash == spec_hash)
@@ -84,26 +140,25 @@ def ensure_spec(conn: sa.Connection, pipeline_id: int, spec_hash: str, spec: Map
 
 
 def create_run(conn: sa.Connection, *, pipeline_id: int, spec_id: int, mode: Mode, **values: Any) -> RunRow:
-    """A new run; ``values`` are columns of ``pipeline_run``."""
+    """Begin a run; ``values`` are further columns of ``pipeline_run``."""
     statement = insert(pipeline_run).values(pipeline_id=pipeline_id, spec_id=spec_id, mode=mode, **values)
     run_id = conn.execute(statement.returning(pipeline_run.c.id)).scalar_one()
     return get_run(conn, run_id)
 
 
 def get_run(conn: sa.Connection, run_id: int, *, lock: bool = False) -> RunRow:
-    """A run by id; ``lock`` keeps others from moving it until the transaction ends."""
+    """Read a run by id; ``lock`` keeps other processes from moving it until the transaction ends."""
     statement = _RUN.where(pipeline_run.c.id == run_id)
-    row = conn.execute(statement.with_for_update(of=pipeline_run) if lock else statement).one_or_none()
-    if row is None:
+    run = find_row(conn, RunRow, statement.with_for_update(of=pipeline_run) if lock else statement)
+    if run is None:
         raise UnknownName("pipeline run", run_id)
-    return as_row(RunRow, row)
+    return run
 
 
 def live_run(conn: sa.Connection, pipeline_name: str) -> RunRow | None:
     """The newest live run of a pipeline, open or not; at most one is open."""
     where = (pipeline.c.name == pipeline_name) & (pipeline_run.c.mode == "live")
-    row = conn.execute(_RUN.where(where).order_by(pipeline_run.c.id.desc()).limit(1)).one_or_none()
-    return None if row is None else as_row(RunRow, row)
+    return find_row(conn, RunRow, _RUN.where(where).order_by(pipeline_run.c.id.desc()).limit(1))
 
 
 def replay_run(conn: sa.Connection, pipeline_name: str, *, spec_hash: str, seed: int, name: str) -> RunRow | None:
@@ -115,14 +170,13 @@ def replay_run(conn: sa.Connection, pipeline_name: str, *, spec_hash: str, seed:
         & (pipeline_run.c.seed == seed)
         & (pipeline_run.c.name == name)
     )
-    row = conn.execute(_RUN.where(where).order_by(pipeline_run.c.id.desc()).limit(1)).one_or_none()
-    return None if row is None else as_row(RunRow, row)
+    return find_row(conn, RunRow, _RUN.where(where).order_by(pipeline_run.c.id.desc()).limit(1))
 
 
 def list_runs(conn: sa.Connection, pipeline_name: str | None = None) -> list[RunRow]:
     """Runs in the order they began, of one pipeline or all."""
     statement = _RUN if pipeline_name is None else _RUN.where(pipeline.c.name == pipeline_name)
-    return [as_row(RunRow, row) for row in conn.execute(statement.order_by(pipeline_run.c.id))]
+    return list_rows(conn, RunRow, statement.order_by(pipeline_run.c.id))
 
 
 def choose_run(conn: sa.Connection, pipeline_name: str) -> RunRow | None:
@@ -137,14 +191,15 @@ def choose_run(conn: sa.Connection, pipeline_name: str) -> RunRow | None:
 
 
 def move_run(conn: sa.Connection, run: RunRow, **values: Any) -> RunRow:
-    """One transition of a run: set columns if nobody moved it since ``run`` was read, else ``StaleRun``."""
+    """Set columns of a run in one transition; ``StaleRun`` if another process moved it since ``run`` was read."""
     where = (pipeline_run.c.id == run.id) & (pipeline_run.c.epoch == run.epoch) & (pipeline_run.c.cursor == run.cursor)
-    moved = conn.execute(sa.update(pipeline_run).where(where).values(epoch=run.epoch + 1, **values))
-    if moved.rowcount != 1:
+    statement = sa.update(pipeline_run).where(where).values(epoch=run.epoch + 1, **values)
+    moved = conn.execute(statement.returning(pipeline_run)).mappings().one_or_none()
+    if moved is None:
         raise StaleRun(run.title)
-    return get_run(conn, run.id)
+    return replace(run, **moved)
 
 
 def set_mlflow_run(conn: sa.Connection, run_id: int, mlflow_run_id: str) -> None:
-    """Remember where a run is shown; not a transition."""
+    """Record the MLflow run that shows a run; not a transition."""
     conn.execute(sa.update(pipeline_run).where(pipeline_run.c.id == run_id).values(mlflow_run_id=mlflow_run_id))

@@ -1,4 +1,4 @@
-"""Sample rows: in by binary COPY, keys out in order."""
+"""Sample rows: written by binary COPY, read back in key order."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,16 +11,16 @@ import sqlalchemy as sa
 from psycopg2 import sql
 
 from fastpath import COPY_HEADER, COPY_TRAILER, encode_rows
-from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.batches import batch
+from modyn_dagster.catalog.datasets import partition_of, sample
 from modyn_dagster.catalog.deletions import present_in
-from modyn_dagster.catalog.tables import batch, sample
 from modyn_dagster.keys import KeyArray, key_of
 
 _ROWS_PER_CHUNK: Final = 32_768
 _BUFFER: Final = 1 << 20
 #: Keys that one query asks for: 32 MiB.
 _KEYS_PER_QUERY: Final = 1 << 22
-#: What stands before the value of a row with one field: number of fields, length.
+#: Prefix of the value in a binary COPY row with one field: number of fields, length.
 _FIELD_BYTES: Final = 2 + 4
 _LABELLED: Final = np.dtype([("key", ">u8"), ("label", ">i8")])
 
@@ -55,11 +55,11 @@ def copy_samples(conn: sa.Connection, dataset_id: int, rows: SampleRows) -> None
 def iter_keys(
     conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int = 100_000, *, present: bool = False
 ) -> Iterator[KeyArray]:
-    """Keys with ``after < key <= until`` in key order, ``uint64`` arrays of at most ``chunk`` keys.
+    """Yield the keys with ``after < key <= until`` in key order, as ``uint64`` arrays of at most ``chunk`` keys.
 
-    ``present`` leaves out those of deleted samples.
+    ``present`` leaves out deleted samples.
     """
-    # Asked for in large parts: each query may have to pass over samples that Postgres has not summarized yet.
+    # Large parts: each query may have to scan samples that Postgres has not summarized yet.
     for start, stop in _spans(conn, dataset_id, after, until, max(1, _KEYS_PER_QUERY // chunk) * chunk):
         keys = _fetch_keys(conn, dataset_id, start, stop, present=present)
         for begin in range(0, len(keys), chunk):
@@ -69,7 +69,7 @@ def iter_keys(
 def iter_labels(
     conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int = 100_000
 ) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
-    """Keys with ``after < key <= until`` in key order and their class indices, -1 without one; at most ``chunk`` at a time."""
+    """Yield keys with ``after < key <= until`` in key order and their class indices, -1 without one, ``chunk`` at a time."""
     for start, stop in _spans(conn, dataset_id, after, until, max(1, _KEYS_PER_QUERY // 2 // chunk) * chunk):
         rows = _fetch(conn, dataset_id, start, stop, value="|| int8send(coalesce(label, -1))", dtype=_LABELLED)
         keys, labels = rows["key"].astype(np.uint64), rows["label"].astype(np.int64)
@@ -83,11 +83,11 @@ def iter_labels(
 def iter_values(
     conn: sa.Connection, dataset_id: int, after: int, until: int, value: sa.ColumnElement[Any], chunk: int = 100_000
 ) -> Iterator[tuple[KeyArray, list[Any]]]:
-    """Keys with ``after < key <= until`` in key order and the value of an expression over ``sample``, by server-side cursors."""
+    """Yield keys with ``after < key <= until`` in key order and values of an expression over ``sample``, ``chunk`` at a time."""
     for start, stop in _spans(conn, dataset_id, after, until, max(1, _KEYS_PER_QUERY // chunk) * chunk):
         statement = sa.select(sample.c.key, value).where(_window(dataset_id, start, stop)).order_by(sample.c.key)
-        found = conn.execute(statement, execution_options={"stream_results": True, "max_row_buffer": _ROWS_PER_CHUNK})
-        for rows in found.partitions(chunk):
+        result = conn.execute(statement, execution_options={"stream_results": True, "max_row_buffer": _ROWS_PER_CHUNK})
+        for rows in result.partitions(chunk):
             keys, values = zip(*rows, strict=True)
             yield np.array(keys, np.uint64), list(values)
 
@@ -97,7 +97,7 @@ def _window(dataset_id: int, after: int, until: int) -> sa.ColumnElement[bool]:
 
 
 def _spans(conn: sa.Connection, dataset_id: int, after: int, until: int, chunk: int) -> Iterator[tuple[int, int]]:
-    """Spans ``(after, until]`` of at most ``chunk`` keys each: keys are positions, so batch sizes tell where to cut."""
+    """Cut ``(after, until]`` into spans of at most ``chunk`` keys; keys are positions, so batch sizes give the cuts."""
     where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested")
     statement = sa.select(batch.c.ordinal, batch.c.n_samples).where(where).order_by(batch.c.ordinal)
     start, room = after, chunk
@@ -126,7 +126,7 @@ def _fetch(
     dtype: npt.DTypeLike = ">u8",
     present: bool = False,
 ) -> npt.NDArray[Any]:
-    # One value with all keys, not a row for each: neither the server nor libpq then handles them one by one.
+    # One value with all keys instead of one row per key: neither the server nor libpq handles them one by one.
     query = (
         "COPY (SELECT string_agg(int8send(key) {value}, ''::bytea) FROM {leaf} WHERE key > {after} AND key <= {until}{present})"
         " TO STDOUT (FORMAT binary)"
@@ -148,7 +148,7 @@ def _copy(conn: sa.Connection, statement: sql.Composed, file: "BytesIO | _CopySt
 
 
 class _CopyStream:
-    """A readable file of the rows in binary COPY format, encoded chunk by chunk as it is read."""
+    """Readable file of sample rows in binary COPY format, encoded chunk by chunk as it is read."""
 
     def __init__(self, rows: SampleRows) -> None:
         self._chunks = self._encode(rows)

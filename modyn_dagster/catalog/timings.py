@@ -2,43 +2,48 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.tables import stage_timing
+from modyn_dagster.catalog.database.mapping import BigInt, column_values, created_column, table
 
 Stage = Literal["select", "train", "save", "evaluate", "decide", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Wall seconds one stage took, and how many samples (deciding and measuring: points) it worked on.
+    """Cost of one stage, as a row of ``stage_timing``.
 
-    ``batch_ordinal`` is the batch it was about, where it was not about a trigger; ``n_bytes`` what it wrote to disk.
+    Attributes:
+        seconds: wall time.
+        n_samples: samples it worked on; points for deciding and measuring.
+        batch_ordinal: batch of a stage that belongs to no trigger (deciding, measuring).
+        n_bytes: bytes it wrote to disk.
     """
 
     stage: Stage
     seconds: float
-    n_samples: int | None = None
+    n_samples: BigInt | None = None
     batch_ordinal: int | None = None
-    n_bytes: int | None = None
+    n_bytes: BigInt | None = None
+
+
+stage_timing: Final = table(
+    "stage_timing",
+    Timing,
+    sa.Column("run_id", sa.Integer, sa.ForeignKey("pipeline_run.id"), nullable=False),
+    sa.Column("trigger_id", sa.Integer, sa.ForeignKey("trigger.id")),
+    sa.Column("attempt", sa.Integer),
+    created_column(),
+    sa.Index("ix_stage_timing_run_id_trigger_id", "run_id", "trigger_id"),
+)
 
 
 def record_timing(conn: sa.Connection, run_id: int, trigger_id: int | None, attempt: int | None, timing: Timing) -> None:
     """Add to the ledger, in the transaction that commits the stage's result."""
-    conn.execute(
-        sa.insert(stage_timing).values(
-            run_id=run_id,
-            trigger_id=trigger_id,
-            attempt=attempt,
-            stage=timing.stage,
-            seconds=timing.seconds,
-            n_samples=timing.n_samples,
-            batch_ordinal=timing.batch_ordinal,
-            n_bytes=timing.n_bytes,
-        )
-    )
+    owner = {"run_id": run_id, "trigger_id": trigger_id, "attempt": attempt}
+    conn.execute(sa.insert(stage_timing).values(owner | column_values(timing)))
 
 
 def seconds_by_stage(conn: sa.Connection, run_id: int, trigger_id: int | None = None) -> Mapping[str, float]:
@@ -51,14 +56,14 @@ def seconds_by_stage(conn: sa.Connection, run_id: int, trigger_id: int | None = 
 
 
 def seconds_by_trigger(conn: sa.Connection, run_id: int) -> Mapping[tuple[int | None, str], float]:
-    """Seconds of a run summed by trigger and stage; the trigger is None for what was about none."""
+    """Seconds of a run summed by trigger and stage; the trigger is None for stages without one."""
     columns = stage_timing.c.trigger_id, stage_timing.c.stage
     statement = sa.select(*columns, sa.func.sum(stage_timing.c.seconds)).where(stage_timing.c.run_id == run_id)
     return {(trigger_id, stage): float(s) for trigger_id, stage, s in conn.execute(statement.group_by(*columns))}
 
 
 def bytes_by_trigger(conn: sa.Connection, run_id: int) -> Mapping[tuple[int | None, str], int]:
-    """Bytes that a run wrote, summed by trigger and stage; the trigger is None for what was about none."""
+    """Bytes a run wrote, summed by trigger and stage; the trigger is None for stages without one."""
     columns = stage_timing.c.trigger_id, stage_timing.c.stage
     where = (stage_timing.c.run_id == run_id) & stage_timing.c.n_bytes.is_not(None)
     statement = sa.select(*columns, sa.func.sum(stage_timing.c.n_bytes)).where(where)

@@ -3,43 +3,60 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.database.mapping import as_row
-from modyn_dagster.catalog.tables import pipeline, pipeline_run, trigger
+from modyn_dagster.catalog.database.mapping import BigInt, Created, Default, Id, References, as_row, find_row, list_rows, table
+from modyn_dagster.catalog.runs import pipeline, pipeline_run
 from modyn_dagster.errors import LostClaim, UnknownName
 
-UNFINISHED = ("pending", "training")
+UNFINISHED: Final = ("pending", "training")
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerRow:
-    """A row of ``trigger``."""
+    """A row of ``trigger``.
 
-    id: int
-    run_id: int
+    Attributes:
+        key: last key to train on.
+        point: key whose arrival decided.
+        manual: made by a person, not by the policy.
+        state: ``pending``, ``training``, then ``trained``, ``skipped`` or ``failed``; ``pipeline resume`` leads from
+            ``failed`` back to ``pending``.
+    """
+
+    id: Id
+    run_id: Annotated[int, References("pipeline_run.id")]
     ordinal: int
-    key: int
-    point: int
+    key: BigInt
+    point: BigInt
     reason: str
     score: float | None
     threshold: float | None
-    manual: bool
-    state: str
-    attempt: int
+    manual: Annotated[bool, Default(sa.false())]
+    state: Annotated[str, Default("pending")]
+    attempt: Annotated[int, Default("1")]
     dagster_run_id: str | None
     mlflow_run_id: str | None
     error: str | None
-    created_at: datetime
+    created_at: Created
     finished_at: datetime | None
 
     @property
     def partition_key(self) -> str:
-        """Of the trigger assets in Dagster: run id and ordinal."""
+        """Partition of the trigger assets in Dagster: run id and ordinal."""
         return partition_key(self.run_id, self.ordinal)
+
+
+trigger: Final = table(
+    "trigger",
+    TriggerRow,
+    sa.UniqueConstraint("run_id", "ordinal"),
+    sa.UniqueConstraint("run_id", "key"),
+    sa.CheckConstraint("state in ('pending', 'training', 'trained', 'skipped', 'failed')", name="state"),
+)
 
 
 def partition_key(run_id: int, ordinal: int) -> str:
@@ -52,19 +69,19 @@ def partition_key(run_id: int, ordinal: int) -> str:
 
 
 def insert_trigger(conn: sa.Connection, run_id: int, **values: Any) -> TriggerRow:
-    """A new pending trigger with the next ordinal of its run; the caller holds the run's lock or moves its epoch."""
+    """Add a pending trigger with the next ordinal of its run; the caller holds the run's lock or moves its epoch."""
     last = sa.select(sa.func.coalesce(sa.func.max(trigger.c.ordinal) + 1, 0)).where(trigger.c.run_id == run_id)
     statement = insert(trigger).values(run_id=run_id, ordinal=last.scalar_subquery(), **values)
-    return get_trigger(conn, conn.execute(statement.returning(trigger.c.id)).scalar_one())
+    return as_row(TriggerRow, conn.execute(statement.returning(trigger)).one())
 
 
 def get_trigger(conn: sa.Connection, trigger_id: int, *, lock: bool = False) -> TriggerRow:
-    """A trigger by id."""
+    """Read a trigger by id; ``lock`` keeps other processes from changing it until the transaction ends."""
     statement = sa.select(trigger).where(trigger.c.id == trigger_id)
-    row = conn.execute(statement.with_for_update() if lock else statement).one_or_none()
+    row = find_row(conn, TriggerRow, statement.with_for_update() if lock else statement)
     if row is None:
         raise UnknownName("trigger", trigger_id)
-    return as_row(TriggerRow, row)
+    return row
 
 
 def find_trigger(conn: sa.Connection, pipeline_name: str, key: str) -> TriggerRow:
@@ -75,88 +92,82 @@ def find_trigger(conn: sa.Connection, pipeline_name: str, key: str) -> TriggerRo
         statement = sa.select(trigger).join(pipeline_run, trigger.c.run_id == pipeline_run.c.id)
         statement = statement.join(pipeline, pipeline_run.c.pipeline_id == pipeline.c.id)
         where = (pipeline.c.name == pipeline_name) & (trigger.c.run_id == int(run_id)) & (trigger.c.ordinal == int(ordinal))
-        row = conn.execute(statement.where(where)).one_or_none()
+        row = find_row(conn, TriggerRow, statement.where(where))
     if row is None:
         raise UnknownName("trigger (only the pipeline's own decisions make them) with partition key", key)
-    return as_row(TriggerRow, row)
+    return row
 
 
 def list_triggers(conn: sa.Connection, run_id: int, states: Sequence[str] | None = None) -> list[TriggerRow]:
-    """Triggers of a run in order, maybe only those in some states."""
+    """Triggers of a run in order; all, or those in some states."""
     statement = sa.select(trigger).where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal)
     if states is not None:
         statement = statement.where(trigger.c.state.in_(states))
-    return [as_row(TriggerRow, row) for row in conn.execute(statement)]
+    return list_rows(conn, TriggerRow, statement)
 
 
 def unfinished_trigger(conn: sa.Connection, run_id: int) -> TriggerRow | None:
-    """The one trigger of a run that is still to be trained."""
-    found = list_triggers(conn, run_id, UNFINISHED)
-    return found[0] if found else None
+    """The one trigger of a run that is still to be trained, if any."""
+    return next(iter(list_triggers(conn, run_id, UNFINISHED)), None)
 
 
 def claim(conn: sa.Connection, row: TriggerRow, dagster_run_id: str) -> TriggerRow:
     """Take a pending trigger for one Dagster run; idempotent for the same one, ``LostClaim`` for any other."""
-    where = (trigger.c.id == row.id) & (trigger.c.attempt == row.attempt) & _held_or_free(dagster_run_id)
-    claimed = conn.execute(sa.update(trigger).where(where).values(state="training", dagster_run_id=dagster_run_id))
-    if claimed.rowcount != 1:
-        raise LostClaim(row.partition_key, row.attempt)
-    return get_trigger(conn, row.id)
+    ours = (trigger.c.state == "training") & (trigger.c.dagster_run_id == dagster_run_id)
+    condition = (trigger.c.state == "pending") | ours
+    return _change_attempt(conn, row, condition, state="training", dagster_run_id=dagster_run_id)
 
 
 def hold(conn: sa.Connection, row: TriggerRow) -> None:
-    """Keep a claim until the transaction ends; ``LostClaim`` if it is gone."""
-    now = get_trigger(conn, row.id, lock=True)
-    if (now.state, now.attempt, now.dagster_run_id) != ("training", row.attempt, row.dagster_run_id):
+    """Keep a claim until the transaction ends; ``LostClaim`` if another process took it."""
+    current = get_trigger(conn, row.id, lock=True)
+    if (current.state, current.attempt, current.dagster_run_id) != ("training", row.attempt, row.dagster_run_id):
         raise LostClaim(row.partition_key, row.attempt)
 
 
 def is_training(conn: sa.Connection, dataset_id: int) -> bool:
-    """Whether any pipeline trains on a dataset now."""
+    """Tell whether any pipeline is training on a dataset."""
     runs = trigger.join(pipeline_run, pipeline_run.c.id == trigger.c.run_id)
     runs = runs.join(pipeline, pipeline.c.id == pipeline_run.c.pipeline_id)
     where = (pipeline.c.dataset_id == dataset_id) & (trigger.c.state == "training")
-    found: bool = conn.execute(sa.select(sa.exists(sa.select(trigger.c.id).select_from(runs).where(where)))).scalar_one()
-    return found
+    return bool(conn.execute(sa.select(sa.exists(sa.select(trigger.c.id).select_from(runs).where(where)))).scalar_one())
 
 
 def finish(conn: sa.Connection, row: TriggerRow, state: str, error: str | None = None) -> TriggerRow:
     """End a trigger whose claim is held in this transaction (``hold``)."""
-    return _set(conn, row, state=state, error=error, finished_at=sa.func.now())
+    return _change(conn, row, state=state, error=error, finished_at=sa.func.now())
 
 
 def raise_attempt(conn: sa.Connection, row: TriggerRow, error: str) -> TriggerRow:
-    """Give up the current attempt; whoever still works on it can no longer commit."""
-    where = (trigger.c.id == row.id) & (trigger.c.attempt == row.attempt) & trigger.c.state.in_(UNFINISHED)
+    """Abandon the current attempt; a process that still works on it can no longer commit."""
     values = {"attempt": row.attempt + 1, "state": "pending", "dagster_run_id": None, "error": error}
-    if conn.execute(sa.update(trigger).where(where).values(values)).rowcount != 1:
-        raise LostClaim(row.partition_key, row.attempt)
-    return get_trigger(conn, row.id)
+    return _change_attempt(conn, row, trigger.c.state.in_(UNFINISHED), **values)
 
 
 def fail(conn: sa.Connection, row: TriggerRow, error: str) -> TriggerRow:
-    """Close an unfinished trigger for good, or until an operator resumes it."""
-    where = (trigger.c.id == row.id) & (trigger.c.attempt == row.attempt) & trigger.c.state.in_(UNFINISHED)
-    values = {"state": "failed", "error": error, "finished_at": sa.func.now()}
-    if conn.execute(sa.update(trigger).where(where).values(values)).rowcount != 1:
-        raise LostClaim(row.partition_key, row.attempt)
-    return get_trigger(conn, row.id)
+    """Close an unfinished trigger until an operator resumes it."""
+    return _change_attempt(conn, row, trigger.c.state.in_(UNFINISHED), state="failed", error=error, finished_at=sa.func.now())
 
 
 def reopen(conn: sa.Connection, row: TriggerRow) -> TriggerRow:
     """Give a failed trigger fresh attempts."""
-    return _set(conn, row, state="pending", attempt=row.attempt + 1, dagster_run_id=None, finished_at=None)
+    return _change(conn, row, state="pending", attempt=row.attempt + 1, dagster_run_id=None, finished_at=None)
 
 
 def set_mlflow_run(conn: sa.Connection, trigger_id: int, mlflow_run_id: str) -> None:
-    """Remember where a trigger is shown; not a transition."""
+    """Record the MLflow run that shows a trigger; not a transition."""
     conn.execute(sa.update(trigger).where(trigger.c.id == trigger_id).values(mlflow_run_id=mlflow_run_id))
 
 
-def _held_or_free(dagster_run_id: str) -> sa.ColumnElement[bool]:
-    return (trigger.c.state == "pending") | ((trigger.c.state == "training") & (trigger.c.dagster_run_id == dagster_run_id))
+def _change_attempt(conn: sa.Connection, row: TriggerRow, condition: sa.ColumnElement[bool], **values: Any) -> TriggerRow:
+    """Set columns while the attempt of ``row`` is current and the condition holds, else ``LostClaim``."""
+    where = (trigger.c.id == row.id) & (trigger.c.attempt == row.attempt) & condition
+    changed = find_row(conn, TriggerRow, sa.update(trigger).where(where).values(**values).returning(trigger))
+    if changed is None:
+        raise LostClaim(row.partition_key, row.attempt)
+    return changed
 
 
-def _set(conn: sa.Connection, row: TriggerRow, **values: Any) -> TriggerRow:
-    conn.execute(sa.update(trigger).where(trigger.c.id == row.id).values(**values))
-    return get_trigger(conn, row.id)
+def _change(conn: sa.Connection, row: TriggerRow, **values: Any) -> TriggerRow:
+    statement = sa.update(trigger).where(trigger.c.id == row.id).values(**values)
+    return as_row(TriggerRow, conn.execute(statement.returning(trigger)).one())

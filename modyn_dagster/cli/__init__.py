@@ -16,28 +16,28 @@ from modyn_dagster.errors import ModynError
 INTERRUPTED: Final = 130
 
 
-class Lazy(NamedTuple):
-    """Where a command is defined, and the line that ``--help`` shows for it."""
+class LazyCommand(NamedTuple):
+    """Module and name of a command, and the line that ``--help`` shows for it."""
 
     module: str
     attribute: str
     summary: str
 
 
-COMMANDS: Final[Mapping[str, Lazy]] = {
-    "demo": Lazy("modyn_dagster.cli.demo", "demo", "Replay three pipelines over a real stream and compare them."),
-    "ui": Lazy("modyn_dagster.cli.ui.command", "ui", "Start Postgres, Dagster and MLflow; stop them with Ctrl-C."),
-    "dataset": Lazy("modyn_dagster.cli.dataset.batches", "dataset", "Import, inspect and repair batches, delete samples."),
-    "pipeline": Lazy("modyn_dagster.cli.pipeline.replay", "pipeline", "Replay, inspect, operate and compare pipelines."),
-    "model": Lazy("modyn_dagster.cli.model.store", "model", "List, compare, verify, export and probe stored models."),
-    "check": Lazy("modyn_dagster.cli.check", "check", "Validate every spec and import the user code they name."),
-    "schema": Lazy("modyn_dagster.cli.schema", "schema", "Write the JSON Schemas of the specs, for editors."),
-    "db": Lazy("modyn_dagster.cli.db", "db", "Start, stop and upgrade the database."),
+COMMANDS: Final[Mapping[str, LazyCommand]] = {
+    "demo": LazyCommand("modyn_dagster.cli.demo", "demo", "Replay three pipelines over a real stream and compare them."),
+    "ui": LazyCommand("modyn_dagster.cli.ui.command", "ui", "Start Postgres, Dagster and MLflow; stop them with Ctrl-C."),
+    "dataset": LazyCommand("modyn_dagster.cli.dataset.batches", "dataset", "Import, inspect and repair batches, delete samples."),
+    "pipeline": LazyCommand("modyn_dagster.cli.pipeline.replay", "pipeline", "Replay, inspect, operate and compare pipelines."),
+    "model": LazyCommand("modyn_dagster.cli.model.store", "model", "List, compare, verify, export and probe stored models."),
+    "check": LazyCommand("modyn_dagster.cli.check", "check", "Validate every spec and import the user code they name."),
+    "schema": LazyCommand("modyn_dagster.cli.schema", "schema", "Write the JSON Schemas of the specs, for editors."),
+    "db": LazyCommand("modyn_dagster.cli.db", "db", "Start, stop and upgrade the database."),
 }
 
 
 class FailedCommand(click.ClickException):
-    """Shows the one sentence of a ``ModynError`` and ends with exit code 1."""
+    """Error that shows the sentence of a ``ModynError`` and ends with exit code 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write ``error: …`` to standard error."""
@@ -45,14 +45,14 @@ class FailedCommand(click.ClickException):
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported on use, and whose errors are sentences instead of tracebacks."""
+    """Group that imports commands on use and shows errors as sentences instead of tracebacks."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, Lazy], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order ``--help`` shows them."""
+        """Names of the commands in the order ``--help`` shows them."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; 1 after an error, 2 after wrong usage, 130 after Ctrl-C."""
+        """Run the command; the exit code is 1 after an error, 2 after wrong usage, 130 after Ctrl-C."""
         try:
             return super().invoke(ctx)
         except ModynError as error:
@@ -77,7 +77,7 @@ class LazyGroup(click.Group):
                 raise
             raise FailedCommand(str(error)) from error
         except OSError as error:
-            # With a file it is one that a person named, or the disk; without, as of a closed pipe, click knows better.
+            # An error with a file concerns one that a person named, or the disk. Others (a closed pipe) are left to click.
             if ctx.params["traceback"] or error.filename is None:
                 raise
             raise FailedCommand(f"{error.filename}: {error.strerror}") from error

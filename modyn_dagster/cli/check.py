@@ -1,4 +1,4 @@
-"""``modyn-dagster check``: everything about a project that can be known before a run."""
+"""``modyn-dagster check``: validation of a project before any run."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -41,18 +41,18 @@ def check(as_json: bool) -> None:
 
 
 def project_errors(folder: Path) -> Iterator[ConfigError]:
-    """What is wrong with the specs of a folder; only when each is right by itself, with how they fit together."""
+    """Find the errors in the specs of a folder: in single files first, between them only if every file is valid."""
     if (error := missing_project(folder)) is not None:
         yield error
         return
     add_code_folder(folder)
-    alone = [*_file_errors(folder / "datasets", DatasetSpec), *_file_errors(folder / "pipelines", PipelineSpec)]
-    if alone:
-        yield from alone
+    in_files = [*_file_errors(folder / "datasets", DatasetSpec), *_file_errors(folder / "pipelines", PipelineSpec)]
+    if in_files:
+        yield from in_files
         return
-    apart = list(_errors_of(partial(load_project, folder)))
-    if apart:
-        yield from apart
+    between_files = list(_errors_of(partial(load_project, folder)))
+    if between_files:
+        yield from between_files
         return
     project = load_project(folder)
     for pipeline in project.pipelines.values():

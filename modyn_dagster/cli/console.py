@@ -10,33 +10,33 @@ if TYPE_CHECKING:
 
 
 def show_table(table: "Table") -> None:
-    """Print a table as wide as the terminal."""
+    """Print a table in the width of the terminal."""
     from rich.console import Console
 
     Console().print(table)
 
 
 def unbroken_column(title: str) -> "Column":
-    """A column of what a person copies: it stays in one line while the others break."""
+    """Make a column that stays in one line while the others break, for values that people copy."""
     from rich.table import Column
 
     return Column(title, no_wrap=True, overflow="fold")
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]
-    """ISO 8601, as exact as it is given; without a time zone it is in UTC."""
+    """Time in ISO 8601, with microseconds if given; in UTC unless it names a time zone."""
 
     name = "moment"
 
     def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """In UTC; wrong usage for anything else."""
+        """Parse a time and convert it to UTC; anything else is wrong usage."""
         try:
-            found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+            moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is no moment like 2026-03-31, 2026-03-31T14:05 or 2026-03-31T14:05:09.25+02:00", param, ctx)
 
 
 def utc(moment: datetime) -> str:
-    """As exact as it is, without the zone."""
+    """Format a time in UTC, with all its digits and without the zone."""
     return str(moment.astimezone(UTC).replace(tzinfo=None))

@@ -1,4 +1,4 @@
-"""Dagster runs of commands: assets materialized in this process, and runs cancelled in Dagster."""
+"""Dagster runs: materialize assets in this process, and cancel runs in Dagster."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,14 @@ _QUIET: Final[Mapping[str, Any]] = {"console": {"config": {"log_level": "CRITICA
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What identifies a replay beside its pipeline, whether to begin a new one, and which runs it takes from."""
+    """Configuration of a replay run.
+
+    Attributes:
+        name, seed: identify the replay together with its pipeline; a None seed is the pipeline's.
+        restart: begin a new replay.
+        manual_of: run whose manual triggers are repeated.
+        costs_from: run whose recorded training seconds replace this replay's own.
+    """
 
     name: str = ""
     seed: int | None = None
@@ -36,9 +43,9 @@ class ReplayOptions:
 
 @contextmanager
 def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
-    """The Dagster instance that ``modyn-dagster ui`` serves: runs launched here show up there.
+    """Open the Dagster instance that ``modyn-dagster ui`` serves: runs launched here show up there.
 
-    Raises ``SchemaOutdated`` where the databases were never made: Dagster itself would try for long, and then say a page.
+    Raises ``SchemaOutdated`` where the databases were never made: Dagster itself would retry for long and then print a page.
     """
     from dagster import DagsterInstance
 
@@ -62,7 +69,7 @@ def replay_range(
     batches: tuple[str, str],
     options: ReplayOptions,
 ) -> None:
-    """Materialize ``<pipeline>/replay`` from the first to the last batch named, in one run.
+    """Materialize ``<pipeline>/replay`` from the first to the last of the named batches, in one run.
 
     Raises ``RunError`` with the run's own reason when it fails; Dagster shows the same run with its events.
     """
@@ -84,14 +91,14 @@ def _materialize(
     defs: "Definitions",
     instance: "DagsterInstance",
     key: tuple[str, str],
-    what: str,
+    title: str,
     *,
     tags: Mapping[str, str] | None = None,
     ops: Mapping[str, Any] | None = None,
 ) -> None:
     from dagster import AssetKey
 
-    # Dagster's pages name the asset of a run of this job; of one by `dagster.materialize` they name no pipeline.
+    # Dagster's pages name the asset of a run of this job; for a run by `dagster.materialize` they name no pipeline.
     result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
         asset_selection=[AssetKey(key)],
         instance=instance,
@@ -100,11 +107,11 @@ def _materialize(
         raise_on_error=False,
     )
     if not result.success:
-        raise RunError(f"{what} failed (Dagster run {result.run_id}): {_reason(result)}")
+        raise RunError(f"{title} failed (Dagster run {result.run_id}): {_reason(result)}")
 
 
 def _reason(result: "ExecuteInProcessResult") -> str:
-    """What the op raised, which Dagster wraps; its own causes say less than it does."""
+    """Message of the exception that the op raised; Dagster wraps it, and its own causes say less."""
     for event in result.all_events:
         if event.is_step_failure and event.step_failure_data.error is not None:
             error = event.step_failure_data.error
@@ -116,11 +123,11 @@ _BY_HAND: Final = "Dagster run {run} can no longer commit; terminate it in Dagst
 
 
 def cancel_work(pipeline: str, trigger: "TriggerRow | None", holder: str | None) -> None:
-    """Cancel whatever trains a trigger that was given up, and whatever measures for a pipeline; say what became of each run.
+    """Cancel the runs that train an abandoned trigger or measure for a pipeline, and print the result for each.
 
     Args:
-        pipeline: its name.
-        trigger: the one given up; None where none was unfinished.
+        pipeline: name of the pipeline.
+        trigger: the abandoned trigger; None where none was unfinished.
         holder: the Dagster run that had claimed it.
     """
     try:
@@ -134,22 +141,24 @@ def cancel_work(pipeline: str, trigger: "TriggerRow | None", holder: str | None)
 
 
 def _cancelled(instance: "DagsterInstance", pipeline: str, trigger: "TriggerRow | None", holder: str | None) -> Iterator[str]:
-    for run_id, what in _working(instance, pipeline, trigger, holder).items():
+    for run_id, work in _runs_at_work(instance, pipeline, trigger, holder).items():
         if instance.get_run_by_id(run_id) is not None and instance.run_coordinator.cancel_run(run_id):
-            yield f"Dagster run {run_id}, which {what}, is cancelled"
+            yield f"Dagster run {run_id}, which {work}, is cancelled"
         else:
             yield _BY_HAND.format(run=run_id)
 
 
-def _working(instance: "DagsterInstance", pipeline: str, trigger: "TriggerRow | None", holder: str | None) -> Mapping[str, str]:
-    """What the runs do that are to be cancelled, by id. One that waits in the queue has not claimed anything yet."""
+def _runs_at_work(
+    instance: "DagsterInstance", pipeline: str, trigger: "TriggerRow | None", holder: str | None
+) -> Mapping[str, str]:
+    """Work of the runs to cancel, by id, queued runs that have not claimed anything yet included."""
     from modyn_dagster.assets.dagster_runs import MEASUREMENT_TAG, TRIGGER_TAG, has_ended, unfinished_runs
 
-    found = {run.run_id: "measured" for run in unfinished_runs(instance, {MEASUREMENT_TAG: pipeline})}
+    work = {run.run_id: "measured" for run in unfinished_runs(instance, {MEASUREMENT_TAG: pipeline})}
     if trigger is not None:
-        asked = unfinished_runs(instance, {TRIGGER_TAG: trigger.partition_key})
-        found |= {run.run_id: f"trained {trigger.partition_key}" for run in asked}
+        training = unfinished_runs(instance, {TRIGGER_TAG: trigger.partition_key})
+        work |= {run.run_id: f"trained {trigger.partition_key}" for run in training}
         unknown = holder is not None and instance.get_run_by_id(holder) is None
         if holder is not None and (unknown or not has_ended(instance, holder)):
-            found[holder] = f"trained {trigger.partition_key}"
-    return found
+            work[holder] = f"trained {trigger.partition_key}"
+    return work

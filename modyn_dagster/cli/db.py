@@ -1,4 +1,4 @@
-"""``modyn-dagster db``: the Postgres server and its databases, also for as long as another command needs them."""
+"""``modyn-dagster db``: the Postgres server and its databases, and a server for the duration of another command."""
 
 import json
 import shlex
@@ -11,7 +11,7 @@ import click
 
 from modyn_dagster.catalog.database.databases import Health, create_databases, existing_databases, health_of, upgrade
 from modyn_dagster.catalog.database.engine import current_revision, open_engine
-from modyn_dagster.catalog.database.urls import child_environment, server_url, shown
+from modyn_dagster.catalog.database.urls import child_environment, display_address, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.revisions import outdated
 from modyn_dagster.settings import Settings
@@ -35,10 +35,10 @@ def start(port: int | None) -> None:
     """
     settings = Settings.from_environment()
     if settings.postgres_url is not None:
-        click.echo(f"MODYN_POSTGRES_URL is set: using {shown(server_url(settings))}, nothing to start")
+        click.echo(f"MODYN_POSTGRES_URL is set: using {display_address(server_url(settings))}, nothing to start")
         return
     server = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
-    click.echo(f"Postgres {'started' if server.started_by_us else 'runs already'}: {shown(server.url)}")
+    click.echo(f"Postgres {'started' if server.started_by_us else 'runs already'}: {display_address(server.url)}")
     if not all(existing_databases(settings).values()):
         click.echo("its databases are still to be made: run `modyn-dagster db upgrade`")
 
@@ -48,7 +48,7 @@ def stop() -> None:
     """Stop the embedded server; sessions are ended, nothing is lost."""
     settings = Settings.from_environment()
     if settings.postgres_url is not None:
-        click.echo(f"MODYN_POSTGRES_URL is set: {shown(server_url(settings))} is not ours to stop")
+        click.echo(f"MODYN_POSTGRES_URL is set: {display_address(server_url(settings))} is not ours to stop")
         return
     stopped = EmbeddedPostgres(settings.home, settings.pg_bin).stop()
     click.echo("Postgres stopped" if stopped else "Postgres was not running")
@@ -59,7 +59,7 @@ def stop() -> None:
 def status(as_json: bool) -> None:
     """Show the server, its databases and the schema's revision.
 
-    Ends with exit code 1 unless the server answers and its schema is the one this version needs.
+    The exit code is 1 unless the server answers and its schema is the one this version needs.
     """
     health = health_of(Settings.from_environment())
     if as_json:
@@ -84,7 +84,7 @@ def upgrade_command() -> None:
     finally:
         engine.dispose()
     moved = f"upgraded from {before or 'nothing'} to {after}" if before != after else f"up to date at {after}"
-    click.echo(f"schema of {shown(engine.url)}: {moved}")
+    click.echo(f"schema of {display_address(engine.url)}: {moved}")
 
 
 @db.command()
@@ -113,9 +113,9 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def running_database(settings: Settings) -> Iterator[bool]:
-    """The server up, its three databases made, and the schema of this code in ours.
+    """Provide a running server with the three databases and the current schema.
 
-    Yields whether the embedded server was started for it; then, and only then, it is stopped at the end.
+    Yields whether the embedded server was started for this; only then it is stopped at the end.
     """
     with _running_server(settings) as started:
         create_databases(settings)
@@ -133,7 +133,7 @@ def _running_server(settings: Settings) -> Iterator[bool]:
         yield False
         return
     server = EmbeddedPostgres(settings.home, settings.pg_bin)
-    # Asked before the start: a start that is interrupted may have started it all the same.
+    # Checked before the start: an interrupted start may have started the server all the same.
     before = server.is_running()
     try:
         server.start()

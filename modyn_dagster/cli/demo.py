@@ -1,13 +1,14 @@
-"""``modyn-dagster demo``: the main job on a whole project, from an empty machine to a table and a plot."""
+"""``modyn-dagster demo``: import, replay and compare a whole project, from an empty machine to a table and a plot."""
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from modyn_dagster.cli.console import show_table
 from modyn_dagster.cli.dagster_runs import ReplayOptions, compare_dataset, dagster_instance, replay_range
 from modyn_dagster.cli.db import running_database
 from modyn_dagster.cli.project import project_settings
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 def demo() -> None:
     """Replay every pipeline of the project over its whole history and compare them.
 
-    Starts the embedded Postgres when no server runs, makes databases and schema, imports what lies in the datasets' folders
-    (one file is one batch), replays the pipelines, prints one table and writes a plot of score over time. Run again, it
-    continues where it stands and trains nothing twice.
+    Starts the embedded Postgres unless a server runs, creates databases and schema, imports the files in the datasets' folders
+    (one file is one batch), replays the pipelines, prints one table and writes a plot of score over time. Another run
+    continues where this one stopped and trains nothing twice.
     """
     settings = project_settings()
     click.echo("starting Postgres")
@@ -39,21 +40,20 @@ def _run(settings: Settings) -> None:
     from modyn_dagster.cli.pipeline.replay import batch_range
     from modyn_dagster.pipeline.platform import Platform
 
-    platform = Platform.open(settings)
-    with dagster_instance(settings) as instance:
+    with closing(Platform.open(settings)) as platform:
+        with dagster_instance(settings) as instance:
+            for dataset in sorted(platform.project.datasets):
+                with _step(f"import {dataset}"):
+                    _import(platform, instance, dataset)
+            defs = build_definitions(settings=settings)
+            for pipeline in sorted(platform.project.pipelines):
+                with _step(f"replay {pipeline}"):
+                    replay_range(defs, instance, pipeline, batch_range(platform, pipeline, None, None), ReplayOptions())
+            for dataset in sorted(platform.project.datasets):
+                with _step(f"compare the pipelines of {dataset}"):
+                    compare_dataset(defs, instance, dataset)
         for dataset in sorted(platform.project.datasets):
-            with _step(f"import {dataset}"):
-                _import(platform, instance, dataset)
-        defs = build_definitions(settings=settings)
-        for pipeline in sorted(platform.project.pipelines):
-            with _step(f"replay {pipeline}"):
-                replay_range(defs, instance, pipeline, batch_range(platform, pipeline, None, None), ReplayOptions())
-        for dataset in sorted(platform.project.datasets):
-            with _step(f"compare the pipelines of {dataset}"):
-                compare_dataset(defs, instance, dataset)
-    for dataset in sorted(platform.project.datasets):
-        _compare(platform, dataset)
-    platform.close()
+            _compare(platform, dataset)
 
 
 def _import(platform: "Platform", instance: "DagsterInstance", dataset: str) -> None:
@@ -76,8 +76,6 @@ def _step(title: str) -> Iterator[None]:
 
 
 def _compare(platform: "Platform", dataset: str) -> None:
-    from rich.console import Console
-
     from modyn_dagster.reporting.comparison import compare_pipelines
     from modyn_dagster.reporting.plots.figures import save
     from modyn_dagster.reporting.plots.runs import comparison_over_time
@@ -86,13 +84,13 @@ def _compare(platform: "Platform", dataset: str) -> None:
     names = sorted(spec.name for spec in platform.project.pipelines.values() if spec.dataset == dataset)
     with platform.transaction() as conn:
         comparison = compare_pipelines(conn, names)
-    Console().print(comparison_table(comparison).rich())
+    show_table(comparison_table(comparison).rich())
     path = platform.home / "reports" / f"{dataset}.png"
     save(comparison_over_time(comparison), path)
-    click.echo(f"score over time: {_shown(path)}")
-    click.echo(f"interactive report: {_shown(path.with_suffix('.html'))}")
+    click.echo(f"score over time: {_display_path(path)}")
+    click.echo(f"interactive report: {_display_path(path.with_suffix('.html'))}")
 
 
-def _shown(path: Path) -> str:
+def _display_path(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

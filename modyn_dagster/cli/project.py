@@ -1,21 +1,22 @@
-"""Project and model store of a command: those of the current folder, of ``MODYN_PROJECT``, or the ones named."""
+"""Project and model store of a command: from the current folder, ``MODYN_PROJECT``, or an option."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from modyn_dagster.errors import ConfigError, UnknownModel
+from modyn_dagster.errors import ConfigError, UnknownModel, UnknownName
 from modyn_dagster.imports import add_code_folder
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelId, ModelStore
     from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.spec.dataset import DatasetSpec
 
 
 def project_settings() -> Settings:
-    """The environment of a command that needs a project; ``ConfigError`` where there is none."""
+    """Read the settings of a command that needs a project; ``ConfigError`` where there is none."""
     settings = Settings.from_environment()
     if (error := missing_project(settings.project)) is not None:
         raise error
@@ -23,7 +24,7 @@ def project_settings() -> Settings:
 
 
 def missing_project(folder: Path) -> ConfigError | None:
-    """What to say of a folder that holds no project; an empty one would look like a project that has done nothing yet."""
+    """Error for a folder without a project, which would look like a project that has done nothing yet; else None."""
     if any((folder / part).is_dir() for part in ("datasets", "pipelines")):
         return None
     rule = (
@@ -35,36 +36,43 @@ def missing_project(folder: Path) -> ConfigError | None:
 
 
 def open_platform() -> "Platform":
-    """The project of the environment."""
+    """Open the project of the environment; the caller closes it."""
     from modyn_dagster.pipeline.platform import Platform
 
     return Platform.open(project_settings())
 
 
-#: Which store.
+def dataset_spec(platform: "Platform", name: str) -> "DatasetSpec":
+    """Spec of one of the project's datasets; ``UnknownName`` lists them."""
+    if name not in platform.project.datasets:
+        raise UnknownName("dataset", name, sorted(platform.project.datasets))
+    return platform.project.datasets[name]
+
+
+#: Option that names a store.
 store_option = click.option("--store", "root", metavar="ROOT", help="Folder or URL; default: that of the pipelines' models.")
 
 
 def open_store(root: str | None, *allow: str) -> "ModelStore":
-    """The store at ``root``, else the project's.
+    """Open the store at ``root``, else the project's.
 
-    Functions below ``allow`` may run, beside what builds models of the box and what trains those of pipelines again.
+    Functions below ``allow`` may run, beside those that build built-in models and retrain the models of pipelines.
     """
     from modyn_dagster.model_store import ModelStore
     from modyn_dagster.pipeline.platform import BUILDER, TRAINING, models_folder
 
     if root is not None and "://" not in root and not Path(root).is_dir():
-        raise ConfigError("model", "store", root, "must be a folder that is there, or a URL")
+        raise ConfigError("model", "store", root, "must be an existing folder, or a URL")
     settings = Settings.from_environment()
     add_code_folder(settings.project)
     return ModelStore(root or models_folder(settings), allow=[BUILDER, TRAINING, *allow])
 
 
 def chosen_model(store: "ModelStore", text: str) -> "ModelId":
-    """The one model whose id begins like this. ``UnknownModel`` when there is none, ``ConfigError`` when there are more."""
-    found = [model for model in store.list() if model.startswith(text)] if text else []
-    if not found:
+    """Find the one model whose id begins with a text; ``UnknownModel`` when there is none, ``ConfigError`` when several."""
+    models = [model for model in store.list() if model.startswith(text)] if text else []
+    if not models:
         raise UnknownModel(text, store.root, f" of {len(store.list())} models; `modyn-dagster model list` shows them")
-    if len(found) > 1:
-        raise ConfigError("model", "id", text, f"must be that of one model; {len(found)} begin like this: give more digits")
-    return found[0]
+    if len(models) > 1:
+        raise ConfigError("model", "id", text, f"must be that of one model; {len(models)} begin like this: give more digits")
+    return models[0]

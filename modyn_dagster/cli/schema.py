@@ -1,4 +1,4 @@
-"""``modyn-dagster schema``: JSON Schemas of the specs, which let an editor complete and check the YAML files."""
+"""``modyn-dagster schema``: JSON Schemas of the specs, for editors that complete and check the YAML files."""
 
 import json
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_of(kind: type[Spec]) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of one kind of spec, as a user writes it in YAML."""
+    """JSON Schema (draft 2020-12) of one kind of spec, as a user writes it in YAML."""
     return {"$schema": DIALECT, **kind.model_json_schema(by_alias=True, mode="validation")}
 
 
 def schema_text(kind: type[Spec]) -> str:
-    """The content of its file."""
+    """Content of a schema file."""
     return json.dumps(schema_of(kind), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -13,9 +13,8 @@ from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_place
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.database.mapping import as_datetime64
-from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.datasets import DatasetRow, sample
 from modyn_dagster.catalog.samples import iter_values
-from modyn_dagster.catalog.tables import sample
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
+from modyn_dagster.catalog.datasets import sample
 from modyn_dagster.catalog.samples import iter_keys, iter_labels, iter_values
-from modyn_dagster.catalog.tables import sample
 from modyn_dagster.data.column_cache import ColumnCache
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.view import CHUNK, DatasetView

@@ -130,12 +130,11 @@ class ServerFailed(CatalogError):
 
 
 class SchemaOutdated(CatalogError):
-    """The schema in the database is not the one this code needs; ``newer`` when only later code knows it."""
+    """The schema in the database is not the one this code needs; ``remedy`` says how to get there."""
 
-    def __init__(self, found: str | None, expected: str, *, newer: bool = False) -> None:
-        remedy = "update modyn-dagster" if newer else "run `modyn-dagster db upgrade`"
+    def __init__(self, found: str | None, expected: str, remedy: str) -> None:
         super().__init__(f"the database schema is at revision {found or 'none'}, this version needs {expected}; {remedy}")
-        self.found, self.expected, self.newer = found, expected, newer
+        self.found, self.expected, self.remedy = found, expected, remedy
 
 
 class UnknownName(CatalogError, LookupError):

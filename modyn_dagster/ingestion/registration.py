@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import SEEN, BatchRow, get_batch, list_batches
+from modyn_dagster.catalog.batches import FAILED_STATES, BatchRow, get_batch, list_batches
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.registration import ensure_dataset, known_paths, register, register_again
 from modyn_dagster.errors import UnknownName
@@ -57,7 +57,7 @@ def changed_failures(conn: sa.Connection, source: Source, spec: DatasetSpec, dat
     found = []
     for batch in unrepaired(conn, dataset_id):
         states = states_of(source, involved_paths(source, spec, batch.source["paths"]))
-        if states != batch.source[SEEN]:
+        if states != batch.source[FAILED_STATES]:
             found.append(ChangedFailure(batch, states))
     return found
 

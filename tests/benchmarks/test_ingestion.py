@@ -13,10 +13,9 @@ from benchmarks.contenders import loads as others
 from benchmarks.figures.ingesting import write_rows
 from benchmarks.figures.metadata import sample_rows
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.datasets import partition_of
+from modyn_dagster.catalog.datasets import partition_of, sample
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.samples import copy_samples
-from modyn_dagster.catalog.tables import sample
 from tests.ingestion.world import dataset_spec
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,22 +1,18 @@
-"""Servers of a test's own, for tests that stop and kill them, and databases of before a migration."""
+"""Servers for single tests, which stop and kill them, and a database without tables."""
 
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
-from modyn_dagster.catalog.database.databases import upgrade
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.revisions import MIGRATIONS
 
-# What only root can do: run the server under another account than its own.
+# Only root can run the server under another account than its own.
 collect_ignore = [] if os.geteuid() == 0 else ["test_embedded_as_root.py"]
 
 
@@ -30,7 +26,7 @@ def new_server(scratch: Path) -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture(scope="session")
 def running_server(session_scratch: Path) -> Iterator[EmbeddedPostgres]:
-    """A server that runs all the time, for tests that only look at it."""
+    """A server that runs all the time, for tests that only read from it."""
     embedded = EmbeddedPostgres(session_scratch / "running")
     embedded.start()
     yield embedded
@@ -52,7 +48,7 @@ def _stopped_home(running_server: EmbeddedPostgres, session_scratch: Path) -> Pa
 
 @pytest.fixture
 def server(_stopped_home: Path, new_server: EmbeddedPostgres) -> EmbeddedPostgres:
-    """A server that was started once and does not run; stopped at the end. A copy of one made once: initdb is slow."""
+    """A server that was started once and does not run; stopped at the end. Copied from one made earlier: initdb is slow."""
     subprocess.run(["cp", "-a", _stopped_home, new_server.home], check=True)
     return new_server
 
@@ -64,20 +60,3 @@ def empty(engine: sa.Engine) -> sa.Engine:
         connection.execute(sa.text("drop schema public cascade"))
         connection.execute(sa.text("create schema public"))
     return engine
-
-
-@pytest.fixture
-def upgraded_from(empty: sa.Engine) -> Callable[[str, str], sa.Engine]:
-    """A database that was made at an earlier revision, held rows then, and was upgraded since."""
-
-    def made(revision: str, content: str) -> sa.Engine:
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        with transaction(empty) as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, revision)
-            connection.exec_driver_sql(content)
-        upgrade(empty)
-        return empty
-
-    return made

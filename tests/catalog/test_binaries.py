@@ -1,3 +1,5 @@
+"""Programs of the server: the wheel's, the system's, or those of a chosen folder."""
+
 from pathlib import Path
 
 import pytest

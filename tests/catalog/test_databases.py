@@ -1,3 +1,5 @@
+"""Creation and health of the three databases on one server."""
+
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 

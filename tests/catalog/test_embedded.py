@@ -1,3 +1,5 @@
+"""The embedded server: start, stop, ports, crashes, and damaged state."""
+
 import json
 import os
 import signal
@@ -239,8 +241,8 @@ def test_a_port_taken_between_the_look_and_the_start_is_no_obstacle(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = server.url.port
-    real, looks = server_module._is_free, iter([True])
-    monkeypatch.setattr(server_module, "_is_free", lambda port: next(looks, False) if port == before else real(port))
+    real, looks = server_module.port_is_free, iter([True])
+    monkeypatch.setattr(server_module, "port_is_free", lambda port: next(looks, False) if port == before else real(port))
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", before))

@@ -1,4 +1,4 @@
-"""Collected for root only: what happens when the server must run under another account than its starter."""
+"""The server under another account than its starter; collected for root only."""
 
 import json
 import os
@@ -57,8 +57,8 @@ def closed(scratch: Path) -> Path:
 def outside(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stands for /var/lib/modyn-dagster, which belongs to the real servers of this machine."""
     folder = scratch / "outside"
-    monkeypatch.setattr("modyn_dagster.catalog.embedded.server.OUTSIDE", folder)
-    monkeypatch.setattr("modyn_dagster.catalog.embedded.state.OUTSIDE", folder)
+    monkeypatch.setattr("modyn_dagster.catalog.embedded.server.FALLBACK_FOLDER", folder)
+    monkeypatch.setattr("modyn_dagster.catalog.embedded.state.FALLBACK_FOLDER", folder)
     return folder
 
 

@@ -1,3 +1,5 @@
+"""Connections and transactions: lost servers, other errors, and other schemas."""
+
 import os
 import signal
 
@@ -140,7 +142,14 @@ def test_the_migrated_schema_is_accepted(engine: sa.Engine) -> None:
     require_current_schema(engine)
 
 
-@pytest.mark.parametrize(("revision", "remedy"), [(None, "run `modyn-dagster db upgrade`"), ("9999", "update modyn-dagster")])
+@pytest.mark.parametrize(
+    ("revision", "remedy"),
+    [
+        (None, "run `modyn-dagster db upgrade`"),
+        ("9999", "update modyn-dagster"),
+        ("0003", r"cannot be upgraded; start anew: `modyn-dagster db stop`, move MODYN_HOME away .* `modyn-dagster db start`"),
+    ],
+)
 def test_another_schema_is_refused_with_the_remedy(engine: sa.Engine, revision: str | None, remedy: str) -> None:
     with transaction(engine) as connection:
         connection.execute(sa.text("delete from alembic_version"))

@@ -1,4 +1,4 @@
-"""A server that is not ours: Debian's Postgres, set up by hand as an administrator would."""
+"""An existing server: Debian's Postgres, set up as an administrator would."""
 
 import socket
 from collections.abc import Iterator

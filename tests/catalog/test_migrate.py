@@ -1,3 +1,5 @@
+"""The migrations end in the schema that the row classes declare; upgrades are atomic and refuse what they cannot cure."""
+
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -5,15 +7,17 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from modyn_dagster.catalog import tables
+from modyn_dagster.catalog import decisions, deletions, notifications, timings  # noqa: F401 - tables for the metadata
 from modyn_dagster.catalog.database.databases import upgrade
 from modyn_dagster.catalog.database.engine import current_revision, require_current_schema, transaction
+from modyn_dagster.catalog.database.mapping import metadata
+from modyn_dagster.catalog.results import evaluations, models, predictions, training_sets  # noqa: F401 - tables for the metadata
 from modyn_dagster.catalog.revisions import head_revision
 from modyn_dagster.errors import SchemaOutdated
 
-# Every fact about our tables that Postgres keeps, as text; identifiers of the database itself left out.
+# Every fact about our tables that Postgres keeps, column order included, as text; without internal identifiers.
 _FACTS = """
-select c.relname, c.relkind::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity::text,
+select c.relname, a.attnum::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity::text,
        pg_get_expr(d.adbin, d.adrelid)
 from pg_class c join pg_attribute a on a.attrelid = c.oid left join pg_attrdef d on (d.adrelid, d.adnum) = (c.oid, a.attnum)
 where c.relnamespace = 'public'::regnamespace and a.attnum > 0 and c.relname !~ '^alembic_version'
@@ -35,19 +39,19 @@ def facts(engine: sa.Engine) -> list[str]:
         return sorted(str(tuple(row)) for row in connection.execute(sa.text(_FACTS)))
 
 
-def test_a_migrated_database_is_what_the_tables_module_says_to_alembic(engine: sa.Engine) -> None:
+def test_alembic_finds_no_difference_between_a_migrated_database_and_the_row_classes(engine: sa.Engine) -> None:
     with transaction(engine) as connection:
         options = {"compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, tables.metadata) == []
+        assert compare_metadata(context, metadata) == []
 
 
-def test_a_migrated_database_is_what_the_tables_module_says_in_every_fact(empty: sa.Engine) -> None:
+def test_a_migrated_database_equals_one_made_from_the_row_classes_in_every_fact(empty: sa.Engine) -> None:
     with transaction(empty) as connection:
-        tables.metadata.create_all(connection)
+        metadata.create_all(connection)
     created = facts(empty)
     with transaction(empty) as connection:
-        tables.metadata.drop_all(connection)
+        metadata.drop_all(connection)
     upgrade(empty)
     assert facts(empty) == created
     assert len(created) > 200
@@ -82,9 +86,10 @@ def test_an_upgrade_that_fails_leaves_nothing_behind(empty: sa.Engine) -> None:
     assert current_revision(empty) is None
 
 
-def test_a_database_of_later_code_is_not_touched(engine: sa.Engine) -> None:
+@pytest.mark.parametrize(("revision", "remedy"), [("9999", "update modyn-dagster"), ("0007", "start anew")])
+def test_a_database_at_an_unknown_revision_is_not_touched(engine: sa.Engine, revision: str, remedy: str) -> None:
     with transaction(engine) as connection:
-        connection.execute(sa.text("update alembic_version set version_num = '9999'"))
-    with pytest.raises(SchemaOutdated, match=r"revision 9999.*update modyn-dagster"):
+        connection.execute(sa.text("update alembic_version set version_num = :revision"), {"revision": revision})
+    with pytest.raises(SchemaOutdated, match=rf"revision {revision}.*{remedy}"):
         upgrade(engine)
-    assert current_revision(engine) == "9999"
+    assert current_revision(engine) == revision

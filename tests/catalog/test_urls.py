@@ -1,3 +1,5 @@
+"""Addresses of the server and its databases; no message shows a password."""
+
 from pathlib import Path
 
 import psycopg2.extensions
@@ -6,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import URL
 
-from modyn_dagster.catalog.database.urls import DATABASES, child_environment, database_url, server_url, shown
+from modyn_dagster.catalog.database.urls import DATABASES, child_environment, database_url, display_address, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.errors import ConfigError, DatabaseDown
 from modyn_dagster.settings import Settings
@@ -41,7 +43,7 @@ def test_any_user_and_password_of_a_given_server_reach_the_driver_and_the_childr
 @given(password=st.text(min_size=12))
 def test_what_is_shown_of_an_address_never_holds_the_password(password: str) -> None:
     url = URL.create("postgresql+psycopg2", "someone", password, "db.example", 5432, "modyn", {"sslpassword": password})
-    assert shown(url) == "someone@db.example:5432/modyn"
+    assert display_address(url) == "someone@db.example:5432/modyn"
 
 
 def test_the_driver_is_ours_whatever_the_address_names() -> None:

@@ -1,3 +1,5 @@
+"""Datasets: registration, partitions, fixed fields, and class names."""
+
 from typing import Any
 
 import pytest

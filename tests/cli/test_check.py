@@ -1,4 +1,4 @@
-"""`modyn-dagster check`: all that is wrong with a project, without running anything of it."""
+"""`modyn-dagster check`: all errors of a project, found without a run."""
 
 import json
 import sys

@@ -94,7 +94,7 @@ def test_purging_tells_of_files_that_a_training_keeps_and_again_removes_them(wor
     done = run("--keys", "0-2", "--purge", "--yes").stdout.splitlines()
     index = world.platform.home / "batches" / DATASET / "0.arrow"
     assert done[-2:] == [
-        "a training may still read these replaced files, which hold them; run the command again once none goes on:",
+        "a training may still read these replaced files, which hold them; run the command again once none is running:",
         f"  {index}",
     ]
     assert index.exists()

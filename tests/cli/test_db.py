@@ -1,3 +1,5 @@
+"""``modyn-dagster db``: the embedded server, an existing one, and the schema."""
+
 import json
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from modyn_dagster.settings import Settings
 
 @pytest.fixture
 def embedded(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedPostgres]:
-    """This machine's user with nothing but ``MODYN_HOME`` set."""
+    """Environment with nothing but ``MODYN_HOME`` set."""
     for name in ("MODYN_POSTGRES_URL", "MODYN_DATABASE_PREFIX", "MODYN_PG_BIN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MODYN_HOME", str(scratch / "home"))

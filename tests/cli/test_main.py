@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from modyn_dagster import __version__
-from modyn_dagster.cli import COMMANDS, Lazy, LazyGroup, main
+from modyn_dagster.cli import COMMANDS, LazyCommand, LazyGroup, main
 
 COMMAND_MODULE = """
 import click
@@ -39,7 +39,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> click.Group:
     (tmp_path / "failing_commands.py").write_text(COMMAND_MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "failing_commands", raising=False)
-    lazy = {name: Lazy("failing_commands", name, "Fails.") for name in ("down", "unwritable", "interrupted", "broken")}
+    lazy = {name: LazyCommand("failing_commands", name, "Fails.") for name in ("down", "unwritable", "interrupted", "broken")}
     return LazyGroup("main", lazy=lazy, params=[click.Option(["--traceback"], is_flag=True)])
 
 

@@ -1,4 +1,4 @@
-"""`modyn-dagster model`: a store seen from the terminal."""
+"""`modyn-dagster model`: every command on a small store."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""`modyn-dagster model` with what people get wrong: a sentence that says what to do, and nothing broken."""
+"""Mistakes in calls of `modyn-dagster model`: a sentence says what to do, and nothing breaks."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +25,7 @@ SELF = "tests.cli.test_model_errors"
 
 
 class Branching(nn.Module):
-    """What it does depends on what it is given, which no trace can hold."""
+    """Module whose operations depend on its input, which no trace can hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def test_digits_of_several_models_are_not_enough(store: ModelStore) -> None:
 def test_a_store_that_is_not_there_is_an_error_and_nothing_is_made(tmp_path: Path, command: str) -> None:
     for place in (tmp_path / "nowhere", tmp_path / "file"):
         (tmp_path / "file").write_text("mine")
-        assert f"must be a folder that is there, or a URL (found '{place}')" in refused(command, "--store", str(place))
+        assert f"must be an existing folder, or a URL (found '{place}')" in refused(command, "--store", str(place))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
@@ -130,7 +130,7 @@ def test_what_an_export_cannot_do_is_said_and_nothing_is_written(store: ModelSto
 def test_a_file_that_is_there_is_replaced_only_where_that_is_asked_for(models: list[str], tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     path.write_text("mine")
-    assert "is there already; --overwrite replaces it" in refused("export", models[0], str(path))
+    assert "exists already; --overwrite replaces it" in refused("export", models[0], str(path))
     assert path.read_text() == "mine"
     assert model("export", models[0], str(path), "--overwrite").exit_code == 0
     assert load_file(path)

@@ -23,7 +23,7 @@ INSTANCE = """
 telemetry: {enabled: false}
 run_coordinator: {module: dagster._core.run_coordinator, class: QueuedRunCoordinator}
 """
-GOES_ON = "The sensor triggering__by_amount goes on with it, if it is on; see `modyn-dagster pipeline status by_amount`.\n"
+NEXT_STEP = "The sensor triggering__by_amount continues it, if it is on; see `modyn-dagster pipeline status by_amount`.\n"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_trigger_by_hand_says_what_it_did_and_what_comes_next(world: World) ->
     done = run("trigger", "by_amount", "--note", "ann: a campaign")
     assert done.stdout == (
         "trigger 000001-000001 at key 4294967335: manual: ann: a campaign\n"
-        "The sensor triggering__by_amount asks for its training, if it is on; see `modyn-dagster pipeline status by_amount`.\n"
+        "The sensor triggering__by_amount requests its training, if it is on; see `modyn-dagster pipeline status by_amount`.\n"
     )
     again = run("trigger", "by_amount")
     assert again.exit_code == 1
@@ -70,12 +70,12 @@ def test_stop_and_resume_say_what_they_did_and_what_comes_next(world: World) -> 
     stopped = run("stop", "by_amount")
     assert stopped.stdout == (
         "live run 1 of by_amount is stopped\n"
-        "`modyn-dagster pipeline resume by_amount` lets it go on, with everything that has arrived until then.\n"
+        "`modyn-dagster pipeline resume by_amount` resumes it, with all batches that have arrived until then.\n"
     )
     assert state(world) == "stopped"
     refused = run("trigger", "by_amount")
     assert "is stopped: stopped; `modyn-dagster pipeline resume by_amount` lets it go on" in refused.stderr
-    assert run("resume", "by_amount").stdout == "live run 1 of by_amount: goes on deciding\n" + GOES_ON
+    assert run("resume", "by_amount").stdout == "live run 1 of by_amount: decides again\n" + NEXT_STEP
     assert state(world) == "active"
     assert run("resume", "by_amount").exit_code == 1
 
@@ -146,7 +146,7 @@ def test_reset_asks_first_and_begins_anew(world: World) -> None:
     done = run("reset", "by_amount", "--from", "day_01", "--yes")
     assert done.stdout.splitlines()[-2:] == [
         "live run 1 of by_amount is ended; live run 2 of by_amount begins before day_01",
-        GOES_ON.strip(),
+        NEXT_STEP.strip(),
     ]
     assert (world.run("by_amount", "live").id, world.run("by_amount", "live").last_ordinal) == (2, 0)
     assert run("reset", "by_amount", "--from", "day_77", "--yes").stderr == "error: no batch 'day_77'; known: day_00, day_01\n"
@@ -155,7 +155,7 @@ def test_reset_asks_first_and_begins_anew(world: World) -> None:
 def test_reset_does_not_lose_a_training_unless_told_to(world: World) -> None:
     run("trigger", "by_amount")
     assert "let it end, or give it up (--now)" in run("reset", "by_amount", "--yes").stderr
-    assert "trigger 000001-000001 is given up" in run("reset", "by_amount", "--yes", "--now").stdout
+    assert "trigger 000001-000001 is abandoned" in run("reset", "by_amount", "--yes", "--now").stdout
 
 
 @pytest.mark.parametrize("command", ["stop", "reset", "finish"])

@@ -1,4 +1,4 @@
-"""JSON Schemas: those in docs/ are current, and say of YAML files what the specs say."""
+"""JSON Schemas: those in docs/ are current, and accept and refuse the same YAML files as the specs."""
 
 import json
 from collections.abc import Hashable

@@ -1,4 +1,4 @@
-"""What `modyn-dagster ui` starts: ports, folders, and no secret where others can read it."""
+"""Programs that `modyn-dagster ui` starts: ports, folders, and no secret where others can read it."""
 
 import socket
 from collections.abc import Iterator

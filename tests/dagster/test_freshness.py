@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from modyn_dagster.catalog.tables import batch
+from modyn_dagster.catalog.batches import batch
 from modyn_dagster.pipeline.checks import freshness
 from tests.dagster.face import Face, deliver, error_of, ingest_day
 from tests.projects.tiny import DATASET, batch_text

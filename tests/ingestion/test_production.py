@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.tables import sample
+from modyn_dagster.catalog.datasets import sample
 from modyn_dagster.errors import DataError, UnknownName
 from modyn_dagster.ingestion.registration import Look, retry
 from modyn_dagster.ingestion.sources import local

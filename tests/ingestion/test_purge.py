@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from fastpath import SampleStore, errors
 from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.deletions import block_deletions
-from modyn_dagster.catalog.tables import deletion
+from modyn_dagster.catalog.deletions import block_deletions, deletion
 from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile, DeletedKey, UnknownKey
 from modyn_dagster.ingestion.deletion.delete import delete_samples

@@ -11,10 +11,9 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.datasets import DatasetRow, sample
 from modyn_dagster.catalog.registration import ensure_dataset, register
 from modyn_dagster.catalog.samples import iter_keys
-from modyn_dagster.catalog.tables import sample
 from modyn_dagster.data.reader import SampleReader, open_reader
 from modyn_dagster.ingestion.discovery import announce, find_units
 from modyn_dagster.ingestion.history import ImportSummary, import_history

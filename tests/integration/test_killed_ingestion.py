@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.tables import sample
+from modyn_dagster.catalog.datasets import sample
 from modyn_dagster.keys import MAX_BATCH_SIZE
 from modyn_dagster.storage import verify_checksum
 from tests.conftest import RunningServer

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.tables import batch
+from modyn_dagster.catalog.batches import batch
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import deployed
 from tests.integration.harness.servers import Servers, served

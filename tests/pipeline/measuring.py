@@ -3,7 +3,7 @@
 import numpy as np
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.tables import measurement
+from modyn_dagster.catalog.decisions import measurement
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, triggered

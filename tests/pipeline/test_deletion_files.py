@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.deletions import lock_deletions
-from modyn_dagster.catalog.tables import pipeline_run
+from modyn_dagster.catalog.runs import pipeline_run
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import CorruptFile, LostClaim
 from modyn_dagster.ingestion.deletion.delete import replaced_pairs

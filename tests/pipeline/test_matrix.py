@@ -10,10 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.mapping import as_datetime64
-from modyn_dagster.catalog.results.evaluations import list_evaluations
+from modyn_dagster.catalog.results.evaluations import evaluation, list_evaluations
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.predictions import list_predictions
-from modyn_dagster.catalog.tables import evaluation
 from modyn_dagster.evaluation import currently_active, currently_trained, generate_intervals, read_predictions, score
 from modyn_dagster.pipeline.context import context_of, trigger_context
 from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate

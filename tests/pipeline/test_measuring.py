@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.decisions import measurements_after, record_measurements
-from modyn_dagster.catalog.tables import stage_timing
+from modyn_dagster.catalog.timings import stage_timing
 from modyn_dagster.errors import RunError, StaleRun
 from modyn_dagster.pipeline.decide.attempts import give_up_attempt
 from modyn_dagster.pipeline.decide.driver import Stop, advance

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.notifications import NotificationRow, notifications
-from modyn_dagster.catalog.tables import evaluation
+from modyn_dagster.catalog.results.evaluations import evaluation
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.pipeline.decide.attempts import give_up_attempt
 from modyn_dagster.pipeline.decide.live_run import resume_run

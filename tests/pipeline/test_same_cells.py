@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.results.evaluations import list_evaluations
-from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.evaluations import evaluation, list_evaluations
+from modyn_dagster.catalog.results.models import list_models, model
 from modyn_dagster.catalog.results.predictions import list_predictions
-from modyn_dagster.catalog.tables import evaluation, model, stage_timing
+from modyn_dagster.catalog.timings import stage_timing
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage

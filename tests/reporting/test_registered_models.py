@@ -8,8 +8,7 @@ import sqlalchemy as sa
 from mlflow import MlflowClient
 from mlflow.entities.model_registry import ModelVersion
 
-from modyn_dagster.catalog.results.models import live_model
-from modyn_dagster.catalog.tables import model
+from modyn_dagster.catalog.results.models import live_model, model
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.reporting.mlflow import registry
 from modyn_dagster.reporting.mlflow.client import open_client

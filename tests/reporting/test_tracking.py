@@ -13,8 +13,8 @@ from mlflow.entities import Metric, Run, ViewType
 from modyn_dagster.catalog import runs, triggers
 from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import find_model
-from modyn_dagster.catalog.tables import pipeline_run, trigger
-from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.catalog.runs import pipeline_run
+from modyn_dagster.catalog.triggers import TriggerRow, trigger
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.series import MOST_LOSSES
 from modyn_dagster.reporting.mlflow.tracker import Tracker

@@ -1,5 +1,7 @@
 """The three databases on one server (ours, Dagster's and MLflow's): create, upgrade, health."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -9,66 +11,57 @@ from psycopg2 import errors as pg
 from psycopg2 import sql
 
 from modyn_dagster.catalog.database.engine import current_revision, open_engine, transaction
-from modyn_dagster.catalog.database.urls import DATABASES, database_url, server_url, shown
+from modyn_dagster.catalog.database.urls import DATABASES, database_url, display_address, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres, ServerStatus
-from modyn_dagster.catalog.revisions import MIGRATIONS, head_revision, outdated
+from modyn_dagster.catalog.revisions import MIGRATIONS, can_upgrade, head_revision, outdated
 from modyn_dagster.errors import CatalogError, DatabaseDown
 from modyn_dagster.settings import Settings
 
 # UTF-8 and text compared by bytes, whatever the server's own defaults: the same order of names everywhere.
 _CREATE = sql.SQL("create database {} template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C'")
+# An advisory lock that nothing else in the database takes: the letters of "modyn".
+_UPGRADE_LOCK = int.from_bytes(b"modyn")
 
 
 def existing_databases(settings: Settings) -> dict[str, bool]:
-    """The names of the three, and whether each exists on the server."""
-    engine = open_engine(server_url(settings))
-    try:
+    """Names of the three databases, and whether each exists on the server."""
+    with _engine(server_url(settings)) as engine:
         return _existing(engine, settings)
-    finally:
-        engine.dispose()
 
 
 def create_databases(settings: Settings) -> list[str]:
-    """Make those of the three that are missing, and return their names; several processes may do so at once.
+    """Create the missing ones of the three databases and return their names; several processes may do so at once.
 
-    Raises ``CatalogError`` when the account may not make databases.
+    Raises ``CatalogError`` when the account may not create databases.
     """
-    engine = open_engine(server_url(settings))
-    try:
+    with _engine(server_url(settings)) as engine:
         return [name for name, exists in _existing(engine, settings).items() if not exists and _create(engine, name)]
-    finally:
-        engine.dispose()
 
 
-def _existing(engine: sa.Engine, settings: Settings) -> dict[str, bool]:
-    names = [str(database_url(settings, name).database) for name in DATABASES]
+def upgrade(engine: sa.Engine) -> None:
+    """Run the missing migrations in one transaction; two upgrades at once run one after the other.
+
+    Raises ``SchemaOutdated`` when our migrations do not lead on from the database's revision.
+    """
+    revision = current_revision(engine)
+    if not can_upgrade(revision):
+        raise outdated(revision)
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     with transaction(engine) as connection:
-        known = set(connection.scalars(sa.text("select datname from pg_database")))
-    return {name: name in known for name in names}
-
-
-def _create(engine: sa.Engine, name: str) -> bool:
-    """Whether it was made here and not by another process meanwhile."""
-    # Postgres refuses CREATE DATABASE inside a transaction.
-    with transaction(engine.execution_options(isolation_level="AUTOCOMMIT")) as connection:
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(_CREATE.format(sql.Identifier(name)))
-        except (pg.DuplicateDatabase, pg.UniqueViolation):
-            return False
-        except pg.InsufficientPrivilege as error:
-            raise CatalogError(
-                f"{shown(engine.url)}: this account may not create the database {name!r}; "
-                f"create it yourself (encoding UTF8) or use an account with CREATEDB"
-            ) from error
-        finally:
-            cursor.close()
-    return True
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``server`` is None when it is not the embedded one, or was never started; ``problem`` says why it does not answer."""
+    """State of the server and its databases.
+
+    Attributes:
+        server: None for a server that is not the embedded one, or was never started.
+        problem: reason why the server does not answer; None when it does.
+    """
 
     address: str
     server: ServerStatus | None
@@ -79,55 +72,63 @@ class Health:
 
     @property
     def answers(self) -> bool:
-        """Whether the server accepts connections."""
+        """True if the server accepts connections."""
         return self.problem is None
 
     @property
     def ready(self) -> bool:
-        """Whether everything of ours can work with it."""
+        """True if the server answers, the three databases exist, and our schema is current."""
         return self.answers and all(self.databases.values()) and self.revision == self.expected_revision
 
 
 def health_of(settings: Settings) -> Health:
-    """Look at the server and ask it; raises only for settings that are wrong."""
+    """Look at the server and its databases; raises only for invalid settings."""
     try:
-        address = shown(server_url(settings))
+        address = display_address(server_url(settings))
         server = None if settings.postgres_url else EmbeddedPostgres(settings.home, settings.pg_bin).status()
     except DatabaseDown as error:
         return Health(error.address, None, {}, None, head_revision(), str(error))
     try:
         databases = existing_databases(settings)
-        revision = _revision(settings) if databases[str(database_url(settings, "modyn").database)] else None
+        revision = None
+        if databases[str(database_url(settings, "modyn").database)]:
+            with _engine(settings) as engine:
+                revision = current_revision(engine)
     except DatabaseDown as error:
         return Health(address, server, {}, None, head_revision(), str(error))
     return Health(address, server, databases, revision, head_revision(), None)
 
 
-def _revision(settings: Settings) -> str | None:
-    engine = open_engine(settings)
+@contextmanager
+def _engine(target: Settings | sa.URL) -> Iterator[sa.Engine]:
+    engine = open_engine(target)
     try:
-        return current_revision(engine)
+        yield engine
     finally:
         engine.dispose()
 
 
-__all__ = ["current_revision", "head_revision", "upgrade"]
-
-# Any number that nothing else in the database locks: the letters of "modyn".
-_LOCK = int.from_bytes(b"modyn")
-
-
-def upgrade(engine: sa.Engine) -> None:
-    """Run the missing migrations, all in one transaction; two upgrades at once run one after the other.
-
-    Raises ``SchemaOutdated`` when the database was already upgraded by a later version of this code.
-    """
-    found = current_revision(engine)
-    if found is not None and (error := outdated(found)).newer:
-        raise error
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+def _existing(engine: sa.Engine, settings: Settings) -> dict[str, bool]:
+    names = [str(database_url(settings, name).database) for name in DATABASES]
     with transaction(engine) as connection:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        present = set(connection.scalars(sa.text("select datname from pg_database")))
+    return {name: name in present for name in names}
+
+
+def _create(engine: sa.Engine, name: str) -> bool:
+    """Create a database; False if another process just did."""
+    # Postgres refuses CREATE DATABASE inside a transaction.
+    with transaction(engine.execution_options(isolation_level="AUTOCOMMIT")) as connection:
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(_CREATE.format(sql.Identifier(name)))
+        except (pg.DuplicateDatabase, pg.UniqueViolation):
+            return False
+        except pg.InsufficientPrivilege as error:
+            raise CatalogError(
+                f"{display_address(engine.url)}: this account may not create the database {name!r}; "
+                f"create it yourself (encoding UTF8) or use an account with CREATEDB"
+            ) from error
+        finally:
+            cursor.close()
+    return True

@@ -1,4 +1,4 @@
-"""Connections to the ``modyn`` database, and transactions whose failures say what is down."""
+"""Connections to the ``modyn`` database, and transactions that turn a lost connection into ``DatabaseDown``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from psycopg2 import errorcodes
 from sqlalchemy.exc import DBAPIError
 
-from modyn_dagster.catalog.database.urls import database_url, shown
+from modyn_dagster.catalog.database.urls import database_url, display_address
 from modyn_dagster.catalog.revisions import head_revision, outdated
 from modyn_dagster.errors import DatabaseDown
 from modyn_dagster.settings import Settings
@@ -26,14 +26,13 @@ _DOWN_CODES = frozenset(
 
 
 def open_engine(target: Settings | sa.URL) -> sa.Engine:
-    """A small pool of connections, made when first used; sessions speak UTC.
+    """Open a small pool of connections, made when first used; sessions use UTC.
 
-    A connection that died with its server is found dead when it is taken from the pool, and replaced. Call
-    ``dispose()`` at the end.
+    A connection that died with its server is replaced when it is taken from the pool. Call ``dispose()`` at the end.
     """
     url = database_url(target, "modyn") if isinstance(target, Settings) else target
-    given = url.query.get("options", "")
-    options = " ".join([*([given] if isinstance(given, str) else given), "-c timezone=UTC"]).strip()
+    own = url.query.get("options", "")
+    options = " ".join([*([own] if isinstance(own, str) else own), "-c timezone=UTC"]).strip()
     return sa.create_engine(
         url,
         pool_pre_ping=True,
@@ -49,11 +48,12 @@ def open_engine(target: Settings | sa.URL) -> sa.Engine:
 
 @contextmanager
 def transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """One transaction: committed at the end of the block, rolled back by any exception.
+    """Run one transaction: committed at the end of the block, rolled back by any exception.
 
-    Raises ``DatabaseDown`` when there is no connection, or it was lost on the way, whichever of SQLAlchemy and psycopg2
-    noticed (whether a commit that was under way then took place is unknown), and ``SchemaOutdated`` when the server runs
-    but the database was never made.
+    Raises:
+        DatabaseDown: no connection, or it was lost, as noticed by SQLAlchemy or psycopg2. A commit that was under way may
+            have taken place.
+        SchemaOutdated: the server runs, but the database was never made.
     """
     try:
         with engine.begin() as connection:
@@ -64,11 +64,11 @@ def transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
         reason = _reason(error, engine.url)
         if f'database "{engine.url.database}" does not exist' in reason:
             raise outdated(None) from error
-        raise DatabaseDown(shown(engine.url), reason) from error
+        raise DatabaseDown(display_address(engine.url), reason) from error
 
 
 def current_revision(engine: sa.Engine) -> str | None:
-    """The revision of the schema in the database; None before the first upgrade."""
+    """Revision of the schema in the database; None before the first upgrade."""
     with transaction(engine) as connection:
         if connection.scalar(sa.select(sa.func.to_regclass("alembic_version"))) is None:
             return None
@@ -77,9 +77,9 @@ def current_revision(engine: sa.Engine) -> str | None:
 
 def require_current_schema(engine: sa.Engine) -> None:
     """Raise ``SchemaOutdated`` unless the database's schema is the one this code was written for."""
-    found = current_revision(engine)
-    if found != head_revision():
-        raise outdated(found)
+    revision = current_revision(engine)
+    if revision != head_revision():
+        raise outdated(revision)
 
 
 def _is_down(error: DBAPIError | psycopg2.Error) -> bool:
@@ -87,14 +87,14 @@ def _is_down(error: DBAPIError | psycopg2.Error) -> bool:
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     if isinstance(cause, psycopg2.OperationalError):
-        # Without a code it is the client that failed: no connection, or one that broke.
+        # Without a code the client failed: no connection, or one that broke.
         code = cause.pgcode
         return code is None or code[:2] == errorcodes.CLASS_CONNECTION_EXCEPTION or code in _DOWN_CODES
     return isinstance(cause, psycopg2.InterfaceError) and "closed" in str(cause)
 
 
 def _reason(error: DBAPIError | psycopg2.Error, url: sa.URL) -> str:
-    """The first line of the driver's message, which names the cause; SQL and parameters stay out of it."""
+    """First line of the driver's message, which names the cause; it holds no SQL and no parameters."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     line = next(iter(str(cause).strip().splitlines()), "connection lost")
     return line.replace(str(url.password), "***") if url.password else line

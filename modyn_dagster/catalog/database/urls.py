@@ -1,4 +1,4 @@
-"""Addresses: which server, which database, and what child processes are told."""
+"""Addresses of the server and its databases, for connections, messages and child processes."""
 
 import re
 from typing import Final, Literal
@@ -16,9 +16,9 @@ _DRIVER: Final = "postgresql+psycopg2"
 
 
 def server_url(settings: Settings) -> URL:
-    """The maintenance database of ``MODYN_POSTGRES_URL``'s server, or of the embedded one.
+    """Address of the maintenance database on the server of ``MODYN_POSTGRES_URL``, or on the embedded one.
 
-    ``DatabaseDown`` when the embedded server was never started, ``ConfigError`` for an address that is none.
+    Raises ``DatabaseDown`` when the embedded server was never started, ``ConfigError`` for an invalid address.
     """
     if settings.postgres_url is None:
         return EmbeddedPostgres(settings.home, settings.pg_bin).url
@@ -33,7 +33,7 @@ def server_url(settings: Settings) -> URL:
 
 
 def database_url(settings: Settings, database: DatabaseName) -> URL:
-    """The address of one of our three databases on that server."""
+    """Address of one of the three databases on that server."""
     name = settings.database_prefix + database
     if not re.fullmatch(r"\w{1,63}", name, re.ASCII):
         rule = "must be letters, digits and underscores, at most 50"
@@ -41,27 +41,27 @@ def database_url(settings: Settings, database: DatabaseName) -> URL:
     return server_url(settings).set(database=name)
 
 
-def shown(url: URL) -> str:
-    """The address for messages: without password and options."""
+def display_address(url: URL) -> str:
+    """Address for messages, without password and options."""
     user = f"{url.username}@" if url.username else ""
     port = f":{url.port}" if url.port else ""
     return f"{user}{url.host or 'localhost'}{port}/{url.database or ''}"
 
 
 def child_environment(settings: Settings) -> dict[str, str]:
-    """What Dagster's and MLflow's processes need: these settings and the addresses of their databases.
+    """Environment variables for processes of Dagster and MLflow: these settings and the addresses of their databases.
 
-    Passwords are among the values.
+    The values hold passwords.
     """
     return settings.environment() | {
-        "DAGSTER_PG_URL": _plain(database_url(settings, "dagster")),
-        "MODYN_MLFLOW_URI": _plain(database_url(settings, "mlflow")),
+        "DAGSTER_PG_URL": _without_driver(database_url(settings, "dagster")),
+        "MODYN_MLFLOW_URI": _without_driver(database_url(settings, "mlflow")),
     }
 
 
-def _plain(url: URL) -> str:
+def _without_driver(url: URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def _bad_address(found: str) -> ConfigError:
-    return ConfigError("environment", "MODYN_POSTGRES_URL", found, "must look like postgresql://user:password@host:port")
+def _bad_address(address: str) -> ConfigError:
+    return ConfigError("environment", "MODYN_POSTGRES_URL", address, "must look like postgresql://user:password@host:port")

@@ -1,4 +1,4 @@
-"""A Postgres server of this project's own, for one machine; docs/postgres.md tells how it works."""
+"""An embedded Postgres server for one machine; docs/postgres.md explains it."""
 
 from modyn_dagster.catalog.embedded.server import EmbeddedPostgres, ServerStatus, StartedServer
 

@@ -1,4 +1,4 @@
-"""The operating-system account a server runs under: Postgres refuses to be root."""
+"""Operating-system account that a server runs under; Postgres refuses to run as root."""
 
 import os
 import pwd
@@ -16,7 +16,7 @@ _UNPRIVILEGED = ("postgres", "nobody")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who runs the server and owns its files; ``dropped`` when that is not the account of this process."""
+    """Account that runs the server and owns its files; ``dropped`` when this process runs under another one, root."""
 
     uid: int
     gid: int
@@ -24,7 +24,7 @@ class Account:
 
     @classmethod
     def for_server(cls, owned: Path | None = None) -> Self:
-        """This process's account; for root the owner of the folder ``owned``, else `postgres` or `nobody`."""
+        """Choose the account: this process's own; for root the owner of the folder ``owned``, else `postgres` or `nobody`."""
         if os.geteuid() != 0:
             return cls(os.geteuid(), os.getegid(), dropped=False)
         if owned is not None and owned.exists() and owned.stat().st_uid != 0:
@@ -48,9 +48,9 @@ class Account:
         inherit: Sequence[int] = (),
         timeout: float = 60,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program under this account in ``folder``, without this process's variables; output is captured.
+        """Run a program under this account in ``folder`` without this process's variables, and capture its output.
 
-        ``inherit`` are open files that it and its descendants keep.
+        ``inherit`` are open file descriptors that the program and its descendants keep.
         """
         return subprocess.run(
             [str(part) for part in command],
@@ -70,23 +70,23 @@ class Account:
         )
 
     def can_execute(self, program: Path) -> bool:
-        """Whether ``program --version`` works for it, every folder on the way included."""
+        """Tell whether the account can run ``program --version``, and so enter every folder on the way."""
         try:
             return self.run([program, "--version"]).returncode == 0
         except (FileNotFoundError, PermissionError):
             return False
 
     def can_write(self, folder: Path) -> bool:
-        """Whether it can enter and write ``folder``, every folder on the way included."""
+        """Tell whether the account can enter and write ``folder``, and enter every folder on the way."""
         return self.run(["/bin/sh", "-c", 'test -w "$1" && test -x "$1"', "sh", folder]).returncode == 0
 
     def own(self, path: Path) -> None:
-        """Give ``path``, which this process made, to it."""
+        """Give ``path``, which this process made, to the account."""
         if self.dropped:
             shutil.chown(path, self.uid, self.gid)
 
     def make_folder(self, folder: Path) -> None:
-        """Make ``folder``, closed to all other accounts (root apart); its parents are made as usual."""
+        """Make ``folder``, closed to all other accounts except root; its parents get the usual permissions."""
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)

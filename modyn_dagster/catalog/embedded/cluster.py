@@ -1,4 +1,4 @@
-"""One data directory and the server over it: make, launch, stop."""
+"""Data directory and the server over it: create, launch, stop."""
 
 import contextlib
 import fcntl
@@ -20,7 +20,7 @@ from modyn_dagster.catalog.embedded.postmaster import (
 )
 from modyn_dagster.errors import ServerFailed
 
-# A crash of a large database is repaired from its log before the server accepts connections.
+# After a crash, a large database replays its log before the server accepts connections.
 _START_SECONDS = 120
 _STOP_SECONDS = 60
 _POLL_SECONDS = 0.02
@@ -39,7 +39,7 @@ log_timezone = 'UTC'
 
 
 class Cluster:
-    """The folder of one server: ``data`` and ``server.log``, owned by the account it runs under."""
+    """Folder of one server: ``data`` and ``server.log``, owned by the account it runs under."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Cluster:
 
     @property
     def major(self) -> int | None:
-        """The Postgres version that made the data directory; None when there is none yet."""
+        """Postgres version that made the data directory; None when there is none yet."""
         try:
             return int((self.data / "PG_VERSION").read_text())
         except (FileNotFoundError, NotADirectoryError):
@@ -59,29 +59,28 @@ class Cluster:
         return postmaster_of(self.data)
 
     def claim(self) -> int | None:
-        """Wait until no program is just making, launching or ending a server here, whoever started it.
+        """Wait until no other process is creating, launching or ending a server here, and lock the folder.
 
-        None: a server runs. Else a lock on the folder that this process holds until the descriptor is closed, and every
-        process that inherits it, so all of a server's, until its end. It is held by whoever is left when starters or
-        the server's first process are killed.
+        Returns None when a server runs; else a descriptor that holds the lock until it is closed. Processes that inherit
+        it hold the lock too, so a server's processes do until the last one ends, even if the first was killed.
         """
         descriptor = None
 
-        def settled() -> bool:
+        def is_settled() -> bool:
             nonlocal descriptor
             if (postmaster := self.postmaster()) is not None:
                 return postmaster.ready
             descriptor = _lock(self.folder)
             return descriptor is not None
 
-        if not _wait_until(settled, _START_SECONDS):
+        if not _wait_until(is_settled, _START_SECONDS):
             raise ServerFailed(
                 f"{self.folder}: processes use it that neither serve it nor end; {self.log} says:\n{self._log_since(0)}"
             )
         return descriptor
 
     def create(self, binaries: Binaries, account: Account, claim: int, user: str, password: str) -> None:
-        """Make the data directory; it appears complete or not at all."""
+        """Create the data directory; it appears complete or not at all."""
         unfinished, secret = self.folder / "data.new", self.folder / "password.new"
         try:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -93,7 +92,7 @@ class Cluster:
             options += ["--auth-host=scram-sha-256", "--auth-local=scram-sha-256"]
             options += ["--encoding=UTF8", "--locale=C", "--data-checksums"]
             if binaries.major >= _ITERATIONS_SINCE:
-                # Thousands of them protect a password that could be guessed. Ours is random, and Dagster connects all the time.
+                # Thousands of iterations protect a guessable password. Ours is random, and Dagster connects all the time.
                 options += ["--set", "scram_iterations=1"]
             result = self._run(account, claim, [binaries["initdb"], *options], _START_SECONDS)
             if result.returncode != 0:
@@ -109,11 +108,11 @@ class Cluster:
     def launch(self, binaries: Binaries, account: Account, claim: int, port: int) -> None:
         """Start the server on ``port`` of 127.0.0.1 and wait until it accepts connections.
 
-        Raises ``ServerFailed`` with what the server wrote to its log.
+        Raises ``ServerFailed`` with the server's last log lines.
         """
         clear_stale_pid_file(self.data)
         self._rotate_log()
-        seen = self._log_size()
+        log_start = self._log_size()
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(port),
@@ -125,11 +124,11 @@ class Cluster:
         command = ["start", "-D", self.data.name, "-l", self.log.name, "-w", "-t", str(_START_SECONDS), "-o", options]
         result = self._run(account, claim, [binaries["pg_ctl"], *command], _START_SECONDS + 30)
         if result.returncode != 0:
-            said = self._log_since(seen) or result.stderr.strip()
-            raise ServerFailed(f"{self.data}: the server did not start; {self.log} says:\n{said}")
+            message = self._log_since(log_start) or result.stderr.strip()
+            raise ServerFailed(f"{self.data}: the server did not start; {self.log} says:\n{message}")
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for the end of a server that is being stopped or was killed."""
+        """Wait for the end of a server that is being stopped or was killed; False when the time is over."""
         return _wait_until(lambda: self.postmaster() is None, seconds)
 
     def stop(self) -> bool:
@@ -172,7 +171,7 @@ class Cluster:
 
 
 def _lock(folder: Path) -> int | None:
-    """A descriptor with the exclusive lock of ``folder``; None while others hold it."""
+    """Lock ``folder`` exclusively and return the descriptor; None while other processes hold the lock."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -189,7 +188,7 @@ def _lock(folder: Path) -> int | None:
 
 
 def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether ``condition`` came true in time."""
+    """Poll ``condition`` until it is true; False when the time is over."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
-"""Which process serves a data directory, as its ``postmaster.pid`` and ``/proc`` tell.
+"""The process that serves a data directory, found through ``postmaster.pid`` and ``/proc``.
 
-Command lines are compared, not only numbers: after a power cut, or in a new container, the number in the file may
-belong to any process.
+Command lines are compared, not only process ids: after a power cut, or in a new container, the id in the file may belong to
+any process.
 """
 
 import signal
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """The first process of a running server; ``ready`` when it accepts connections."""
+    """First process of a running server; ``ready`` when it accepts connections."""
 
     pid: int
     ready: bool
@@ -24,12 +24,12 @@ class Postmaster:
 
 
 def cluster_name(data: Path) -> str:
-    """The setting by which the command line of this data directory's server is recognised."""
+    """Setting that identifies this data directory's server in a command line."""
     return f"modyn-{blake2b(bytes(data), digest_size=6).hexdigest()}"
 
 
 def postmaster_of(data: Path) -> Postmaster | None:
-    """The server that runs over ``data``, if any."""
+    """Find the server that runs over ``data``, if any."""
     lines = _pid_file_lines(data)
     # Lines: process id, data directory, start time, port, socket directory, host, shared memory, status.
     if len(lines) < 2 or not _serves(int(lines[0]), Path(lines[1]), data):
@@ -38,10 +38,10 @@ def postmaster_of(data: Path) -> Postmaster | None:
 
 
 def clear_stale_pid_file(data: Path) -> None:
-    """Remove a ``postmaster.pid`` that Postgres would take for a running server's; to be called when none runs.
+    """Remove a ``postmaster.pid`` that Postgres would take for a running server's; call it only when none runs.
 
-    That is an empty or torn one, or one whose number now belongs to another process. A number that belongs to none
-    Postgres handles itself, and looks at the old shared memory first.
+    Removed are an empty or torn file, and one whose process id now belongs to another process. An id without a process is
+    left to Postgres, which looks at the old shared memory first.
     """
     lines = _pid_file_lines(data)
     if not lines or Path(f"/proc/{lines[0].strip()}").exists():
@@ -58,14 +58,14 @@ def _pid_file_lines(data: Path) -> list[str]:
 
 
 def _serves(pid: int, recorded: Path, data: Path) -> bool:
-    """Whether ``pid`` is the server of ``recorded``, and that is ``data``: under another name or moved, but no copy of it."""
+    """Tell whether ``pid`` serves ``data``, recorded under this or an earlier path; a copy elsewhere does not count."""
     if recorded.exists() and not recorded.samefile(data):
         return False
     return f"cluster_name={cluster_name(recorded)}".encode() in _command_line(pid).split(b"\0")
 
 
 def _command_line(pid: int) -> bytes:
-    """Empty when the process is gone or only waits to be reaped."""
+    """Command line of a process; empty when it has ended or waits to be reaped."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

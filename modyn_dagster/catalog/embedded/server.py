@@ -13,20 +13,20 @@ from sqlalchemy import URL
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.binaries import Binaries, find_binaries, reachable
 from modyn_dagster.catalog.embedded.cluster import Cluster
-from modyn_dagster.catalog.embedded.state import OUTSIDE, ServerState, choose_folder, exclusive, load_state, save_state
+from modyn_dagster.catalog.embedded.state import FALLBACK_FOLDER, ServerState, choose_folder, exclusive, load_state, save_state
 from modyn_dagster.errors import ConfigError, DatabaseDown, ServerFailed
 
-# Below the ports that Linux gives to outgoing connections, so that a restart finds its port free again.
+# Below the ports that Linux gives to outgoing connections, so a restart finds its port free again.
 _PORTS: Final = range(20_000, 32_000)
 _ATTEMPTS: Final = 5
 _CONNECT_SECONDS: Final = 10
-# A server that was killed a moment ago still has its process number for a while.
+# A server that was just killed keeps its process id for a while.
 _DYING_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StartedServer:
-    """A server that accepts connections. ``url`` is its maintenance database's; its text hides the password."""
+    """A server that accepts connections; ``url`` addresses its maintenance database, and its text hides the password."""
 
     url: URL
     started_by_us: bool
@@ -34,7 +34,7 @@ class StartedServer:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What is known of a server without asking it."""
+    """Process, port and files of a server, as known without a connection."""
 
     pid: int | None
     port: int
@@ -43,9 +43,9 @@ class ServerStatus:
 
 
 class EmbeddedPostgres:
-    """The Postgres server of ``home``, over the programs in ``pg_bin`` or those that are found.
+    """The Postgres server of ``home``, with the programs in ``pg_bin`` or those that are installed.
 
-    It outlives the process that starts it, until ``stop``. Only one runs per home, whoever starts it.
+    The server outlives the process that starts it, until ``stop``. At most one runs per home.
     """
 
     def __init__(self, home: Path, pg_bin: Path | None = None) -> None:
@@ -58,7 +58,7 @@ class EmbeddedPostgres:
         return self._state().url
 
     def is_running(self) -> bool:
-        """Whether its first process is alive."""
+        """Tell whether the server's first process is alive."""
         state = load_state(self.home)
         return state is not None and self._cluster(state).postmaster() is not None
 
@@ -70,10 +70,14 @@ class EmbeddedPostgres:
         return ServerStatus(postmaster.pid if postmaster else None, state.port, cluster.data, cluster.log)
 
     def start(self, port: int | None = None) -> StartedServer:
-        """Start it unless it runs; back when it accepts connections.
+        """Start the server unless it runs, and wait until it accepts connections. The first start makes an empty one.
 
-        ``port`` None: the one it had before, or a free one. The first start makes an empty server. Raises
-        ``ServerFailed`` with the end of the server's log, ``ConfigError`` for a port it cannot have.
+        Args:
+            port: port of 127.0.0.1; None for the one it had before, or a free one.
+
+        Raises:
+            ServerFailed: the start failed; the message ends with the server's last log lines.
+            ConfigError: the port is not free, or the server runs on another one.
         """
         with exclusive(self.home):
             state = load_state(self.home) or self._new_state()
@@ -89,7 +93,7 @@ class EmbeddedPostgres:
                 os.close(claim)
 
     def stop(self) -> bool:
-        """Shut it down, ending its sessions; False when it did not run."""
+        """Shut the server down, ending its sessions; False when it did not run."""
         state = load_state(self.home)
         if state is None:
             return False
@@ -97,7 +101,7 @@ class EmbeddedPostgres:
             return self._cluster(state).stop()
 
     def _running(self, cluster: Cluster, state: ServerState, port: int | None) -> URL | None:
-        """Address of the server that runs already; None when it ends just now."""
+        """Address of the server that runs already; None when it has just ended."""
         if port not in (None, state.port):
             rule = f"must be {state.port}, where the server runs already; `modyn-dagster db stop` first to change it"
             raise ConfigError("db start", "port", port, rule)
@@ -109,26 +113,26 @@ class EmbeddedPostgres:
             raise
 
     def _start(self, cluster: Cluster, account: Account, claim: int, state: ServerState, port: int | None) -> URL:
-        if port is not None and not _is_free(port):
+        if port is not None and not port_is_free(port):
             raise ConfigError("db start", "port", port, "must be a free port of 127.0.0.1")
-        binaries = reachable(self._binaries(cluster), account, OUTSIDE / "programs")
+        binaries = reachable(self._binaries(cluster), account, FALLBACK_FOLDER / "programs")
         if cluster.major is None:
             cluster.create(binaries, account, claim, state.user, state.password)
         for retries_left in reversed(range(_ATTEMPTS)):
-            state = replace(state, port=port or (state.port if _is_free(state.port) else _free_port()))
+            state = replace(state, port=port or (state.port if port_is_free(state.port) else _free_port()))
             save_state(self.home, state)
             try:
                 cluster.launch(binaries, account, claim, state.port)
                 break
             except ServerFailed:
-                # Another process may have taken the port since it was looked at; then the next one.
-                if port is not None or _is_free(state.port) or not retries_left:
+                # Another process may have taken the port since the check; then the next one is tried.
+                if port is not None or port_is_free(state.port) or not retries_left:
                     raise
         return _checked(state)
 
     def _new_state(self) -> ServerState:
         folder = choose_folder(self.home, Account.for_server())
-        # The password is saved before the server exists: whenever a first start is cut off, the next one goes on.
+        # The password is saved before the server exists, so the next start continues one that was cut off.
         state = ServerState(_free_port(), "postgres", secrets.token_urlsafe(24), folder)
         save_state(self.home, state)
         return state
@@ -153,7 +157,8 @@ class EmbeddedPostgres:
         return state
 
 
-def _is_free(port: int) -> bool:
+def port_is_free(port: int) -> bool:
+    """Tell whether no process listens on a port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -167,13 +172,13 @@ def _free_port() -> int:
     ports = list(_PORTS)
     while ports:
         port = ports.pop(secrets.randbelow(len(ports)))
-        if _is_free(port):
+        if port_is_free(port):
             return port
     raise ServerFailed(f"no free port of 127.0.0.1 from {_PORTS.start} to {_PORTS.stop - 1}; choose one with --port")
 
 
 def _checked(state: ServerState) -> URL:
-    """The address, after one connection with the remembered password."""
+    """Connect once with the stored password, and return the address."""
     try:
         psycopg2.connect(
             host="127.0.0.1",

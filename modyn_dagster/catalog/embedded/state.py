@@ -1,4 +1,4 @@
-"""State of the embedded server between commands (``MODYN_HOME/postgres.json``), and the folder it lies in."""
+"""State of the embedded server between commands (``MODYN_HOME/postgres.json``), and the choice of its folder."""
 
 import fcntl
 import json
@@ -21,9 +21,9 @@ from modyn_dagster.storage import atomic_write
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The server's address, superuser and place; the file is readable by its owner only, for the password's sake.
+    """Address, superuser and folder of the server; only the owner may read the file, because it holds the password.
 
-    ``folder`` holds the data directory and the log; relative means inside ``MODYN_HOME``, so that it can be moved.
+    ``folder`` holds the data directory and the log; a relative one is inside ``MODYN_HOME``, which can then be moved.
     """
 
     port: int
@@ -38,7 +38,7 @@ class ServerState:
 
 
 def load_state(home: Path) -> ServerState | None:
-    """The state of the server of ``home``; None when there was never one."""
+    """Read the state of the server of ``home``; None when there was never one."""
     path = state_path(home)
     try:
         return ServerState(**json.loads(path.read_text()))
@@ -51,7 +51,7 @@ def load_state(home: Path) -> ServerState | None:
 
 
 def save_state(home: Path, state: ServerState) -> None:
-    """Replace the state as a whole; equal content keeps the file, and its owner when root works on a user's home."""
+    """Replace the state atomically. Equal content keeps the file, and so its owner when root works on a user's home."""
     if state == load_state(home):
         return
     with atomic_write(state_path(home), mode=0o600) as file:
@@ -65,7 +65,7 @@ def state_path(home: Path) -> Path:
 
 @contextmanager
 def exclusive(home: Path) -> Iterator[None]:
-    """One process at a time sets up, starts or stops the server of ``home``; the lock ends with the process."""
+    """Lock the server of ``home``: one process at a time sets it up, starts or stops it. The lock ends with the process."""
     path = home / "postgres.lock"
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -79,16 +79,17 @@ def exclusive(home: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-OUTSIDE: Final = Path("/var/lib/modyn-dagster")
-_INSIDE: Final = "postgres"
+#: Parent of server folders where the server's account cannot write in ``MODYN_HOME``.
+FALLBACK_FOLDER: Final = Path("/var/lib/modyn-dagster")
+_HOME_FOLDER: Final = "postgres"
 
 
 def choose_folder(home: Path, account: Account) -> str:
-    """Make the folder of a new server and return it: ``postgres`` inside ``home``, or an absolute path.
+    """Make the folder of a new server and return its path: ``postgres`` inside ``home``, or an absolute one.
 
-    Only folders of our own are made, owned and closed; those of the user keep their permissions.
+    Only new folders get an owner and permissions; folders of the user keep theirs.
     """
-    inside = home / _INSIDE
+    inside = home / _HOME_FOLDER
     if Cluster(inside).major is not None:
         raise ServerFailed(
             f"{inside} holds a server, but {home / 'postgres.json'} with its password is missing; "
@@ -97,19 +98,19 @@ def choose_folder(home: Path, account: Account) -> str:
     try:
         account.make_folder(inside)
         if account.can_write(inside):
-            return _INSIDE
+            return _HOME_FOLDER
         inside.rmdir()
-        return str(_outside_folder(home, account))
+        return str(_fallback_folder(home, account))
     except OSError as error:
         raise ServerFailed(f"{home}: no folder for Postgres can be made: {error}") from error
 
 
-def _outside_folder(home: Path, account: Account) -> Path:
-    folder = OUTSIDE / blake2b(bytes(home), digest_size=8).hexdigest()
+def _fallback_folder(home: Path, account: Account) -> Path:
+    folder = FALLBACK_FOLDER / blake2b(bytes(home), digest_size=8).hexdigest()
     if folder.exists():
         _set_aside(folder)
-    OUTSIDE.mkdir(parents=True, exist_ok=True)
-    OUTSIDE.chmod(0o755)
+    FALLBACK_FOLDER.mkdir(parents=True, exist_ok=True)
+    FALLBACK_FOLDER.chmod(0o755)
     account.make_folder(folder)
     (folder / "home").write_text(f"{home}\n")
     if not account.can_write(folder):
@@ -118,7 +119,7 @@ def _outside_folder(home: Path, account: Account) -> Path:
 
 
 def _set_aside(folder: Path) -> None:
-    """Keep the files of a home that was deleted; a new home at the same path begins empty."""
+    """Rename the folder of a deleted home to keep its files; a new home at the same path begins empty."""
     Cluster(folder).stop()
     free = next(name for n in count(1) if not (name := folder.with_name(f"{folder.name}.{n}")).exists())
     folder.rename(free)

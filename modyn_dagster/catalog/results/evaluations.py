@@ -1,15 +1,24 @@
-"""Evaluations of models: the cells of the evaluation matrix and their intervals."""
+"""Cells of the evaluation matrix, and the intervals they cover."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
-from modyn_dagster.catalog.database.mapping import as_row
-from modyn_dagster.catalog.tables import evaluation, trigger
+from modyn_dagster.catalog.database.mapping import (
+    BigInt,
+    Default,
+    Id,
+    Mark,
+    References,
+    created_column,
+    list_rows,
+    table,
+)
+from modyn_dagster.catalog.triggers import trigger
 
 _CELL: Final = ("trigger_id", "interval_start", "interval_end", "metric", "subset")
 _RESULT: Final = ("n_samples", "n_deleted", "value", "undefined", "seen_in_training", "address", "low", "high")
@@ -21,31 +30,46 @@ _CHUNK: Final = 10_000
 class EvaluationRow:
     """A row of ``evaluation`` with the ordinal of its trigger.
 
-    ``n_samples`` were judged; ``n_deleted`` of the interval's samples were deleted by then. Cells with equal ``address`` have
-    equal values. ``subset`` says which samples of the interval were judged: empty for all, else ``attribute=value``. ``low``
-    and ``high`` are the ends of the confidence interval, where there is one.
+    Attributes:
+        n_samples: samples that were scored.
+        value: None when undefined; then ``undefined`` is the reason.
+        n_deleted: samples of the interval that were deleted by then; with ``n_samples`` it tells whether to score again.
+        address: digest of model, samples, interval and metric. Cells with equal addresses have equal values; empty: unknown.
+        subset: scored samples of the interval: empty for all, else ``attribute=value``.
+        low, high: ends of the confidence interval, where there is one.
     """
 
-    trigger_id: int
-    ordinal: int
+    trigger_id: Annotated[int, References("trigger.id")]
+    ordinal: Annotated[int, Mark.JOINED]
     interval_start: datetime
     interval_end: datetime
     metric: str
-    n_samples: int
+    n_samples: BigInt
     value: float | None
     undefined: str | None
-    seen_in_training: bool
-    n_deleted: int = 0
-    address: str = ""
-    subset: str = ""
+    seen_in_training: Annotated[bool, Default(sa.false())]
+    n_deleted: Annotated[BigInt, Default("0")] = 0
+    address: Annotated[str, Default("")] = ""
+    subset: Annotated[str, Default("")] = ""
     low: float | None = None
     high: float | None = None
-    id: int = 0
+    id: Id = 0
+
+
+evaluation: Final = table(
+    "evaluation",
+    EvaluationRow,
+    created_column(),
+    sa.UniqueConstraint(*_CELL, name="uq_evaluation_cell"),
+    sa.CheckConstraint("(value is null) <> (undefined is null)", name="value_or_reason"),
+    sa.CheckConstraint("(low is null) = (high is null)", name="confidence"),
+    sa.Index("ix_evaluation_address", "address"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """What an address stands for."""
+    """Result of every cell with one address."""
 
     value: float | None
     undefined: str | None
@@ -55,7 +79,7 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True)
 class ScoredCell:
-    """A defined value of one metric: which trigger's model, where, and when it was first scored."""
+    """A defined value of one metric for one trigger's model on one interval, and when it was first scored."""
 
     ordinal: int
     interval_start: datetime
@@ -66,7 +90,7 @@ class ScoredCell:
 
 
 def record_evaluations(conn: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write cells of the evaluation matrix; one that is there takes the new value."""
+    """Write cells of the evaluation matrix, replacing the results of existing ones."""
     if not rows:
         return
     statement = insert(evaluation)
@@ -75,26 +99,26 @@ def record_evaluations(conn: sa.Connection, rows: Sequence[Mapping[str, Any]]) -
 
 
 def remove_evaluations(conn: sa.Connection, ids: Sequence[int]) -> None:
-    """Forget cells of subsets that no sample is in any more."""
+    """Remove cells by id: those of subsets without any samples left."""
     conn.execute(sa.delete(evaluation).where(evaluation.c.id.in_(ids)))
 
 
 def find_addresses(conn: sa.Connection, addresses: Collection[str]) -> dict[str, CellResult]:
-    """Results of cells with these addresses, whichever run computed them."""
-    columns = [evaluation.c[name] for name in ("address", *CellResult.__slots__)]
-    found = {}
-    wanted = list(addresses)
-    for begin in range(0, len(wanted), _CHUNK):
-        where = evaluation.c.address == sa.any_(sa.literal(wanted[begin : begin + _CHUNK], ARRAY(sa.Text)))
-        for row in conn.execute(sa.select(*columns).where(where)):
-            found[row.address] = as_row(CellResult, row)
-    return found
+    """Results of cells with these addresses, computed by any run."""
+    columns = (evaluation.c.address, evaluation.c.value, evaluation.c.undefined, evaluation.c.low, evaluation.c.high)
+    results = {}
+    ordered = list(addresses)
+    for begin in range(0, len(ordered), _CHUNK):
+        where = evaluation.c.address == sa.any_(sa.literal(ordered[begin : begin + _CHUNK], ARRAY(sa.Text)))
+        for address, *result in conn.execute(sa.select(*columns).where(where)):
+            results[address] = CellResult(*result)
+    return results
 
 
 def list_evaluations(
     conn: sa.Connection, run_id: int, trigger_id: int | None = None, *, subsets: bool = False
 ) -> list[EvaluationRow]:
-    """Cells of a run, or of one of its triggers, ordered by trigger, interval and metric; on request those of subsets too."""
+    """Cells of a run, or of one of its triggers, ordered by trigger, interval and metric; optionally those of subsets too."""
     where = trigger.c.run_id == run_id
     if trigger_id is not None:
         where &= trigger.c.id == trigger_id
@@ -102,21 +126,20 @@ def list_evaluations(
         where &= evaluation.c.subset == ""
     statement = sa.select(evaluation, trigger.c.ordinal).join(trigger).where(where)
     order = (trigger.c.ordinal, evaluation.c.interval_start, evaluation.c.interval_end, evaluation.c.metric, evaluation.c.subset)
-    return [as_row(EvaluationRow, row) for row in conn.execute(statement.order_by(*order))]
+    return list_rows(conn, EvaluationRow, statement.order_by(*order))
 
 
 def cells_since(conn: sa.Connection, run_id: int, metric: str, since: datetime) -> list[ScoredCell]:
-    """Cells of a run's evaluation matrix first scored since a moment and defined, in order of their intervals."""
+    """Defined cells of a run's evaluation matrix that were first scored since a moment, in order of their intervals."""
     statement = sa.select(evaluation, trigger.c.ordinal).join(trigger, evaluation.c.trigger_id == trigger.c.id)
     where = (trigger.c.run_id == run_id) & (evaluation.c.metric == metric) & evaluation.c.value.is_not(None)
     where &= evaluation.c.subset == ""
     statement = statement.where(where & (evaluation.c.created_at >= since))
-    rows = conn.execute(statement.order_by(evaluation.c.interval_start, trigger.c.ordinal))
-    return [as_row(ScoredCell, row) for row in rows]
+    return list_rows(conn, ScoredCell, statement.order_by(evaluation.c.interval_start, trigger.c.ordinal))
 
 
 def list_intervals(conn: sa.Connection, run_id: int) -> list[tuple[datetime, datetime]]:
-    """Start and end of every interval on which some model of a run was judged, in order of time."""
+    """Start and end of every interval on which a model of a run was scored, in order of time."""
     columns = (evaluation.c.interval_start, evaluation.c.interval_end)
     statement = sa.select(*columns).join(trigger).where(trigger.c.run_id == run_id).distinct().order_by(*columns)
     return [(row.interval_start, row.interval_end) for row in conn.execute(statement)]

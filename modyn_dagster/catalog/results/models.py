@@ -3,81 +3,100 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.database.mapping import as_row
-from modyn_dagster.catalog.tables import model, pipeline, pipeline_run, trigger
+from modyn_dagster.catalog.database.mapping import (
+    BigInt,
+    Created,
+    Default,
+    Mark,
+    References,
+    find_row,
+    list_rows,
+    table,
+)
+from modyn_dagster.catalog.runs import pipeline, pipeline_run
+from modyn_dagster.catalog.triggers import trigger
 from modyn_dagster.errors import UnknownName
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A row of ``model`` with the ordinal, key and run of its trigger; ``seconds`` is what its policy was told it took."""
+    """A row of ``model`` with the ordinal, key and run of its trigger.
 
-    trigger_id: int
-    run_id: int
-    ordinal: int
-    key: int
+    Attributes:
+        train_start, train_end: smallest and largest sample time of the window, not of the chosen subset.
+        architecture: names of the columns and classes it was trained on, and the facts that rebuild the module.
+        losses: mean loss of each epoch.
+        curve: points (step, loss) of the loss curve.
+        seconds: duration of selection and training, as reported to the triggering policy.
+        training: steps taken, seconds of every epoch, and the libraries, hardware and threads that decided bits.
+    """
+
+    trigger_id: Annotated[int, References("trigger.id"), Mark.PRIMARY]
+    run_id: Annotated[int, Mark.JOINED]
+    ordinal: Annotated[int, Mark.JOINED]
+    key: Annotated[int, Mark.JOINED]
     hash: str
     previous_hash: str | None
-    n_samples: int
+    n_samples: BigInt
     train_start: datetime
     train_end: datetime
     architecture: Mapping[str, Any]
     losses: Sequence[float]
     curve: Sequence[tuple[int, float]]
-    created_at: datetime
+    created_at: Created
     seconds: float | None = None
-    training: Mapping[str, Any] = field(default_factory=dict)
+    training: Annotated[Mapping[str, Any], Default("{}")] = field(default_factory=dict)
 
 
-_MODEL = sa.select(model, trigger.c.run_id, trigger.c.ordinal, trigger.c.key).join(trigger, model.c.trigger_id == trigger.c.id)
+model: Final = table("model", ModelRow, sa.Index("ix_model_hash", "hash"))
+
+_MODEL: Final = sa.select(model, trigger.c.run_id, trigger.c.ordinal, trigger.c.key).join(
+    trigger, model.c.trigger_id == trigger.c.id
+)
 
 
 def insert_model(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> None:
-    """Commit the model of a trigger whose claim is held in this transaction."""
+    """Record the model of a trigger whose claim is held in this transaction."""
     conn.execute(insert(model).values(trigger_id=trigger_id, **values))
 
 
 def find_model(conn: sa.Connection, trigger_id: int) -> ModelRow | None:
     """The model of a trigger, if it was trained."""
-    row = conn.execute(_MODEL.where(model.c.trigger_id == trigger_id)).one_or_none()
-    return None if row is None else as_row(ModelRow, row)
+    return find_row(conn, ModelRow, _MODEL.where(model.c.trigger_id == trigger_id))
 
 
 def list_models(conn: sa.Connection, run_id: int) -> list[ModelRow]:
     """Models of a run in trigger order."""
-    rows = conn.execute(_MODEL.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
-    return [as_row(ModelRow, row) for row in rows]
+    return list_rows(conn, ModelRow, _MODEL.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
 
 
 def models_before(conn: sa.Connection, run_id: int, ordinal: int, *, newest: int) -> list[ModelRow]:
-    """The newest models of a run whose triggers come before a place in it, the newest first."""
+    """The ``newest`` so many models of a run before a trigger's ordinal, the newest first."""
     before = _MODEL.where(trigger.c.run_id == run_id, trigger.c.ordinal < ordinal)
-    return [as_row(ModelRow, row) for row in conn.execute(before.order_by(trigger.c.ordinal.desc()).limit(newest))]
+    return list_rows(conn, ModelRow, before.order_by(trigger.c.ordinal.desc()).limit(newest))
 
 
 def live_model(conn: sa.Connection, pipeline_name: str, moment: datetime) -> ModelRow | None:
-    """The model that a pipeline had live at a moment: the newest one its live runs had trained by then."""
+    """The live model of a pipeline at a moment: the newest one that its live runs had trained by then."""
     live = (pipeline.c.name == pipeline_name) & (pipeline_run.c.mode == "live") & (model.c.created_at <= moment)
     statement = _MODEL.join(pipeline_run, trigger.c.run_id == pipeline_run.c.id).join(pipeline)
     newest = model.c.created_at.desc(), trigger.c.id.desc()
-    row = conn.execute(statement.where(live).order_by(*newest).limit(1)).one_or_none()
-    return None if row is None else as_row(ModelRow, row)
+    return find_row(conn, ModelRow, statement.where(live).order_by(*newest).limit(1))
 
 
 def newest_model(conn: sa.Connection, run_id: int, model_hash: str) -> ModelRow | None:
-    """The newest model with this hash: of the run where it has one, else of the run it took its first model from."""
+    """The newest model with this hash: the run's own if it has one, else that of the run its first model came from."""
     newest = (trigger.c.run_id == run_id).desc(), trigger.c.id.desc()
-    row = conn.execute(_MODEL.where(model.c.hash == model_hash).order_by(*newest).limit(1)).one_or_none()
-    return None if row is None else as_row(ModelRow, row)
+    return find_row(conn, ModelRow, _MODEL.where(model.c.hash == model_hash).order_by(*newest).limit(1))
 
 
 def architecture_of(conn: sa.Connection, model_hash: str) -> Mapping[str, Any]:
-    """What builds the module of a model again; equal weights have equal architectures."""
+    """Architecture of a model by hash; equal weights have equal architectures."""
     row = conn.execute(sa.select(model.c.architecture).where(model.c.hash == model_hash).limit(1)).one_or_none()
     if row is None:
         raise UnknownName("model", model_hash)

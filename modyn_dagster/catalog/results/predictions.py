@@ -3,33 +3,46 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.database.mapping import as_row
-from modyn_dagster.catalog.tables import prediction_file, trigger
+from modyn_dagster.catalog.database.mapping import BigInt, Default, Id, References, as_row, created_column, list_rows, table
+from modyn_dagster.catalog.triggers import trigger
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionFileRow:
-    """A row of ``prediction_file``: outputs for the evaluation samples of ``first_key .. last_key``, both included."""
+    """A row of ``prediction_file``: outputs for the evaluation samples of ``first_key .. last_key``, both included.
 
-    id: int
-    trigger_id: int
+    Attributes:
+        source: dataset of the samples, and the side of its split unless it is the evaluation side; empty if not recorded.
+    """
+
+    id: Id
+    trigger_id: Annotated[int, References("trigger.id")]
     model_hash: str
-    first_key: int
-    last_key: int
-    n_samples: int
+    first_key: BigInt
+    last_key: BigInt
+    n_samples: BigInt
     path: str
     checksum: str
     removed_at: datetime | None
-    source: str = ""
+    source: Annotated[str, Default("")] = ""
+
+
+prediction_file: Final = table(
+    "prediction_file",
+    PredictionFileRow,
+    created_column(),
+    sa.UniqueConstraint("trigger_id", "model_hash", "first_key"),
+    sa.Index("ix_prediction_file_model_hash", "model_hash"),
+)
 
 
 def record_predictions(conn: sa.Connection, values: Mapping[str, Any]) -> None:
-    """Commit a prediction file; predicting the same keys again gives the same bytes, so the first row stays."""
+    """Record a prediction file; predicting the same keys again gives the same bytes, so the first row stays."""
     conn.execute(insert(prediction_file).values(**values).on_conflict_do_nothing())
 
 
@@ -38,14 +51,13 @@ def list_predictions(conn: sa.Connection, trigger_id: int, model_hash: str | Non
     where = prediction_file.c.trigger_id == trigger_id
     if model_hash is not None:
         where &= prediction_file.c.model_hash == model_hash
-    rows = conn.execute(sa.select(prediction_file).where(where).order_by(prediction_file.c.first_key))
-    return [as_row(PredictionFileRow, row) for row in rows]
+    return list_rows(conn, PredictionFileRow, sa.select(prediction_file).where(where).order_by(prediction_file.c.first_key))
 
 
 def same_predictions(
     conn: sa.Connection, model_hash: str, source: str, first_key: int, last_key: int
 ) -> list[tuple[PredictionFileRow, int]]:
-    """Files of any trigger that hold what a model with this hash makes of these keys, each with the run it is of."""
+    """Prediction files of any trigger for these keys by a model with this hash, each with its run's id."""
     columns = prediction_file.c
     where = (columns.model_hash == model_hash) & (columns.source == source) & columns.removed_at.is_(None)
     where &= (columns.first_key == first_key) & (columns.last_key == last_key)
@@ -54,5 +66,5 @@ def same_predictions(
 
 
 def mark_predictions_removed(conn: sa.Connection, ids: Sequence[int]) -> None:
-    """Note that retention removed the files; the rows stay."""
+    """Record that retention removed the files; the rows stay."""
     conn.execute(sa.update(prediction_file).where(prediction_file.c.id.in_(ids)).values(removed_at=sa.func.now()))

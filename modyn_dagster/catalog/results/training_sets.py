@@ -1,61 +1,77 @@
-"""Training sets of triggers: window, file, fill, and the models that were trained on them."""
+"""Training sets of triggers: window, file, fill, and the models trained on them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.database.mapping import as_row
-from modyn_dagster.catalog.tables import model, pipeline, pipeline_run, training_set, trigger
-from modyn_dagster.catalog.triggers import partition_key
+from modyn_dagster.catalog.database.mapping import (
+    BigInt,
+    Default,
+    Mark,
+    References,
+    as_row,
+    created_column,
+    find_row,
+    list_rows,
+    table,
+)
+from modyn_dagster.catalog.results.models import model
+from modyn_dagster.catalog.runs import pipeline, pipeline_run
+from modyn_dagster.catalog.triggers import partition_key, trigger
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetRow:
-    """A row of ``training_set``: the window, what was chosen of it, and the file. Times are those of the window.
+    """A row of ``training_set``: the window, the number of samples chosen from it, and the file.
 
-    ``details`` of an online strategy: ``state`` (path and checksum), ``fill`` and ``fills`` (of R-TBS: C / n, now and
-    over sample time since the last trigger), ``skipped`` (why there is too little to train on), ``variance`` (by how much
-    sums of inverted chances may be off the window).
+    Attributes:
+        after, until: window ``(after, until]`` the set was selected from.
+        n_pool: samples in the window.
+        time_min, time_max: smallest and largest sample time of the window.
+        path: file, relative to the home folder.
+        details: facts about an online strategy: ``state`` (path and checksum of its file), ``fill`` and ``fills`` (C / n of
+            an R-TBS, at the trigger and over sample time since the last one), ``skipped`` (reason why there is too little to
+            train on), ``variance`` (of sums of inverse inclusion probabilities).
     """
 
-    trigger_id: int
-    after: int
-    until: int
-    n_pool: int
-    n_samples: int
+    trigger_id: Annotated[int, References("trigger.id"), Mark.PRIMARY]
+    after: BigInt
+    until: BigInt
+    n_pool: BigInt
+    n_samples: BigInt
     time_min: datetime | None
     time_max: datetime | None
     path: str
     checksum: str
     removed_at: datetime | None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Annotated[Mapping[str, Any], Default("{}")] = field(default_factory=dict)
+
+
+training_set: Final = table("training_set", TrainingSetRow, created_column())
 
 
 def record_training_set(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> TrainingSetRow:
-    """Commit the training set of a trigger whose claim is held; that of a later attempt replaces it."""
+    """Record the training set of a trigger whose claim is held, replacing that of an earlier attempt."""
     statement = insert(training_set).values(trigger_id=trigger_id, **values)
     replaced = {"details": {}, **values, "removed_at": None, "created_at": sa.func.now()}
-    conn.execute(statement.on_conflict_do_update(index_elements=["trigger_id"], set_=replaced))
-    found = find_training_set(conn, trigger_id)
-    assert found is not None, "just inserted"  # noqa: S101 - for the type checker
-    return found
+    statement = statement.on_conflict_do_update(index_elements=["trigger_id"], set_=replaced)
+    return as_row(TrainingSetRow, conn.execute(statement.returning(training_set)).one())
 
 
 def find_training_set(conn: sa.Connection, trigger_id: int) -> TrainingSetRow | None:
     """The training set of a trigger, if it was selected."""
-    row = conn.execute(sa.select(training_set).where(training_set.c.trigger_id == trigger_id)).one_or_none()
-    return None if row is None else as_row(TrainingSetRow, row)
+    return find_row(conn, TrainingSetRow, sa.select(training_set).where(training_set.c.trigger_id == trigger_id))
 
 
 @dataclass(frozen=True, slots=True)
 class FillPoint:
-    """C / n of an R-TBS at a sample time, on the way to the trigger with this ordinal."""
+    """Fill C / n of an R-TBS at a sample time, between the trigger before and the trigger with this ordinal."""
 
     ordinal: int
     time: datetime
@@ -64,7 +80,7 @@ class FillPoint:
 
 
 def list_fills(conn: sa.Connection, run_id: int, until: int | None = None) -> list[FillPoint]:
-    """How full a run's time-biased sample was, in order of time, up to a trigger; empty for other strategies."""
+    """Fill of a run's time-biased sample over time, up to a trigger's ordinal; empty for other strategies."""
     statement = sa.select(trigger.c.ordinal, training_set.c.details).join(trigger, training_set.c.trigger_id == trigger.c.id)
     statement = statement.where(trigger.c.run_id == run_id, training_set.c.details.has_key("fills"))
     if until is not None:
@@ -77,20 +93,20 @@ def list_fills(conn: sa.Connection, run_id: int, until: int | None = None) -> li
 
 
 def mark_training_sets_removed(conn: sa.Connection, trigger_ids: Sequence[int]) -> None:
-    """Note that retention removed the files; the rows stay."""
+    """Record that retention removed the files; the rows stay."""
     where = training_set.c.trigger_id.in_(trigger_ids)
     conn.execute(sa.update(training_set).where(where).values(removed_at=sa.func.now()))
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetUse:
-    """A training set, its trigger, and the model that was trained on it, if it was.
+    """A training set with its trigger and the model trained on it, if any.
 
     Attributes:
-        after, until: the window ``(after, until]`` it was selected from.
-        path, checksum: of its file, relative to the home folder.
+        after, until: window ``(after, until]`` the set was selected from.
+        path: file, relative to the home folder.
         model_hash: None where the trigger is not trained.
-        previous_hash: the model that this one started from.
+        previous_hash: model that training started from.
     """
 
     pipeline: str
@@ -108,12 +124,12 @@ class TrainingSetUse:
 
     @property
     def partition_key(self) -> str:
-        """Of the trigger assets in Dagster."""
+        """Partition of the trigger assets in Dagster."""
         return partition_key(self.run_id, self.ordinal)
 
 
 def training_sets_of(conn: sa.Connection, dataset_id: int) -> list[TrainingSetUse]:
-    """Every training set that was selected from a dataset, in the order of their triggers."""
+    """Training sets that were selected from a dataset, in the order of their triggers."""
     statement = (
         sa.select(
             training_set,
@@ -132,4 +148,4 @@ def training_sets_of(conn: sa.Connection, dataset_id: int) -> list[TrainingSetUs
         .where(pipeline.c.dataset_id == dataset_id)
         .order_by(trigger.c.id)
     )
-    return [as_row(TrainingSetUse, row) for row in conn.execute(statement)]
+    return list_rows(conn, TrainingSetUse, statement)

@@ -1,4 +1,4 @@
-"""``modyn-dagster dataset delete``: samples leave, and what has used them is told."""
+"""``modyn-dagster dataset delete``: delete samples, and name the training sets and models that have used them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modyn_dagster.cli.project import open_platform
-from modyn_dagster.errors import UnknownName
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.datasets import DatasetRow
@@ -34,48 +33,41 @@ _MOST_SHOWN = 20
     "--source-file", metavar="PATH", help="All samples of an ingested file; the path is relative to the dataset's root."
 )
 @click.option("--where", metavar="CONDITION", help="For example: label = spam and time < 2024-01-01, or attributes.user = 17.")
-@click.option("--reason", help="Kept with the deletion.")
+@click.option("--reason", help="Recorded with the deletion.")
 @click.option(
     "--purge", is_flag=True, help="Also overwrite their bytes in our shards, and their labels and attributes, for good."
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be deleted, and what has used it.")
+@click.option("--dry-run", is_flag=True, help="Only show the samples that would be deleted, and their users.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(name: str, *, reason: str | None, purge: bool, dry_run: bool, yes: bool, **chosen_by: Any) -> None:
+def delete(name: str, *, reason: str | None, purge: bool, dry_run: bool, yes: bool, **selection: Any) -> None:
     """Delete samples of dataset NAME for good.
 
-    No training set selected from now on holds them, no model is judged on them, and reading them is an error. Decisions that
-    were taken stay: deleted samples still count for triggers. Shown first: how many samples of which batches, and the training
-    sets and models that have used them. Doing it again changes nothing.
+    No later training set holds them, no model is evaluated on them, and reading them is an error. Past decisions stay: deleted
+    samples still count for triggers. The command first shows the number of samples per batch, and the training sets and models
+    that have used them. Deleting the same samples again changes nothing.
     """
-    chosen_by = {option: value for option, value in chosen_by.items() if value is not None}
-    if len(chosen_by) != 1:
+    selection = {option: value for option, value in selection.items() if value is not None}
+    if len(selection) != 1:
         raise click.UsageError("Give one of --keys, --file, --source-file and --where.")
-    with closing(_open(name)) as platform:
+    with closing(open_platform()) as platform:
         dataset = platform.view(name).row
-        chosen = _chosen(platform, dataset, **chosen_by)
-        plan = _planned(platform, dataset, chosen)
-        usages = _usages(platform, dataset, chosen)
+        keys = _select_keys(platform, dataset, **selection)
+        plan = _plan(platform, dataset, keys)
+        usages = _usages(platform, dataset, keys)
         _show(name, plan, usages)
         if dry_run or not plan:
             return
         if not yes:
             click.confirm("Purge them for good?" if purge else "Delete them for good?", abort=True)
-        _delete(platform, dataset, chosen, reason)
-        for usage in _usages(platform, dataset, chosen):
+        _delete(platform, dataset, keys, reason)
+        for usage in _usages(platform, dataset, keys):
             if usage not in usages:
                 click.echo(f"meanwhile: {_line(usage)}")
         if purge:
-            _purge(platform, dataset, chosen)
+            _purge(platform, dataset, keys)
 
 
-def _open(name: str) -> "Platform":
-    platform = open_platform()
-    if name not in platform.project.datasets:
-        raise UnknownName("dataset", name, sorted(platform.project.datasets))
-    return platform
-
-
-def _chosen(
+def _select_keys(
     platform: "Platform",
     dataset: "DatasetRow",
     keys: str | None = None,
@@ -96,7 +88,7 @@ def _chosen(
         return keys_where(conn, spec, dataset, str(where))
 
 
-def _planned(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "list[BatchDeletion]":
+def _plan(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "list[BatchDeletion]":
     from modyn_dagster.ingestion.deletion.delete import plan_deletion
 
     with platform.transaction() as conn:
@@ -131,9 +123,9 @@ def _line(usage: "Usage") -> str:
 def _delete(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray", reason: str | None) -> None:
     from modyn_dagster.ingestion.deletion.delete import delete_samples
 
-    done = delete_samples(platform.engine, platform.home, dataset, keys, reason)
-    fresh = sum(len(step.fresh) for step in done)
-    click.echo(f"{dataset.name}: {fresh} samples deleted, {sum(step.n_already for step in done)} were deleted before")
+    steps = delete_samples(platform.engine, platform.home, dataset, keys, reason)
+    n_deleted = sum(len(step.fresh) for step in steps)
+    click.echo(f"{dataset.name}: {n_deleted} samples deleted, {sum(step.n_already for step in steps)} were deleted before")
 
 
 def _purge(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> None:
@@ -146,7 +138,7 @@ def _purge(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> Non
     _list("read in place and not touched, these files still hold them", list(_in_place(purged)))
     _list("copied at ingestion, these files hold them where they still exist", [p for b in purged for p in b.copied_from])
     _list(
-        "a training may still read these replaced files, which hold them; run the command again once none goes on",
+        "a training may still read these replaced files, which hold them; run the command again once none is running",
         [str(path) for path in replaced_pairs(platform.engine, platform.home, dataset)],
     )
 

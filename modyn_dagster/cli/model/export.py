@@ -1,4 +1,4 @@
-"""``modyn-dagster model export``: a model as a file for other systems."""
+"""``modyn-dagster model export``: write a model to a file for other systems."""
 
 import sys
 import warnings
@@ -25,8 +25,8 @@ from modyn_dagster.progress import progress_bar
     "--positional", is_flag=True, help="Call the model with the example inputs as arguments, in the order of their names."
 )
 @click.option("--allow", multiple=True, metavar="MODULE", help="Module whose functions may run to build the model.")
-@click.option("--retrain", is_flag=True, help="Train a model again that is stored as its provenance.")
-@click.option("--overwrite", is_flag=True, help="Replace PATH when it is there.")
+@click.option("--retrain", is_flag=True, help="Retrain a model that is stored as its provenance.")
+@click.option("--overwrite", is_flag=True, help="Replace PATH if it exists.")
 def export(
     model: str,
     path: Path,
@@ -45,15 +45,15 @@ def export(
     store = open_store(root, *allow)
     chosen = chosen_model(store, model)
     if path.exists() and not overwrite:
-        raise ConfigError("export", "path", str(path), "is there already; --overwrite replaces it")
-    given = None if inputs is None else _inputs(inputs, positional)
+        raise ConfigError("export", "path", str(path), "exists already; --overwrite replaces it")
+    example_inputs = None if inputs is None else _inputs(inputs, positional)
     if allow:
-        # As Python does for its own programs: what the user names may lie in the current folder.
+        # As Python does for its own programs: the user's modules may be in the current folder.
         sys.path.insert(0, str(Path.cwd()))
-    with warnings.catch_warnings(record=True) as told, progress_bar("export", counted=False):
+    with warnings.catch_warnings(record=True) as raised, progress_bar("export", counted=False):
         warnings.simplefilter("default", UserWarning)
-        store.export(chosen, path, inputs=given, retrain=retrain)
-    for warning in told:
+        store.export(chosen, path, inputs=example_inputs, retrain=retrain)
+    for warning in raised:
         click.echo(f"warning: {warning.message}", err=True)
     click.echo(f"{path}: {path.stat().st_size} bytes")
 

@@ -1,4 +1,4 @@
-"""``modyn-dagster model probe``: whether a training step computes the same bits twice, here or on another machine."""
+"""``modyn-dagster model probe``: check that a training step repeats its bits, here or on another machine."""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("factory", metavar="PACKAGE.MODULE:FACTORY")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of every generator.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of every random generator.")
 @click.option("--threads", type=click.IntRange(1), help="Threads to compute with; default: as many as torch uses.")
 @click.option("--any-algorithm", is_flag=True, help="Also allow algorithms that torch does not call deterministic.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Run once and write a summary for another machine.")
@@ -37,9 +37,9 @@ def probe(
 ) -> None:
     """Run a forward pass and a training step twice and show the first layer whose input, output or gradient differs.
 
-    FACTORY returns three things: a function that builds the module, a tuple of its inputs, and a loss of what it returns. It is
-    called once, seeded; what builds the module is called in every run, seeded alike. The code is yours, and it runs. Exit
-    code 1 when a bit differs: then a model like this must not be stored as its provenance.
+    FACTORY returns three values: a function that builds the module, a tuple of its inputs, and a loss of its outputs. It is
+    called once, seeded; the function that builds the module is called in every run, with the same seed. Your code runs. The
+    exit code is 1 when a bit differs: then such a model must not be stored as its provenance.
     """
     import torch
 
@@ -79,22 +79,22 @@ def probe(
 
 
 def _parts(factory: str) -> "tuple[Callable[[], nn.Module], tuple[Any, ...], Callable[[Any], Tensor]]":
-    """What the factory returns. ``ConfigError`` for anything but the three things."""
+    """Call the factory and check its three values; ``ConfigError`` for anything else."""
     from modyn_dagster.imports import import_callable
 
     function = import_callable(factory, source="probe", field="factory")
     try:
-        found = function()
+        parts = function()
     except Exception as error:
         raise _failed(factory, "it is called without arguments and fails", error) from error
-    match found:
+    match parts:
         case (build, tuple(inputs), loss) if callable(build) and callable(loss):
             return build, inputs, loss
-    rule = f"must return a function that builds the module, a tuple of its inputs, and a loss; not a {type(found).__name__}"
+    rule = f"must return a function that builds the module, a tuple of its inputs, and a loss; not a {type(parts).__name__}"
     raise ConfigError("probe", "factory", factory, rule)
 
 
-def _failed(factory: str, what: str, error: Exception) -> ConfigError:
-    first = (str(error).splitlines() or [""])[0]
-    hint = "; --any-algorithm allows it" if "deterministic" in first else ""
-    return ConfigError("probe", "factory", factory, f"{what}: {type(error).__name__}: {first}{hint}")
+def _failed(factory: str, problem: str, error: Exception) -> ConfigError:
+    message = (str(error).splitlines() or [""])[0]
+    hint = "; --any-algorithm allows it" if "deterministic" in message else ""
+    return ConfigError("probe", "factory", factory, f"{problem}: {type(error).__name__}: {message}{hint}")

@@ -1,8 +1,8 @@
 """``modyn-dagster model``: list, show, compare, verify and delete stored models, and name the live one."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,60 +11,58 @@ import click
 from modyn_dagster.cli.console import Moment, show_table, utc
 from modyn_dagster.cli.model.export import export
 from modyn_dagster.cli.model.probe import probe
-from modyn_dagster.cli.project import chosen_model, open_store, store_option
-from modyn_dagster.errors import CorruptFile, UnknownModel
+from modyn_dagster.cli.project import chosen_model, open_platform, open_store, store_option
+from modyn_dagster.errors import CorruptFile, RunError, UnknownModel
 from modyn_dagster.progress import progress_bar
 
 if TYPE_CHECKING:
-    from modyn_dagster.model_store import ModelId, ModelInfo, ModelStore
+    from modyn_dagster.model_store import ModelInfo, ModelStore
 
 
 @click.command()
 @click.argument("model")
 @store_option
-@click.option("--rebase", is_flag=True, help="Store the models that need it again without it, instead of refusing.")
+@click.option("--rebase", is_flag=True, help="Store the models that need it anew without it, instead of refusing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(model: str, root: str | None, rebase: bool, yes: bool) -> None:
-    """Remove MODEL for good; refused while others cannot be had without it, unless --rebase.
+    """Remove MODEL for good; refused while other models need it, unless --rebase.
 
-    A run that trained it, or starts or is judged from it, is not asked: its pages say then that the model is gone.
+    Runs that trained it or start from it are not checked: their pages then say that the model is missing.
     """
     store = open_store(root)
     chosen = chosen_model(store, model)
-    needing = _dependents(store, chosen)
-    click.echo(f"{chosen}: {store.size(chosen)} bytes, needed by {len(needing)} others")
+    dependents = [info.id for info in _readable_infos(store) if chosen in info.needs]
+    click.echo(f"{chosen}: {store.size(chosen)} bytes, needed by {len(dependents)} others")
     if not yes:
         click.confirm("Delete it?", abort=True)
     before = _stored_bytes(store)
     with progress_bar("delete", counted=False):
         store.delete(chosen, rebase=rebase)
-    stored_again = f", {len(needing)} models stored again" if needing else ""
+    stored_again = f", {len(dependents)} models stored again" if dependents else ""
     click.echo(f"deleted{stored_again}; the store is {before - _stored_bytes(store):,} bytes smaller")
 
 
-def _dependents(store: "ModelStore", model: "ModelId") -> "list[ModelId]":
-    found = []
-    for each in store.list():
+def _readable_infos(store: "ModelStore") -> "Iterator[ModelInfo]":
+    """Yield the readable models; name the damaged ones on standard error."""
+    for model_id in store.list():
         try:
-            if model in store.info(each).needs:
-                found.append(each)
+            yield store.info(model_id)
         except (CorruptFile, UnknownModel) as error:
             click.echo(f"damaged: {error}", err=True)
-    return found
 
 
 def _stored_bytes(store: "ModelStore") -> int:
     total = 0
-    for each in store.list():
-        # A name that leads to no file takes no place.
+    for model_id in store.list():
+        # A name without a file takes no space.
         with suppress(UnknownModel):
-            total += store.size(each)
+            total += store.size(model_id)
     return total
 
 
 @click.group()
 def model() -> None:
-    """Look into the model store, compare, verify, export and delete models, and probe whether trainings repeat."""
+    """List, compare, verify, export and delete stored models, and probe whether trainings repeat."""
 
 
 model.add_command(delete)
@@ -76,10 +74,10 @@ model.add_command(probe)
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(root: str | None, as_json: bool) -> None:
-    """Every model: how it is stored, what it derives from, and its bytes against those of its weights."""
+    """List every model: storage strategy, base, and stored bytes against the bytes of its weights."""
     from modyn_dagster.reporting.model_tables import model_json, models_table
 
-    infos = _infos(open_store(root))
+    infos = list(_readable_infos(open_store(root)))
     if as_json:
         click.echo(json.dumps([model_json(info) for info in infos], indent=2))
         return
@@ -91,7 +89,7 @@ def list_(root: str | None, as_json: bool) -> None:
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(model: str, root: str | None, as_json: bool) -> None:
-    """One model: why it is stored as it is, its architecture, environment and provenance, and its tensors.
+    """Show one model: the reason for its storage strategy, its architecture, environment, provenance and tensors.
 
     MODEL is an id, or its first digits.
     """
@@ -112,7 +110,7 @@ def show(model: str, root: str | None, as_json: bool) -> None:
 @model.command()
 @store_option
 def tree(root: str | None) -> None:
-    """Which model derives from which; an only child stands right below its parent."""
+    """Show the models as trees of derivation; an only child stands right below its parent."""
     from modyn_dagster.reporting.model_tables import model_line, tree_lines
 
     store = open_store(root)
@@ -126,11 +124,11 @@ def tree(root: str | None) -> None:
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of names.")
 def diff(a: str, b: str, root: str | None, as_json: bool) -> None:
-    """The layers in which models A and B differ, by their trees of hashes: no weight is read."""
+    """Show the layers in which models A and B differ, by their trees of hashes; no weight is read."""
     from modyn_dagster.reporting.model_tables import difference_table
 
     store = open_store(root)
-    one, other = (store.info(chosen_model(store, each)) for each in (a, b))
+    one, other = (store.info(chosen_model(store, text)) for text in (a, b))
     names = store.diff(one.id, other.id)
     if as_json:
         click.echo(json.dumps(list(names)))
@@ -142,9 +140,9 @@ def diff(a: str, b: str, root: str | None, as_json: bool) -> None:
 @click.argument("model", required=False)
 @store_option
 def verify(model: str | None, root: str | None) -> None:
-    """Read MODEL, or every one, and compare every tensor with its hash.
+    """Read MODEL, or every model, and compare every tensor with its hash.
 
-    Damage is named by tensor and file; then the exit code is 1.
+    Damage is named by tensor and file, and the exit code is 1.
     """
     store = open_store(root)
     chosen = None if model is None else chosen_model(store, model)
@@ -159,52 +157,34 @@ def verify(model: str | None, root: str | None) -> None:
 
 @model.command()
 @click.argument("pipeline")
-@click.option("--at", "moment", type=Moment(), help="ISO 8601, in UTC where it names no time zone; default: now.")
+@click.option("--at", "moment", type=Moment(), help="Time in ISO 8601, in UTC unless it names a time zone; default: now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
-    """The model that PIPELINE had live at a moment: the newest one its live runs had trained by then."""
+    """Name the live model of PIPELINE at a moment: the newest one that its live runs had trained by then."""
     from modyn_dagster.catalog.results.models import live_model
     from modyn_dagster.catalog.triggers import partition_key
-    from modyn_dagster.cli.project import open_platform
-    from modyn_dagster.errors import RunError
 
     at = datetime.now(UTC) if moment is None else moment
-    platform = open_platform()
-    with platform.transaction() as conn:
-        found = live_model(conn, platform.pipeline(pipeline).name, at)
-    platform.close()
-    if found is None:
-        rule = "only live runs count (`pipeline show` lists their models), and a model is live from when it was trained"
+    with closing(open_platform()) as platform, platform.transaction() as conn:
+        row = live_model(conn, platform.pipeline(pipeline).name, at)
+    if row is None:
+        rule = "only live runs count (`pipeline show` lists their models), and a model is live once it is trained"
         raise RunError(f"{pipeline} had no live model at {utc(at)} UTC; {rule}")
-    shown = {
-        "model": found.hash,
-        "trigger": partition_key(found.run_id, found.ordinal),
-        "live_from": found.created_at.astimezone(UTC).isoformat(),
+    content = {
+        "model": row.hash,
+        "trigger": partition_key(row.run_id, row.ordinal),
+        "live_from": row.created_at.astimezone(UTC).isoformat(),
     }
-    click.echo(json.dumps(shown) if as_json else "\n".join(f"{name}: {value}" for name, value in shown.items()))
+    click.echo(json.dumps(content) if as_json else "\n".join(f"{name}: {value}" for name, value in content.items()))
 
 
 @model.command()
 @store_option
 def gc(root: str | None) -> None:
-    """Remove what killed writers left, and documents that no model refers to; models stay."""
+    """Remove files of killed writers, and documents that no model refers to; models stay."""
     store = open_store(root)
     with progress_bar("gc") as progress:
-        gone = store.gc(progress=progress)
-    for path in gone:
+        removed = store.gc(progress=progress)
+    for path in removed:
         click.echo(path)
-    click.echo(f"{len(gone)} files removed")
-
-
-def _infos(store: "ModelStore") -> "Sequence[ModelInfo]":
-    """Of the models that can be read; the others are named on standard error."""
-    from modyn_dagster.errors import CorruptFile, UnknownModel
-
-    def readable(models: "Sequence[ModelId]") -> "Iterator[ModelInfo]":
-        for each in models:
-            try:
-                yield store.info(each)
-            except (CorruptFile, UnknownModel) as error:
-                click.echo(f"damaged: {error}", err=True)
-
-    return list(readable(store.list()))
+    click.echo(f"{len(removed)} files removed")

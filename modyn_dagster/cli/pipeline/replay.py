@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from modyn_dagster.cli.pipeline.operate import finish, reset, resume, stop, trig
 from modyn_dagster.cli.pipeline.status import show, status
 from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import RunError, UnknownName
-from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.platform import Platform
@@ -36,29 +36,28 @@ for command in (status, show, trigger, stop, resume, reset, finish):
 @click.option("--seed", type=click.IntRange(0), help="Seed; default: the pipeline's.")
 @click.option("--restart", is_flag=True, help="Begin a new replay and leave the old one readable.")
 @click.option("--manual-of", type=int, help="Run whose manual triggers are repeated at the same keys.")
-@click.option("--costs-from", type=int, help="Run whose training seconds the policy is told instead of this replay's own.")
+@click.option("--costs-from", type=int, help="Run whose training seconds the policy gets instead of this replay's own.")
 def replay(name: str, first: str | None, last: str | None, replay_name: str, **options: Any) -> None:
     """Replay pipeline NAME over a range of batches, as a backfill of its replay asset would.
 
-    Launched again it continues where it stands; nothing is trained twice. Exit code 1 when the replay fails.
+    Launched again, it continues where it stopped and trains nothing twice. The exit code is 1 when the replay fails.
     """
     from modyn_dagster.build import build_definitions
     from modyn_dagster.reporting.comparison import compare_pipelines
     from modyn_dagster.reporting.tables import comparison_table
 
-    settings = Settings.from_environment()
-    platform = open_platform()
-    keys = batch_range(platform, name, first, last)
-    with dagster_instance(settings) as instance:
-        defs = build_definitions(settings=settings)
-        replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
-    with platform.transaction() as conn:
-        show_table(comparison_table(compare_pipelines(conn, [name])).rich())
+    with closing(open_platform()) as platform:
+        keys = batch_range(platform, name, first, last)
+        with dagster_instance(platform.settings) as instance:
+            defs = build_definitions(settings=platform.settings)
+            replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
+        with platform.transaction() as conn:
+            show_table(comparison_table(compare_pipelines(conn, [name])).rich())
 
 
 @pipeline.command()
 @click.argument("names", nargs=-1)
-@click.option("--metric", help="Metric to compare by; default: the one the pipelines call their score.")
+@click.option("--metric", help="Metric to compare by; default: the one the pipelines name as their score.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Also write score over time to this PNG file.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Also write the interactive report, one file that works offline.")
 @click.option("--pages", type=click.Path(file_okay=False), help="Also write a report per pipeline into this folder.")
@@ -70,37 +69,37 @@ def compare(names: tuple[str, ...], metric: str | None, plot: str | None, as_jso
     from modyn_dagster.reporting.plots.runs import comparison_over_time
     from modyn_dagster.reporting.tables import comparison_table
 
-    platform = open_platform()
-    chosen = [platform.pipeline(name).name for name in names] or sorted(platform.project.pipelines)
-    with platform.transaction() as conn:
-        comparison = compare_pipelines(conn, chosen, metric)
-    if as_json:
-        click.echo(json.dumps(comparison.to_json(), indent=2))
-    else:
-        show_table(comparison_table(comparison).rich())
-    if plot is not None:
-        save(comparison_over_time(comparison), Path(plot))
-    if any(reports.values()):
-        write_reports(platform, chosen, metric, **reports)
+    with closing(open_platform()) as platform:
+        chosen = [platform.pipeline(name).name for name in names] or sorted(platform.project.pipelines)
+        with platform.transaction() as conn:
+            comparison = compare_pipelines(conn, chosen, metric)
+        if as_json:
+            click.echo(json.dumps(comparison.to_json(), indent=2))
+        else:
+            show_table(comparison_table(comparison).rich())
+        if plot is not None:
+            save(comparison_over_time(comparison), Path(plot))
+        if any(reports.values()):
+            write_reports(platform, chosen, metric, **reports)
 
 
 def write_reports(platform: "Platform", names: Sequence[str], metric: str | None, *, html: str | None, pages: str | None) -> None:
-    """The comparison as one interactive page, and a page per pipeline that ran."""
+    """Write the comparison as one interactive page, and a page per pipeline that ran."""
     from modyn_dagster.reporting.page.document import write_report
     from modyn_dagster.reporting.page.records import read_report
 
     targets = [(Path(html), list(names), "Comparison of pipelines")] if html is not None else []
     if pages is not None:
         targets += [(Path(pages) / f"{name}.html", [name], f"Pipeline {name}") for name in names]
-    for path, shown, title in targets:
+    for path, pipelines, title in targets:
         with platform.transaction() as conn:
-            data = read_report(conn, shown, title=title, metric=metric)
+            data = read_report(conn, pipelines, title=title, metric=metric)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_report(data, path)
 
 
 def batch_range(platform: "Platform", name: str, first: str | None, last: str | None) -> tuple[str, str]:
-    """Partition keys of the first and last batch to replay; by default everything that pipelines can see."""
+    """Partition keys of the first and last batch to replay; by default all batches that pipelines can see."""
     view = platform.view(platform.pipeline(name).dataset)
     keys = [batch.partition_key for batch in view.batches]
     if not keys:

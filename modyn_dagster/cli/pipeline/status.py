@@ -1,7 +1,8 @@
-"""``modyn-dagster pipeline status`` and ``show``: where runs stand, and how they decided."""
+"""``modyn-dagster pipeline status`` and ``show``: state of runs, and their decisions."""
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import RunError, UnknownName
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
     from rich.table import Table
 
     from modyn_dagster.catalog.decisions import DecisionRow
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(name: str | None, as_json: bool) -> None:
-    """Runs of pipeline NAME, or of all: where they stand, their triggers, and what waits for an operator."""
-    platform = open_platform()
-    rows = [_status(platform, run) for run in runs_of(platform, name)]
+    """Show the runs of pipeline NAME, or of all: state, triggers, newest decision, and triggers that wait for an operator."""
+    with closing(open_platform()) as platform:
+        runs = runs_of(platform, name)
+        with platform.transaction() as conn:
+            rows = [_status(conn, run) for run in runs]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -35,24 +39,25 @@ def status(name: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("name")
 @click.option("--run", "run_id", type=int, help="Run to show; default: the newest live run, else the newest replay.")
-@click.option("--decisions", type=click.IntRange(1), default=20, show_default=True, help="How many of the newest decisions.")
+@click.option("--decisions", type=click.IntRange(1), default=20, show_default=True, help="Number of newest decisions to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(name: str, run_id: int | None, decisions: int, as_json: bool) -> None:
-    """How a run of pipeline NAME decided: its newest decisions with reason, score and threshold, and its triggers with models."""
+    """Show the newest decisions of a run of pipeline NAME, with reason, score and threshold, and its triggers with models."""
     from modyn_dagster.catalog.decisions import list_decisions
     from modyn_dagster.catalog.results.models import list_models
     from modyn_dagster.catalog.triggers import list_triggers
 
-    platform = open_platform()
-    run = _chosen(runs_of(platform, name), name, run_id)
-    with platform.transaction() as conn:
-        newest = list_decisions(conn, run.id, newest=decisions)
-        triggers = list_triggers(conn, run.id)
-        models = {row.trigger_id: row.hash for row in list_models(conn, run.id)}
+    with closing(open_platform()) as platform:
+        run = _choose_run(runs_of(platform, name), name, run_id)
+        with platform.transaction() as conn:
+            newest = list_decisions(conn, run.id, newest=decisions)
+            triggers = list_triggers(conn, run.id)
+            models = {row.trigger_id: row.hash for row in list_models(conn, run.id)}
+            content = _status(conn, run)
     if as_json:
-        made = [{**trigger_json(row), "model": models.get(row.id)} for row in triggers]
-        decided = [decision_json(row) for row in newest]
-        click.echo(json.dumps({**_status(platform, run), "decisions": decided, "made_triggers": made}, indent=2))
+        content["decisions"] = [decision_json(row) for row in newest]
+        content["made_triggers"] = [{**trigger_json(row), "model": models.get(row.id)} for row in triggers]
+        click.echo(json.dumps(content, indent=2))
         return
     show_table(_decision_table(run, newest))
     show_table(_trigger_table(triggers[-decisions:], len(triggers), models))
@@ -62,9 +67,9 @@ def runs_of(platform: "Platform", name: str | None) -> list["RunRow"]:
     """Runs of a pipeline, or of all; ``UnknownName`` for one that the project does not have."""
     from modyn_dagster.catalog.runs import list_runs
 
-    wanted = None if name is None else platform.pipeline(name).name
+    pipeline = None if name is None else platform.pipeline(name).name
     with platform.transaction() as conn:
-        return list_runs(conn, wanted)
+        return list_runs(conn, pipeline)
 
 
 def decision_json(row: "DecisionRow") -> dict[str, Any]:
@@ -87,26 +92,25 @@ def trigger_json(row: "TriggerRow") -> dict[str, Any]:
     return {field: getattr(row, field) for field in fields}
 
 
-def _chosen(runs: Sequence["RunRow"], name: str, run_id: int | None) -> "RunRow":
+def _choose_run(runs: Sequence["RunRow"], name: str, run_id: int | None) -> "RunRow":
     if run_id is not None:
-        found = [run for run in runs if run.id == run_id]
-        if not found:
-            raise UnknownName(f"run of {name} with id", run_id, [str(run.id) for run in runs][-5:])
-        return found[0]
+        for run in runs:
+            if run.id == run_id:
+                return run
+        raise UnknownName(f"run of {name} with id", run_id, [str(run.id) for run in runs][-5:])
     live = [run for run in runs if run.mode == "live"]
     if not runs:
         raise RunError(f"{name} has not run yet; launch `modyn-dagster pipeline replay {name}` or switch on its sensor")
     return (live or runs)[-1]
 
 
-def _status(platform: "Platform", run: "RunRow") -> dict[str, Any]:
+def _status(conn: "sa.Connection", run: "RunRow") -> dict[str, Any]:
     from modyn_dagster.catalog.decisions import list_decisions
     from modyn_dagster.catalog.triggers import list_triggers
 
-    with platform.transaction() as conn:
-        triggers = list_triggers(conn, run.id)
-        newest = list_decisions(conn, run.id, newest=1)
-    left = next((row for row in triggers if row.state not in ("trained", "skipped")), None)
+    triggers = list_triggers(conn, run.id)
+    newest = list_decisions(conn, run.id, newest=1)
+    unfinished = next((row for row in triggers if row.state not in ("trained", "skipped")), None)
     return {
         "pipeline": run.pipeline,
         "run": run.id,
@@ -118,9 +122,9 @@ def _status(platform: "Platform", run: "RunRow") -> dict[str, Any]:
         "cursor": run.cursor,
         "options": dict(run.options),
         "triggers": len(triggers),
-        "open_trigger": left.partition_key if left else None,
-        "open_trigger_state": left.state if left else None,
-        "error": left.error if left else None,
+        "open_trigger": unfinished.partition_key if unfinished else None,
+        "open_trigger_state": unfinished.state if unfinished else None,
+        "error": unfinished.error if unfinished else None,
         "newest_decision": decision_json(newest[0]) if newest else None,
     }
 
@@ -129,14 +133,14 @@ def _status_table(rows: Sequence[Mapping[str, Any]]) -> "Table":
     from rich.markup import escape
     from rich.table import Column, Table
 
-    named, broken = ("pipeline", "run", "mode", "state"), ("triggers", "last batch", "newest decision", "open trigger")
-    table = Table(*map(unbroken_column, named), *(Column(title, overflow="fold") for title in broken))
+    short, long = ("pipeline", "run", "mode", "state"), ("triggers", "last batch", "newest decision", "open trigger")
+    table = Table(*map(unbroken_column, short), *(Column(title, overflow="fold") for title in long))
     for row in rows:
-        shown = " ".join(str(row[key]) for key in ("open_trigger", "open_trigger_state", "error") if row[key])
+        trigger = " ".join(str(row[key]) for key in ("open_trigger", "open_trigger_state", "error") if row[key])
         mode = f"{row['mode']} {row['name']!r}" if row["name"] else row["mode"]
         reason = row["newest_decision"]["reason"] if row["newest_decision"] else ""
         numbers = str(row["run"]), mode, row["state"], str(row["triggers"]), str(row["last_batch_ordinal"])
-        table.add_row(row["pipeline"], *numbers, escape(reason), escape(shown))
+        table.add_row(row["pipeline"], *numbers, escape(reason), escape(trigger))
     return table
 
 
@@ -169,6 +173,6 @@ def _trigger_table(rows: Sequence["TriggerRow"], total: int, models: Mapping[int
         caption=caption,
     )
     for row in rows:
-        made = models.get(row.id, "")[:SHORT]
-        table.add_row(row.partition_key, made, row.state, str(row.attempt), escape(row.reason), escape(row.error or ""))
+        model = models.get(row.id, "")[:SHORT]
+        table.add_row(row.partition_key, model, row.state, str(row.attempt), escape(row.reason), escape(row.error or ""))
     return table

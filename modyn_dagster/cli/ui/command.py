@@ -1,6 +1,6 @@
 """``modyn-dagster ui``: Dagster's webserver and daemon and the MLflow server, for as long as the command runs.
 
-A lock that ends with its process keeps a second one out. Ctrl-C, TERM and a closed terminal all stop it in good order.
+A lock that ends with its process prevents a second instance. Ctrl-C, TERM and a closed terminal stop the services in order.
 """
 
 import contextlib
@@ -16,11 +16,10 @@ from types import FrameType
 from typing import Final
 
 import click
-import sqlalchemy as sa
 
+from modyn_dagster.catalog.batches import has_batches
 from modyn_dagster.catalog.database.engine import open_engine, transaction
 from modyn_dagster.catalog.database.urls import child_environment
-from modyn_dagster.catalog.tables import batch
 from modyn_dagster.cli.db import running_database
 from modyn_dagster.cli.project import project_settings
 from modyn_dagster.cli.ui.processes import Service, Services, stop_leftovers
@@ -35,30 +34,30 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Turn the first of these signals into ``KeyboardInterrupt``; later ones do not disturb the tidying up it causes.
+    """Turn the first of these signals into ``KeyboardInterrupt`` and ignore later ones, which would disturb the clean-up.
 
-    Also where a shell started the process in the background, and so with Ctrl-C ignored.
+    Works as well for a process that a shell started in the background, with Ctrl-C ignored.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for each in _STOPPING:
-            # Not SIG_IGN: programs started while tidying up would inherit it.
-            signal.signal(each, lambda _number, _frame: None)
+        for stopping in _STOPPING:
+            # Not SIG_IGN: programs started during the clean-up would inherit it.
+            signal.signal(stopping, lambda _number, _frame: None)
         raise KeyboardInterrupt
 
-    before = {each: signal.signal(each, interrupt) for each in _STOPPING}
+    before = {number: signal.signal(number, interrupt) for number in _STOPPING}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 _LOCK: Final = "ui.lock"
 _NOTE: Final = "ui.json"
 
 
-#: Tells whoever finds the lock taken under which URLs, by name, its holder answers.
+#: Publishes the URLs of the lock's holder, by name, to processes that find the lock taken.
 Announce = Callable[[Mapping[str, str]], None]
 
 
@@ -91,7 +90,7 @@ def _write_note(note: Path, urls: Mapping[str, str]) -> None:
 def _holder(note: Path) -> str:
     try:
         content = json.loads(note.read_text(encoding="utf-8"))
-    except FileNotFoundError:  # the holder has the lock, but has not come to the note yet
+    except FileNotFoundError:  # the holder has the lock, but has not written the note yet
         return "it is just starting"
     urls = ", ".join(f"{name} at {url}" for name, url in content["urls"].items())
     return f"process {content['process']}, {urls or 'still starting'}"
@@ -106,13 +105,13 @@ _START_SECONDS: Final = 120.0
 def ui(port: int, mlflow_port: int) -> None:
     """Start Dagster's webserver and daemon and the MLflow server, and print their addresses.
 
-    They listen on 127.0.0.1 only; a taken port gives way to the next free one. Starts the embedded Postgres unless a
-    server runs, and creates and upgrades the databases. Ctrl-C (or TERM) stops what this command started, runs under
-    way included, and nothing else. When one of them ends, the others are stopped and the end of its log is shown. Logs
-    lie in MODYN_HOME/logs.
+    They listen on 127.0.0.1 only, on the next free port if theirs is taken. The command starts the embedded Postgres unless a
+    server runs, and creates and upgrades the databases. Ctrl-C (or TERM) stops the processes of this command, runs in progress
+    included, and no others. When one service ends, the others are stopped and the end of its log is shown. Logs are in
+    MODYN_HOME/logs.
     """
     settings = project_settings()
-    # A spec with a mistake is better said here than by an empty page.
+    # An invalid spec is reported here rather than by an empty page.
     load_project(settings.project)
     location = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME"))
     with interrupted_by_signals(), suppress(KeyboardInterrupt), exclusive_lock(settings.home) as announce:
@@ -147,7 +146,7 @@ def _has_batches(settings: Settings) -> bool:
     engine = open_engine(settings)
     try:
         with transaction(engine) as conn:
-            return conn.scalar(sa.select(batch.c.id).limit(1)) is not None
+            return has_batches(conn)
     finally:
         engine.dispose()
 

@@ -1,4 +1,4 @@
-"""Long-running programs as a group: started together, watched, and stopped to the last descendant."""
+"""Groups of long-running programs: started together, watched, and stopped to the last descendant."""
 
 import contextlib
 import os
@@ -24,13 +24,13 @@ _ATTEMPTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A program and how to know that it answers.
+    """A program and a check that it answers.
 
     Attributes:
-        name: what people call it; its log is ``<name>.log``.
-        command: program and arguments; no secrets here, everybody on the machine can read them.
-        environment: variables on top of this process's.
-        answers: asked again and again after the start until it says True.
+        name: name in messages; the log is ``<name>.log``.
+        command: program and arguments, without secrets: everybody on the machine can read them.
+        environment: variables in addition to this process's.
+        answers: check that is repeated after the start until it returns True.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Services:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, service: Service) -> None:
-        """Start one service in a process group of its own, so that Ctrl-C in the terminal reaches only this process."""
+        """Start one service in its own process group, so that Ctrl-C in the terminal reaches only this process."""
         self._logs.mkdir(parents=True, exist_ok=True)
         with open(self.log_of(service.name), "wb") as log:
             self._running[service.name] = subprocess.Popen(
@@ -62,7 +62,7 @@ class Services:
             )
 
     def wait_until_answering(self, services: Sequence[Service], timeout: float) -> None:
-        """Return when all of them answer; ``ServiceFailed`` when one ends, or is silent for ``timeout`` seconds."""
+        """Wait until all services answer; ``ServiceFailed`` when one ends, or is silent for ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         silent = list(services)
         while silent:
@@ -74,22 +74,22 @@ class Services:
             time.sleep(_POLL_SECONDS)
 
     def watch(self) -> None:
-        """Stay until one of them ends, then raise ``ServiceFailed``."""
+        """Wait until a service ends, then raise ``ServiceFailed``."""
         while True:
             self.check()
             time.sleep(_POLL_SECONDS)
 
     def check(self) -> None:
-        """Raise ``ServiceFailed`` when one has ended."""
+        """Raise ``ServiceFailed`` if a service has ended."""
         for name, process in self._running.items():
             if (code := process.poll()) is not None:
                 raise ServiceFailed(name, f"ended with {_ending(code)}", self.log_of(name), self._tail(name))
 
     def stop(self, grace: float = _GRACE_SECONDS) -> None:
-        """TERM to all, KILL to what is left after ``grace`` seconds; nothing of them runs afterwards."""
+        """Send TERM to all processes and KILL to the rest after ``grace`` seconds; none runs afterwards."""
         self._signal(signal.SIGTERM)
         deadline = time.monotonic() + grace
-        while time.monotonic() < deadline and self._anything_runs():
+        while time.monotonic() < deadline and self._any_runs():
             time.sleep(_POLL_SECONDS)
         self._signal(signal.SIGKILL)
         for process in self._running.values():
@@ -98,7 +98,7 @@ class Services:
         stop_leftovers(self._logs)
 
     def log_of(self, name: str) -> Path:
-        """Where a service writes to."""
+        """Log file of a service."""
         return self._logs / f"{name}.log"
 
     def _signal(self, number: signal.Signals) -> None:
@@ -107,12 +107,12 @@ class Services:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, number)
         for process in _marked(self._logs):
-            # Once each: to some programs a second TERM means to drop everything.
+            # Once per process: some programs take a second TERM as an order to drop everything.
             with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
                 if os.getpgid(process.pid) not in groups:
                     process.send_signal(number)
 
-    def _anything_runs(self) -> bool:
+    def _any_runs(self) -> bool:
         return any(process.poll() is None for process in self._running.values()) or bool(_marked(self._logs))
 
     def _tail(self, name: str) -> str:
@@ -121,10 +121,9 @@ class Services:
 
 
 def stop_leftovers(logs: Path) -> int:
-    """Kill every process that services of this folder of logs left behind, of this process or of a killed one.
+    """Kill every process left behind by services of this folder of logs, started by this process or a killed one.
 
-    Returns how many there were. They are found by ``MARK`` in their environment, which descendants inherit: also those
-    that moved to another process group.
+    Returns their number. ``MARK`` in the environment identifies them; descendants inherit it, even in another process group.
     """
     count = 0
     for _ in range(_ATTEMPTS):  # a process may start another one while it is being killed
@@ -146,7 +145,7 @@ def _mark_of(process: psutil.Process) -> str | None:
         return None
     try:
         mark: str | None = process.environ().get(MARK)
-    except psutil.Error:  # another user's, or just gone
+    except psutil.Error:  # another user's, or it has just ended
         return None
     return mark
 

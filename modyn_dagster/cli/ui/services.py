@@ -1,4 +1,4 @@
-"""The programs behind ``modyn-dagster ui``: Dagster's webserver and daemon, and the MLflow server."""
+"""Programs of ``modyn-dagster ui``: Dagster's webserver and daemon, and the MLflow server."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ _PORTS_TRIED: Final = 50
 _TIMEOUT_SECONDS: Final = 5.0
 _DAEMONS: Final = "{ instance { daemonHealth { allDaemonStatuses { required healthy lastHeartbeatTime } } } }"
 
-#: MLflow starts ten job workers of 240 MB each unless told not to; the rest keeps it from calling home.
+#: MLflow would start ten job workers of 240 MB each; the other variables switch telemetry off.
 _MLFLOW_ENVIRONMENT: Final = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -28,14 +28,14 @@ _MLFLOW_ENVIRONMENT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CodeLocation:
-    """Where Dagster finds its settings and definitions: a folder with `dagster.yaml`, and one with `workspace.yaml`."""
+    """Folders of Dagster's settings and definitions: one with `dagster.yaml`, and one with `workspace.yaml`."""
 
     dagster_home: Path
     folder: Path
 
     @classmethod
     def find(cls, project: Path, dagster_home: str | None) -> "CodeLocation":
-        """``DAGSTER_HOME`` if set, else the current folder or the project's, whichever has a `dagster.yaml`."""
+        """Use ``DAGSTER_HOME`` if set, else the current folder or the project's, whichever has a `dagster.yaml`."""
         here = Path.cwd()
         candidates = [Path(dagster_home)] if dagster_home else [here, project]
         home = next((folder for folder in candidates if (folder / "dagster.yaml").is_file()), None)
@@ -47,13 +47,13 @@ class CodeLocation:
 
     @property
     def arguments(self) -> list[str]:
-        """How a Dagster program is told what to load: this folder's `workspace.yaml`, else our definitions."""
+        """Options that tell a Dagster program to load this folder's `workspace.yaml`, else our definitions."""
         workspace = self.folder / "workspace.yaml"
         return ["-w", str(workspace)] if workspace.is_file() else ["-m", "modyn_dagster.definitions"]
 
 
 def webserver(location: CodeLocation, environment: Mapping[str, str], port: int) -> Service:
-    """Dagster's pages and GraphQL."""
+    """Dagster's webserver: pages and GraphQL."""
     return Service(
         "dagster-webserver",
         [_program("dagster-webserver"), "-h", HOST, "-p", str(port), *location.arguments],
@@ -63,7 +63,7 @@ def webserver(location: CodeLocation, environment: Mapping[str, str], port: int)
 
 
 def daemon(location: CodeLocation, environment: Mapping[str, str], webserver_port: int) -> Service:
-    """Dagster's daemon: run queue, sensors, backfills. It answers when the webserver sees a heartbeat of each part."""
+    """Dagster's daemon: run queue, sensors, backfills. It answers once the webserver sees a heartbeat of each part."""
     started = time.time()
     return Service(
         "dagster-daemon",
@@ -74,7 +74,7 @@ def daemon(location: CodeLocation, environment: Mapping[str, str], webserver_por
 
 
 def mlflow(environment: Mapping[str, str], port: int, database_url: str, artifacts: Path) -> Service:
-    """The MLflow server. The database URL holds a password, so it goes by the environment, which `ps` does not show."""
+    """The MLflow server. The database URL holds a password and is passed in the environment, which `ps` does not show."""
     arguments = ["--host", HOST, "--port", str(port), "--workers", "1", "--artifacts-destination", str(artifacts)]
     return Service(
         "mlflow",
@@ -84,21 +84,21 @@ def mlflow(environment: Mapping[str, str], port: int, database_url: str, artifac
     )
 
 
-def free_port(wanted: int, avoid: Container[int] = ()) -> int:
-    """``wanted``, or the next port nobody listens on, but none to ``avoid``.
+def free_port(first: int, avoid: Container[int] = ()) -> int:
+    """Find the first free port from ``first`` on, except ports to ``avoid``.
 
     Raises ``ConfigError`` when 50 in a row are taken.
     """
-    for port in (port for port in range(wanted, min(wanted + _PORTS_TRIED, 65_536)) if port not in avoid):
+    for port in (port for port in range(first, min(first + _PORTS_TRIED, 65_536)) if port not in avoid):
         with socket.socket() as probe:
-            # As the servers do: a port whose last connection is only just closed counts as free.
+            # As the servers do: a port whose last connection was just closed counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
             except OSError:
                 continue
             return port
-    raise ConfigError("modyn-dagster ui", "port", wanted, f"and the {_PORTS_TRIED - 1} ports after it are taken or forbidden")
+    raise ConfigError("modyn-dagster ui", "port", first, f"and the {_PORTS_TRIED - 1} ports after it are taken or forbidden")
 
 
 def _program(name: str) -> Path:
@@ -119,7 +119,7 @@ def _beats(status: Mapping[str, Any], since: float) -> bool:
 
 
 def _get(port: int, path: str, body: str | None = None) -> bytes | None:
-    """The body of a 200 answer (a POST of JSON when there is a ``body`` to send), None when there is none."""
+    """Request a page, by POST of JSON if there is a ``body``; returns the content of a 200 answer, else None."""
     connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
     try:
         connection.request("GET" if body is None else "POST", path, body, {"Content-Type": "application/json"})

@@ -10,8 +10,7 @@ from typing import Any, Final
 import numpy as np
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.datasets import DatasetRow
-from modyn_dagster.catalog.tables import sample
+from modyn_dagster.catalog.datasets import DatasetRow, sample
 from modyn_dagster.spec.dataset import DatasetSpec
 
 EQUALITY: Final = ("=", "!=")

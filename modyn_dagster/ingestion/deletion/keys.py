@@ -12,8 +12,7 @@ import sqlalchemy as sa
 
 from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.batches import BatchRow, FileFacts, batches_of_file, list_batches, source_files
-from modyn_dagster.catalog.datasets import DatasetRow
-from modyn_dagster.catalog.tables import sample
+from modyn_dagster.catalog.datasets import DatasetRow, sample
 from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.data.batch_index import rewrite_of, shard_of
 from modyn_dagster.errors import ConfigError, DataError

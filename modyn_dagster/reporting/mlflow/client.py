@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from modyn_dagster.catalog.database.urls import shown
+from modyn_dagster.catalog.database.urls import display_address
 from modyn_dagster.errors import TrackingError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _parsed_address(uri: str) -> str:
     url = sa.make_url(uri)
     if url.get_backend_name() not in _DATABASES:
         raise ValueError(url.drivername)
-    return shown(url)
+    return display_address(url)
 
 
 def _is_server(uri: str) -> bool:

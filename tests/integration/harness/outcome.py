@@ -6,12 +6,13 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog import tables
+from modyn_dagster.catalog.database.mapping import metadata
 from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.catalog.timings import stage_timing
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.selection import TrainingSet
@@ -91,7 +92,7 @@ def predictions_of(platform: Platform, run: RunRow) -> list[Predictions]:
 
 def row_counts(platform: Platform) -> dict[str, int]:
     """Rows of every table but the ledger, in which each attempt leaves its own."""
-    counted = [table for table in tables.metadata.sorted_tables if table is not tables.stage_timing]
+    counted = [table for table in metadata.sorted_tables if table is not stage_timing]
     with platform.transaction() as conn:
         return {table.name: conn.scalar(sa.select(sa.func.count()).select_from(table)) or 0 for table in counted}
 
