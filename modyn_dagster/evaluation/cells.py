@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.evaluation.intervals.generation import Interval
-from modyn_dagster.evaluation.metrics.batched_metrics import batched_values
 from modyn_dagster.evaluation.metrics.confidence import ConfidenceInterval, confidence_interval, is_share, wilson
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
-from modyn_dagster.evaluation.metrics.registry import Score, find_metric, is_labelled, score_slice
+from modyn_dagster.evaluation.metrics.registry import Score, find_metric, is_labelled, score_parts
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ordinals_of
 
@@ -29,30 +28,18 @@ def score_intervals(
     Samples count by their time, wherever in the stream they stand; within an interval they are taken in order of time, then
     key, so that equal predictions give equal bits, whatever other intervals are asked for. Times are ``datetime64``.
     """
-    ordered = in_order(predictions)
+    ordered = by_time(predictions)
     times, truth = ordered.times, ordered.truth
     labelled = is_labelled(truth)
-    parts = _parts(times[labelled], intervals)
-    n_all = [part.stop - part.start for part in _parts(times, intervals)]
-    judged = (
-        EvaluationSamples(ordered.outputs, truth)
-        if labelled.all()
-        else EvaluationSamples(ordered.outputs[labelled], truth[labelled])
-    )
-    n_unlabelled = [n - (part.stop - part.start) for part, n in zip(parts, n_all, strict=True)]
-    usable = [
-        part.stop - part.start >= max(1, min_samples) and judged.broken[part.stop] == judged.broken[part.start] for part in parts
-    ]
-    cells: list[Cell] = [{} for _ in parts]
-    for metric in metrics:
-        entry, together = find_metric(metric), batched_values(metric, judged, parts, usable)
-        for number, (part, missing) in enumerate(zip(parts, n_unlabelled, strict=True)):
-            cells[number][metric] = (
-                Score(together[number], part.stop - part.start, None, missing)
-                if number in together
-                else score_slice(entry, judged, part, missing, min_samples=min_samples)
-            )
-    return cells
+    n_samples = [part.stop - part.start for part in _parts(times, intervals)]
+    if labelled.all():
+        samples = EvaluationSamples(ordered.outputs, truth)
+    else:
+        times, samples = times[labelled], EvaluationSamples(ordered.outputs[labelled], truth[labelled])
+    parts = _parts(times, intervals)
+    n_unlabelled = [n - (part.stop - part.start) for part, n in zip(parts, n_samples, strict=True)]
+    scores = [score_parts(find_metric(metric), samples, parts, n_unlabelled, min_samples=min_samples) for metric in metrics]
+    return [dict(zip(metrics, cell, strict=True)) for cell in zip(*scores, strict=True)] if scores else [{} for _ in parts]
 
 
 def cell_confidence(
@@ -62,7 +49,7 @@ def cell_confidence(
 
     Without ``resamples`` only shares have one. Equal samples give equal ends, in whatever order they come.
     """
-    ordered, found = in_order(predictions), []
+    ordered, found = by_time(predictions), []
     for part, cell in zip(_parts(ordered.times, intervals), cells, strict=True):
         ends: dict[str, ConfidenceInterval | None] = {}
         for metric, score in cell.items():
@@ -94,7 +81,7 @@ def score_slices(
     }
 
 
-def in_order(predictions: Predictions) -> Predictions:
+def by_time(predictions: Predictions) -> Predictions:
     """The same by time, then key; most streams already are."""
     keys, times = predictions.keys, predictions.times
     sorted_already = (times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (keys[1:] > keys[:-1]))
@@ -124,7 +111,7 @@ def data_versions(
         dataset: whose keys they are; keys of two datasets may be equal.
         contents: by ordinal of the batch a digest of what was ingested with it.
     """
-    ordered = in_order(predictions)
+    ordered = by_time(predictions)
     keys, times, truth = ordered.keys, ordered.times, ordered.truth
     ordinals = ordinals_of(keys)
     starts, ends = (

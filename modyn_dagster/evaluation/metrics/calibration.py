@@ -8,7 +8,7 @@ cannot see.
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.evaluation.metrics.losses import Float64, binary_odds
+from modyn_dagster.evaluation.metrics.losses import Float64, binary_softmax
 
 Outputs = npt.NDArray[np.float32]
 
@@ -16,7 +16,7 @@ Outputs = npt.NDArray[np.float32]
 def confidences(outputs: Outputs) -> Float64:
     """Softmax probability of the predicted class, ``float64[n]``, of logits ``float32[n, k]``."""
     if outputs.shape[1] == 2:
-        return binary_odds(outputs).confidences()
+        return binary_softmax(outputs).confidences()
     logits = outputs.astype(np.float64)
     return np.asarray(1 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1))
 
