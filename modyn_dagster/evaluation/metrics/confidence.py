@@ -123,7 +123,7 @@ def score_resamples(metric: Metric, samples: EvaluationSamples, rows: Int64) -> 
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is a share of correct samples.
+    """Tell whether a metric is a share of correct samples.
 
     >>> is_share("accuracy_top5"), is_share("accuracy_class_2"), is_share("f1_macro"), is_share("my.accuracy:of")
     (True, True, False, False)
@@ -132,7 +132,7 @@ def is_share(metric: str) -> bool:
 
 
 def _is_regular(samples: EvaluationSamples) -> bool:
-    """Whether all outputs and targets are finite and all classes known."""
+    """Tell whether all outputs and targets are finite and all classes known."""
     targets = samples.truth.dtype.kind == "f"
     normal = np.isfinite(samples.truth).all() if targets else not samples.unknown_class_before[-1]
     return bool(normal and not samples.nonfinite_before[-1])

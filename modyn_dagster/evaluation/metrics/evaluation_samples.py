@@ -144,7 +144,7 @@ class EvaluationSamples:
 
     @property
     def keeps_ranking(self) -> bool:
-        """Whether there is memory for the ranking of all samples."""
+        """True if there is memory for the ranking of all samples."""
         return self.n_classes == 2 or len(self) * self.n_classes <= _MOST_RANKS
 
     def ranks(self, label: int, part: slice) -> Int32:

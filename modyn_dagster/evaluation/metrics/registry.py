@@ -97,7 +97,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "f1_weighted": replace(_F1, batched=False, parameters={"average": "weighted"}),
     "log_loss": Metric("class", classification.log_loss, classification.check_probabilities, batched=True),
     "brier": Metric("class", classification.brier, classification.check_probabilities, batched=True),
-    "calibration_error": Metric("class", classification.calibration_error),
+    "calibration_error": Metric("class", classification.calibration_error, batched=True),
     "mae": Metric("target", regression.mae),
     "mse": Metric("target", regression.mse),
     "r2": Metric("target", regression.r2, regression.check_spread),

@@ -23,7 +23,7 @@ _PREFIX: Final = "torchmetrics."
 
 
 def is_torchmetric(path: str) -> bool:
-    """Whether an import path names a function of torchmetrics.
+    """Tell whether an import path names a function of torchmetrics.
 
     >>> is_torchmetric("torchmetrics.functional.classification:binary_cohen_kappa"), is_torchmetric("my.metrics:cost")
     (True, False)
