@@ -21,7 +21,8 @@ def feasible_set(costs: npt.ArrayLike, scores: npt.ArrayLike) -> npt.NDArray[np.
 def pareto_front(costs: npt.ArrayLike, scores: npt.ArrayLike, *, lower_is_better: bool = False) -> Mask:
     """Flags of the pipelines on the Pareto front, ``bool[pipelines]``.
 
-    No other pipeline costs no more and scores no worse and is better in one of the two. Equal points are all on the front or all off it; a pipeline without cost or score (NaN) is never on it.
+    No other pipeline costs no more and scores no worse and is better in one of the two.
+    Equal points are all on the front or all off it; a pipeline without cost or score (NaN) is never on it.
 
     Args:
         costs: one per pipeline, in any unit.
