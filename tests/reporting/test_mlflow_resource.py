@@ -24,7 +24,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    """What the resource's logger says."""
+    """Records of the resource's logger."""
     messages: list[str] = []
 
     class Collect(logging.Handler):
