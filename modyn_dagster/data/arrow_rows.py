@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 
-from fastpath.kernels._scan import contains
+from fastpath.arrays.lines import contains
 from modyn_dagster.catalog.datasets import Column
 
 ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {

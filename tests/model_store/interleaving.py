@@ -1,6 +1,6 @@
 """Every order in which processes can touch the files of one store, as far as the order makes a difference.
 
-Each is a thread that stops before everything it does to a file of models or notices, and goes on when told. Of orders that
+Each is a thread that stops before everything it does to a file of models or reservations, and goes on when told. Of orders that
 differ only in steps that do not touch each other one is run (sleep sets: P. Godefroid, Partial-Order Methods for the
 Verification of Concurrent Systems, Springer 1996).
 """
@@ -54,7 +54,7 @@ class Actor:
         self._go: queue.SimpleQueue[None] = queue.SimpleQueue()
         store, files = ModelStore(url, threads=1), Files()
         folder: Any = store._repository.folder
-        folder._fs, folder._whole, files.actor = files, True, self
+        folder._fs, folder._is_atomic, files.actor = files, True, self
         self._thread = threading.Thread(target=self._run, args=(partial(use, store, *given),), daemon=True)
         self._thread.start()
         #: None at the end.

@@ -101,5 +101,5 @@ def test_killed_before_any_write_nothing_lacks_what_it_needs(s3, monkeypatch):
         assert store.list() == [model for model in there if model == child]
         if child in there:
             assert_exact(store.load(child), STATES[1])
-    # From after its notice until that is taken back, a saver is taken to be at work.
+    # From after its reservation until that is taken back, a saver is taken to be at work.
     assert refused == [("save", n) for n in (3, 4)]

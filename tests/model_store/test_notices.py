@@ -58,26 +58,26 @@ def test_a_base_that_was_removed_and_stored_otherwise_is_seen(memory_url, monkey
 
 def before_announcing(store: ModelStore, monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Have this done once, when the store has planned a file and is about to say so."""
-    notices: Any = store._repository.folder.notices
-    real = notices.announce
+    reservations: Any = store._repository.folder.reservations
+    real = reservations.announce
 
     def late(*args: Any) -> PurePath:
-        monkeypatch.setattr(notices, "announce", real)
+        monkeypatch.setattr(reservations, "announce", real)
         do()
         return PurePath(real(*args))
 
-    monkeypatch.setattr(notices, "announce", late)
+    monkeypatch.setattr(reservations, "announce", late)
 
 
 def test_nobody_relies_on_a_model_that_somebody_is_about_to_put(memory_url):
     """It may come with other tensors in its file."""
     store = ModelStore(memory_url)
     base = store.save(SMALL[0], strategy=Snapshot(compress=False))
-    notices = RemoteFolder(memory_url, {}).notices
-    notice = notices.announce(base, frozenset(["f" * 64]))
+    reservations = RemoteFolder(memory_url, {}).reservations
+    reservation = reservations.announce(base, frozenset(["f" * 64]))
     child = store.save(SMALL[2], base=base, strategy="delta")
     assert store.info(child).needs == ()
-    notices.withdraw(notice)
+    reservations.withdraw(reservation)
     other = store.save(SMALL[3], base=base, strategy="delta")
     assert store.info(other).needs != ()
 
@@ -117,26 +117,26 @@ def test_a_child_that_goes_meanwhile_leaves_no_notice(chain, monkeypatch):
 
 
 def test_what_one_remover_takes_back_another_still_says(memory_url):
-    notices = RemoteFolder(memory_url, {}).notices
-    with notices.removing("a" * 64):
-        with notices.removing("a" * 64):
-            assert notices.going() == {"a" * 64}
-        assert notices.going() == {"a" * 64}
-    assert notices.going() == frozenset()
+    reservations = RemoteFolder(memory_url, {}).reservations
+    with reservations.removal("a" * 64):
+        with reservations.removal("a" * 64):
+            assert reservations.removals() == {"a" * 64}
+        assert reservations.removals() == {"a" * 64}
+    assert reservations.removals() == frozenset()
 
 
 def test_a_remover_waits_for_a_saver(memory_url, monkeypatch):
     monkeypatch.setattr(removal, "PATIENCE", 60.0)
     store = ModelStore(memory_url)
     base = store.save(SMALL[0])
-    notices = RemoteFolder(memory_url, {}).notices
-    notice = notices.announce("c" * 64, frozenset([base]))
+    reservations = RemoteFolder(memory_url, {}).reservations
+    reservation = reservations.announce("c" * 64, frozenset([base]))
     remover = threading.Thread(target=store.delete, args=(base,))
     remover.start()
     remover.join(0.3)
     assert remover.is_alive()
-    assert notices.going() == {base}
-    notices.withdraw(notice)
+    assert reservations.removals() == {base}
+    reservations.withdraw(reservation)
     remover.join(20)
     assert store.list() == []
 
@@ -144,14 +144,14 @@ def test_a_remover_waits_for_a_saver(memory_url, monkeypatch):
 def test_what_a_killed_saver_announced_counts_for_a_day_or_until_gc(memory_url, monkeypatch):
     store = ModelStore(memory_url)
     base = store.save(SMALL[0])
-    notice = RemoteFolder(memory_url, {}).notices.announce("c" * 64, frozenset([base]))
+    reservation = RemoteFolder(memory_url, {}).reservations.announce("c" * 64, frozenset([base]))
     with pytest.raises(ModelInUse, match=f"{base} is needed by 1 others .{'c' * 64}.*being saved.*gc"):
         store.delete(base, rebase=True)
     assert store.verify() == [] == store.gc()
-    assert store.gc(older_than=0) == [notice]
+    assert store.gc(older_than=0) == [reservation]
     store.delete(base)
     again = store.save(SMALL[0])
-    RemoteFolder(memory_url, {}).notices.announce("c" * 64, frozenset([again]))
+    RemoteFolder(memory_url, {}).reservations.announce("c" * 64, frozenset([again]))
     monkeypatch.setattr(removal, "ABANDONED", 0.0)
     store.delete(again)
     assert store.list() == []

@@ -31,6 +31,8 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 def pack_of(header: object, data: bytes = b"", *, announced: int | None = None) -> bytes:
+    """A packed file; a header in the form of a mapping names the hash function unless it does so itself."""
+    header = {"hashing": "blake3"} | header if isinstance(header, dict) else header
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     packed = zstandard.ZstdCompressor(write_content_size=True).compress(text)
     end = struct.pack("<32sQQ8s", hashlib.sha256(packed).digest(), len(packed), announced or len(text), MAGIC)

@@ -250,7 +250,7 @@ def test_who_saves_while_the_base_goes_ends_with_a_whole_model(remote):
     base = remote.save(network(), strategy=Snapshot(compress=True))
     second = moved(network(), 1)
     folder = remote._repository.folder
-    with folder.removing(base):
+    with folder.removal(base):
         child = remote.save(second, base=base, strategy="delta")
         assert remote.info(child).needs == ()
         assert "was removed" in remote.info(child).reason
@@ -261,7 +261,7 @@ def test_who_saves_while_the_base_goes_ends_with_a_whole_model(remote):
 
 def test_a_provenance_whose_base_goes_is_not_saved(remote):
     base = remote.save(network())
-    with remote._repository.folder.removing(base), pytest.raises(UnknownModel, match=base):
+    with remote._repository.folder.removal(base), pytest.raises(UnknownModel, match=base):
         remote.save(
             network(1), base=base, strategy="provenance", provenance=Provenance(train="tests.model_store.trainings:train")
         )

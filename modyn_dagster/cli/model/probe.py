@@ -56,7 +56,7 @@ def probe(
 
     def run(number: int) -> Summary:
         try:
-            summary = summarise(build, inputs, loss, seed=seed, threads=threads, fixed=not any_algorithm)
+            summary = summarise(build, inputs, loss, seed=seed, threads=threads, deterministic=not any_algorithm)
         except ModynError:
             raise
         except Exception as error:
