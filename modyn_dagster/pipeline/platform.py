@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, Self
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, visible_batches
+from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.settings import Settings
+from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.load import Project, load_project, parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -51,6 +52,11 @@ class Platform:
         return {}
 
     @cached_property
+    def _recorded(self) -> dict[str, PipelineSpec]:
+        """Parsed specs of runs, by hash."""
+        return {}
+
+    @cached_property
     def engine(self) -> sa.Engine:
         """Connections to the ``modyn`` database, whose schema is the one this code needs."""
         engine = open_engine(self.settings)
@@ -63,7 +69,7 @@ class Platform:
         return self._store_at(models_folder(self.settings))
 
     @cached_property
-    def kept_weights(self) -> "ModelStore":
+    def weight_cache(self) -> "ModelStore":
         """Weights of the last models that are stored as their provenance, so that they are not trained again for every use."""
         return self._store_at(self.home / "weights")
 
@@ -99,20 +105,36 @@ class Platform:
             raise UnknownName("pipeline", name, sorted(self.project.pipelines))
         return self.project.pipelines[name]
 
+    def dataset(self, name: str) -> DatasetSpec:
+        """Return a dataset of the project as its file defines it now."""
+        if name not in self.project.datasets:
+            raise UnknownName("dataset", name, sorted(self.project.datasets))
+        return self.project.datasets[name]
+
     def spec_of(self, run: RunRow) -> PipelineSpec:
-        """The spec a run was started with; the project's own file where it says the same, for it knows how fast to do it now."""
-        now = self.project.pipelines.get(run.pipeline)
-        return now if now is not None and spec_hash(now) == run.spec_hash else spec_of(run)
+        """Return the spec of a run: the project's file where its hash is the run's, else the recorded one.
+
+        Fields that change no result, such as the number of parser workers, are not part of the hash, and the file has their
+        current values.
+        """
+        current = self.project.pipelines.get(run.pipeline)
+        if current is not None and spec_hash(current) == run.spec_hash:
+            return current
+        if run.spec_hash not in self._recorded:
+            self._recorded[run.spec_hash] = recorded_spec(run)
+        return self._recorded[run.spec_hash]
 
     def view(self, dataset: str, *, until: int | None = None) -> DatasetView:
-        """What pipelines see of a dataset now: its ingested batches up to the first open one, or up to an ordinal."""
-        if dataset not in self.project.datasets:
-            raise UnknownName("dataset", dataset, sorted(self.project.datasets))
-        spec = self.project.datasets[dataset]
+        """Read the visible part of a dataset: its ingested batches before the first open one, or up to an ordinal."""
         with self.transaction() as conn:
-            row = ensure_dataset(conn, spec)
-            batches = visible_batches(conn, row.id)
-        return DatasetView(self.engine, self.home, row, spec, self.project.root_of(dataset), _until(batches, until))
+            return self.read_view(conn, dataset, until=until)
+
+    def read_view(self, conn: sa.Connection, dataset: str, *, until: int | None = None) -> DatasetView:
+        """Read the visible part of a dataset in a transaction."""
+        spec = self.dataset(dataset)
+        row = ensure_dataset(conn, spec)
+        batches = [batch for batch in visible_batches(conn, row.id) if until is None or batch.ordinal <= until]
+        return DatasetView(self.engine, self.home, row, spec, self.project.root_of(dataset), batches)
 
     def close(self) -> None:
         """Close the connections, if any were opened."""
@@ -125,13 +147,9 @@ def models_folder(settings: Settings) -> Path:
     return settings.home / "models"
 
 
-def spec_of(run: RunRow) -> PipelineSpec:
-    """The spec a run was started with, whatever the file says by now."""
+def recorded_spec(run: RunRow) -> PipelineSpec:
+    """Parse the spec that a run was started with."""
     return parse_spec(run.spec, PipelineSpec, source=run.title)
-
-
-def _until(batches: list[BatchRow], until: int | None) -> list[BatchRow]:
-    return batches if until is None else [batch for batch in batches if batch.ordinal <= until]
 
 
 def training_set_path(run_id: int, trigger: int) -> str:

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
-
-from modyn_dagster.catalog import runs
 from modyn_dagster.catalog.databases import create_databases
 from modyn_dagster.catalog.engine import open_engine
 from modyn_dagster.catalog.migrate import upgrade
-from modyn_dagster.catalog.triggers import list_triggers
-from modyn_dagster.ingestion.history import import_history
-from modyn_dagster.pipeline.attempts import claim_trigger
-from modyn_dagster.pipeline.context import context_of
+from modyn_dagster.pipeline.attempts import claim_context
 from modyn_dagster.pipeline.finish import finish_live_run
 from modyn_dagster.pipeline.live import Attempt, tick
 from modyn_dagster.pipeline.measuring_run import measure_ahead
+from modyn_dagster.pipeline.replay_request import ReplayRequest
+
+from modyn_dagster.catalog import runs
+from modyn_dagster.catalog.triggers import list_triggers
+from modyn_dagster.ingestion.history import import_history
+from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.replay import replay
-from modyn_dagster.pipeline.replay_request import ReplayRequest
 from modyn_dagster.pipeline.stages import evaluation_stage, model_stage, training_set_stage
 from modyn_dagster.settings import Settings
 from tests.golden.data import DAYS, write_batches
@@ -63,10 +63,8 @@ class Site:
                 for _ in measure_ahead(platform, pipeline):
                     pass
                 continue
-            context = context_of(platform, pipeline, now.train.partition_key)
-            context = replace(context, trigger=claim_trigger(platform, context.trigger, "golden"))
-            training_set_stage(context)
-            model_stage(context)
+            context = claim_context(platform, now.train, "golden")
+            model_stage(training_set_stage(context).context)
         with platform.transaction() as conn:
             trained = list_triggers(conn, now.run.id, ["trained"])
         for trigger in trained:

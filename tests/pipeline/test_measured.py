@@ -13,7 +13,7 @@ from modyn_dagster.errors import ConfigError, RunError
 from modyn_dagster.evaluation import Predictions, read_predictions
 from modyn_dagster.keys import ORIGIN, KeyRange, ordinal_of
 from modyn_dagster.pipeline.measure.measurer import Measurer
-from modyn_dagster.pipeline.platform import spec_of
+from modyn_dagster.pipeline.platform import recorded_spec
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, PerformanceNeed
@@ -113,7 +113,7 @@ def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of
     assert first is not None
     world.train("by_drift", first)
     run, view = world.run("by_drift", "live"), world.platform.view(DATASET)
-    policy = pipeline_policy(spec_of(run))
+    policy = pipeline_policy(recorded_spec(run))
     policy.load_state_dict(run.policy_state)
     points = 0
     with Measurer(world.platform) as measurer:

@@ -16,9 +16,10 @@ from modyn_dagster.pipeline.decide import tick as ticks
 from modyn_dagster.pipeline.decide.tick import Attempt, Tick
 from modyn_dagster.pipeline.measure import measurement_rows, measurer
 from modyn_dagster.pipeline.stages.evaluation import pending_evaluations
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import PendingScan, scan_pending, triggers_to_evaluate
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import PendingScan, scan_pending
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.measuring import drift, performance
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, triggered
 

@@ -105,6 +105,14 @@ def list_evaluations(
     return [as_row(EvaluationRow, row) for row in conn.execute(statement.order_by(*order))]
 
 
+def evaluations_of_triggers(conn: sa.Connection, trigger_ids: Sequence[int]) -> list[EvaluationRow]:
+    """List the cells of some triggers, without those of subsets, ordered by trigger, interval and metric."""
+    where = evaluation.c.trigger_id.in_(trigger_ids) & (evaluation.c.subset == "")
+    statement = sa.select(evaluation, trigger.c.ordinal).join(trigger).where(where)
+    order = (trigger.c.ordinal, evaluation.c.interval_start, evaluation.c.interval_end, evaluation.c.metric)
+    return [as_row(EvaluationRow, row) for row in conn.execute(statement.order_by(*order))]
+
+
 def cells_since(conn: sa.Connection, run_id: int, metric: str, since: datetime) -> list[ScoredCell]:
     """Cells of a run's evaluation matrix first scored since a moment and defined, in order of their intervals."""
     statement = sa.select(evaluation, trigger.c.ordinal).join(trigger, evaluation.c.trigger_id == trigger.c.id)

@@ -10,7 +10,6 @@ from sqlalchemy.dialects.postgresql import insert
 
 from modyn_dagster.catalog.database.mapping import as_row
 from modyn_dagster.catalog.tables import model, pipeline, pipeline_run, trigger
-from modyn_dagster.errors import UnknownName
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +36,10 @@ class ModelRow:
 _MODEL = sa.select(model, trigger.c.run_id, trigger.c.ordinal, trigger.c.key).join(trigger, model.c.trigger_id == trigger.c.id)
 
 
-def insert_model(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> None:
+def insert_model(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> ModelRow:
     """Commit the model of a trigger whose claim is held in this transaction."""
     conn.execute(insert(model).values(trigger_id=trigger_id, **values))
+    return as_row(ModelRow, conn.execute(_MODEL.where(model.c.trigger_id == trigger_id)).one())
 
 
 def find_model(conn: sa.Connection, trigger_id: int) -> ModelRow | None:
@@ -52,12 +52,6 @@ def list_models(conn: sa.Connection, run_id: int) -> list[ModelRow]:
     """Models of a run in trigger order."""
     rows = conn.execute(_MODEL.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
     return [as_row(ModelRow, row) for row in rows]
-
-
-def models_before(conn: sa.Connection, run_id: int, ordinal: int, *, newest: int) -> list[ModelRow]:
-    """The newest models of a run whose triggers come before a place in it, the newest first."""
-    before = _MODEL.where(trigger.c.run_id == run_id, trigger.c.ordinal < ordinal)
-    return [as_row(ModelRow, row) for row in conn.execute(before.order_by(trigger.c.ordinal.desc()).limit(newest))]
 
 
 def live_model(conn: sa.Connection, pipeline_name: str, moment: datetime) -> ModelRow | None:
@@ -74,11 +68,3 @@ def newest_model(conn: sa.Connection, run_id: int, model_hash: str) -> ModelRow 
     newest = (trigger.c.run_id == run_id).desc(), trigger.c.id.desc()
     row = conn.execute(_MODEL.where(model.c.hash == model_hash).order_by(*newest).limit(1)).one_or_none()
     return None if row is None else as_row(ModelRow, row)
-
-
-def architecture_of(conn: sa.Connection, model_hash: str) -> Mapping[str, Any]:
-    """What builds the module of a model again; equal weights have equal architectures."""
-    row = conn.execute(sa.select(model.c.architecture).where(model.c.hash == model_hash).limit(1)).one_or_none()
-    if row is None:
-        raise UnknownName("model", model_hash)
-    return dict(row.architecture)

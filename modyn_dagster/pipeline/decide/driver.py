@@ -20,7 +20,7 @@ from modyn_dagster.catalog.triggers import TriggerRow, insert_trigger
 from modyn_dagster.json_values import json_number, json_values_of
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.measure.measurement_rows import measurement_row
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Stream
 from modyn_dagster.triggering.build import pipeline_policy
 from modyn_dagster.triggering.loop import Measure, MeasurementPending, PointDecision, drive_policy
@@ -110,7 +110,7 @@ def advance(
     Raises:
         StaleRun: another process moved the run meanwhile; nothing was committed.
     """
-    policy = pipeline_policy(spec_of(run))
+    policy = pipeline_policy(platform.spec_of(run))
     policy.load_state_dict(run.policy_state)
     end, decided, point = monotonic() + seconds, list[PointDecision](), None
     stop = Stop.AT_END

@@ -21,7 +21,7 @@ from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.decide.driver import decision_row, timings_by_batch
 from modyn_dagster.pipeline.measure.measurement_rows import RecordedMeasurements, measurement_row
 from modyn_dagster.pipeline.measure.measurer import Measurer
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.triggering import Measurement, MeasurementSpec
 from modyn_dagster.triggering.build import pipeline_policy
@@ -86,7 +86,7 @@ def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasureme
             raise RunError(f"{pipeline} has no open live run to measure for; its sensor triggering__{pipeline} begins one")
         if unfinished_trigger(conn, run.id) is not None:
             return
-    spec = spec_of(run)
+    spec = platform.spec_of(run)
     view = platform.view(spec.dataset)
     batches = {batch.ordinal: batch for batch in view.batches}
     policy, stream = pipeline_policy(spec), training_stream(view, run.origin)

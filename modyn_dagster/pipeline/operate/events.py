@@ -18,7 +18,7 @@ from modyn_dagster.errors import ImportPathError
 from modyn_dagster.evaluation import anchor_of, currently_active
 from modyn_dagster.imports import import_callable
 from modyn_dagster.pipeline.event import Event, Kind
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.platform import Platform, recorded_spec
 from modyn_dagster.spec.operation import NotifySpec
 
 
@@ -97,7 +97,7 @@ def _of_active_models(conn: sa.Connection, run: RunRow, cells: list[ScoredCell])
         return []
     models = list_models(conn, run.id)
     ends = np.array([as_datetime64(model.train_end) for model in models], dtype="datetime64[us]")
-    block = spec_of(run).evaluation.intervals
+    block = recorded_spec(run).evaluation.intervals
     spans = [(as_datetime64(cell.interval_start), as_datetime64(cell.interval_end)) for cell in cells]
     anchors = np.array([anchor_of(block, *span) for span in spans], dtype="datetime64[us]")
     active = currently_active(ends, anchors)
