@@ -72,7 +72,7 @@ def _values(context: TriggerContext, model: FeatureExtractor, needs: Needs) -> S
     outputs = samples.taps[OUTPUTS].astype(np.float64)[inverse]
     truth = np.asarray(samples.truth)[inverse]
     is_class = task_kind(context.spec.training, context.view.spec) == "class"
-    errors, losses = _cross_entropy(outputs, truth) if is_class else _squared_errors(outputs, truth)
+    errors, losses = cross_entropy_gradients(outputs, truth) if is_class else squared_error_gradients(outputs, truth)
     if "losses" in needs.values:
         return {"losses": losses}
     embeddings = samples.taps[EMBEDDING].astype(np.float64)[inverse]
@@ -80,7 +80,7 @@ def _values(context: TriggerContext, model: FeatureExtractor, needs: Needs) -> S
     return {"gradients": errors, "embeddings": np.column_stack([embeddings, np.ones(len(embeddings))])}
 
 
-def _cross_entropy(
+def cross_entropy_gradients(
     logits: npt.NDArray[np.float64], truth: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Compute the gradients of the cross-entropy by the logits, ``[m, classes]``, and its values, ``[m]``.
@@ -98,7 +98,7 @@ def _cross_entropy(
     return errors, losses
 
 
-def _squared_errors(
+def squared_error_gradients(
     outputs: npt.NDArray[np.float64], truth: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Compute the gradients of the squared errors, and the errors; both are zero for a sample without a target."""
