@@ -12,13 +12,13 @@ from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import ConfigError, RunError
 from modyn_dagster.evaluation import Predictions, read_predictions
 from modyn_dagster.keys import ORIGIN, KeyRange, ordinal_of
+from modyn_dagster.pipeline.decide.driver import decisions_until_fire
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import recorded_spec
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, PerformanceNeed
 from modyn_dagster.triggering.build import pipeline_policy
-from modyn_dagster.triggering.loop import drive_policy
 from modyn_dagster.triggering.stream_detectors import Listener
 from tests.pipeline.measuring import delete, deliver_with_shift, drift, performance
 from tests.pipeline.world import World
@@ -119,7 +119,7 @@ def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of
     with Measurer(world.platform) as measurer:
         measure = measurer.of(run, view)
         for _ in range(3):
-            points += len(list(drive_policy(policy, run.cursor, training_stream(view, ORIGIN), measure)))
+            points += len(list(decisions_until_fire(policy, run.cursor, training_stream(view, ORIGIN), measure)))
         assert points > 20
         assert measurer.work is not None
         assert measurer.work.n_passes == 5, "one per batch of 40 samples"

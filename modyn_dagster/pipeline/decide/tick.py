@@ -8,7 +8,6 @@ after some seconds or at a missing measurement, with its decisions committed.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from time import monotonic
 from typing import Final
 
 from modyn_dagster.catalog.runs import RunRow, move_run
@@ -17,7 +16,7 @@ from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import LostClaim, StaleRun
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.decide.attempts import give_up_attempt
-from modyn_dagster.pipeline.decide.driver import COMMIT_SECONDS, Step, Stop, advance
+from modyn_dagster.pipeline.decide.driver import Stop, advance_while_paused
 from modyn_dagster.pipeline.decide.live_run import current_live_run, stop_run
 from modyn_dagster.pipeline.measure.measurement_rows import RecordedMeasurements
 from modyn_dagster.pipeline.platform import Platform
@@ -119,7 +118,8 @@ def _settle_attempt(
 
 def _decide(platform: Platform, run: RunRow) -> Tick:
     view = platform.view(platform.spec_of(run).dataset)
-    step = _advanced(platform, run, view)
+    stream, recorded = training_stream(view, run.origin), RecordedMeasurements(platform, run)
+    step = advance_while_paused(platform, run, stream, recorded, measures=False, seconds=_DECIDE_SECONDS)
     run = step.run
     if step.trigger is not None:
         trigger = step.trigger
@@ -133,15 +133,6 @@ def _decide(platform: Platform, run: RunRow) -> Tick:
         with platform.transaction() as conn:
             run = move_run(conn, run, last_ordinal=view.last_ordinal)
     return Tick(run, None, True, f"decided up to key {run.cursor}, batch ordinal {run.last_ordinal}")
-
-
-def _advanced(platform: Platform, run: RunRow, view: DatasetView) -> Step:
-    end = monotonic() + _DECIDE_SECONDS
-    stream, recorded = training_stream(view, run.origin), RecordedMeasurements(platform, run)
-    step = advance(platform, run, stream, recorded, measures=False)
-    while step.stop is Stop.PAUSED and (left := end - monotonic()) > 0:
-        step = advance(platform, step.run, stream, recorded, measures=False, seconds=min(left, COMMIT_SECONDS))
-    return step
 
 
 def _missing_measurement(run: RunRow, view: DatasetView, point: int) -> MissingMeasurement:

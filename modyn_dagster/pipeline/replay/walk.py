@@ -17,7 +17,7 @@ from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.checks import require_passed
 from modyn_dagster.pipeline.context import TriggerContext, load_context
 from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt, require_running, working_attempt
-from modyn_dagster.pipeline.decide.driver import Stop, advance
+from modyn_dagster.pipeline.decide.driver import advance_while_paused
 from modyn_dagster.pipeline.decide.manual_trigger import recorded_manual, repeat_manual
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform
@@ -143,12 +143,11 @@ class _Walk:
     def _decide_until(self, batch: BatchRow, stream: Stream, until: int | None) -> Iterator[StageResult]:
         while True:
             measure = self._measurer.of(self._run, self._view.up_to(batch.ordinal))
-            step = advance(self._platform, self._run, stream, measure, until=until)
+            step = advance_while_paused(self._platform, self._run, stream, measure, until=until)
             self._run = step.run
-            if step.trigger is not None:
-                yield from self._train(step.trigger, batch)
-            elif step.stop is Stop.AT_END:
+            if step.trigger is None:
                 return
+            yield from self._train(step.trigger, batch)
 
     def _take_over_attempt(self, trigger: TriggerRow) -> TriggerRow:
         """Give up an attempt that a dead process has claimed: whoever holds the run's lock is alone with the run."""
