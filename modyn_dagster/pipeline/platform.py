@@ -118,8 +118,10 @@ class Platform:
         current values.
         """
         current = self.project.pipelines.get(run.pipeline)
-        if current is not None and spec_hash(current) == run.spec_hash:
-            return current
+        return current if current is not None and spec_hash(current) == run.spec_hash else self.recorded_spec(run)
+
+    def recorded_spec(self, run: RunRow) -> PipelineSpec:
+        """Return the spec that a run was started with. Its policies list members in the catalog's order, as reasons show."""
         if run.spec_hash not in self._recorded:
             self._recorded[run.spec_hash] = recorded_spec(run)
         return self._recorded[run.spec_hash]

@@ -146,7 +146,7 @@ def advance(
     Raises:
         StaleRun: another process moved the run meanwhile; nothing was committed.
     """
-    policy = pipeline_policy(platform.spec_of(run))
+    policy = pipeline_policy(platform.recorded_spec(run))
     policy.load_state_dict(run.policy_state)
     end, decisions, point = monotonic() + seconds, list[PointDecision](), None
     stop = Stop.AT_END

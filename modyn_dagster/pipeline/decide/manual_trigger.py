@@ -76,7 +76,7 @@ def repeat_manual(platform: Platform, run: RunRow, recorded: TriggerRow, stream:
 
 def _insert(platform: Platform, run: RunRow, key: int, stream: Stream, reason: str) -> tuple[RunRow, TriggerRow] | None:
     """Commit policy state, cursor and trigger in one transition, or raise ``StaleRun``; None without new samples."""
-    policy = pipeline_policy(platform.spec_of(run))
+    policy = pipeline_policy(platform.recorded_spec(run))
     policy.load_state_dict(run.policy_state)
     policy.triggered(key)
     with platform.transaction() as conn:

@@ -86,7 +86,7 @@ def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasureme
             raise RunError(f"{pipeline} has no open live run to measure for; its sensor triggering__{pipeline} begins one")
         if unfinished_trigger(conn, run.id) is not None:
             return
-    spec = platform.spec_of(run)
+    spec = platform.recorded_spec(run)
     view = platform.view(spec.dataset)
     batches = {batch.ordinal: batch for batch in view.batches}
     policy, stream = pipeline_policy(spec), training_stream(view, run.origin)
