@@ -1,4 +1,4 @@
-"""What a hook is told."""
+"""Event of a live run, as hooks get it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ Kind = Literal["trigger", "training_failed", "score_below", "score_above"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a live run and matters to people.
+    """Event of a live run that concerns people.
 
     Attributes:
         name: the same whenever the event is told again; unique in its run.

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelStore
 
 
-#: What builds a model of the box for an export, and runs no user code; other functions of its module do.
+#: Builds a built-in model for an export without user code; other functions of its module run user code.
 BUILDER: Final = "modyn_dagster.training.module:build_module"
-#: What trains the model of a trigger again, from its provenance.
+#: Trains the model of a trigger again from its provenance; the path is stored with models.
 TRAINING: Final = "modyn_dagster.pipeline.retraining:train_again"
 
 
 @dataclass(frozen=True)
 class Platform:
-    """Specs, database and files together. Nothing is opened before it is asked for."""
+    """Specs, database and files of a project. Each is opened at its first use."""
 
     settings: Settings
     project: Project
@@ -58,7 +58,7 @@ class Platform:
 
     @cached_property
     def engine(self) -> sa.Engine:
-        """Connections to the ``modyn`` database, whose schema is the one this code needs."""
+        """Connections to the ``modyn`` database, whose schema has been checked."""
         engine = open_engine(self.settings)
         require_current_schema(engine)
         return engine
@@ -70,23 +70,23 @@ class Platform:
 
     @cached_property
     def weight_cache(self) -> "ModelStore":
-        """Weights of the last models that are stored as their provenance, so that they are not trained again for every use."""
+        """Cache of the weights of models stored as provenance, so that not every use trains them again."""
         return self._store_at(self.home / "weights")
 
     def models_of(self, spec: PipelineSpec) -> "ModelStore":
-        """Where the models of a pipeline are."""
+        """Return the model store of a pipeline."""
         root = spec.model_store.root
         if root is None:
             return self.model_store
         return self._store_at(root if "://" in root else self.home / root)
 
     def every_model_store(self) -> "list[ModelStore]":
-        """Wherever models of this project are: the default place first, then those that specs name."""
-        found = {id(store): store for store in [self.model_store, *map(self.models_of, self.project.pipelines.values())]}
-        return list(found.values())
+        """List all model stores of the project: the default one first, then those that specs name."""
+        stores = {id(store): store for store in [self.model_store, *map(self.models_of, self.project.pipelines.values())]}
+        return list(stores.values())
 
     def _store_at(self, root: Path | str) -> "ModelStore":
-        # Imported here: torch comes with it, and sensors do without.
+        # Imported here: it imports torch, which sensors do not need.
         from modyn_dagster.model_store import ModelStore
 
         if (key := str(root)) not in self._stores:
@@ -95,12 +95,12 @@ class Platform:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """One short transaction; ``DatabaseDown`` when Postgres does not answer."""
+        """Open one short transaction; ``DatabaseDown`` when Postgres does not answer."""
         with transaction(self.engine) as conn:
             yield conn
 
     def pipeline(self, name: str) -> PipelineSpec:
-        """A pipeline of the project as its file says now."""
+        """Return a pipeline of the project as its file defines it now."""
         if name not in self.project.pipelines:
             raise UnknownName("pipeline", name, sorted(self.project.pipelines))
         return self.project.pipelines[name]
@@ -145,7 +145,7 @@ class Platform:
 
 
 def models_folder(settings: Settings) -> Path:
-    """Where the models of all pipelines are."""
+    """Return the default folder of models."""
     return settings.home / "models"
 
 

@@ -121,8 +121,8 @@ def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of
         for _ in range(3):
             points += len(list(decisions_until_fire(policy, run.cursor, training_stream(view, ORIGIN), measure)))
         assert points > 20
-        assert measurer.work is not None
-        assert measurer.work.n_passes == 5, "one per batch of 40 samples"
+        assert measurer.extractor is not None
+        assert measurer.extractor.n_passes == 5, "one per batch of 40 samples"
 
 
 @pytest.mark.parametrize("stream", ["errors", "scores"])

@@ -57,7 +57,7 @@ def tick(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str]
     def ticked(world: World, pipeline: str) -> Tick:
         begin = clock.now
         with monkeypatch.context() as patch:
-            for name in ("predictor_of", "measure_drift", "measure_performance", "measure_detector", "Measurer"):
+            for name in ("predictor_of", "answer_drift", "answer_performance", "answer_detector", "Measurer"):
                 patch.setattr(measurer, name, never)
             found = ticks.tick(world.platform, pipeline, lambda *_: Attempt.NONE)
         assert clock.now - begin <= MOST_LOOKS

@@ -86,7 +86,7 @@ def give_up_attempt(
 
 
 def _is_deletion(conn: sa.Connection, platform: Platform, run: RunRow, error: Exception | None) -> bool:
-    """Whether the catalog confirms the deletion or purge behind an error: the next attempt does not meet it again."""
+    """Check in the catalog that a deletion or purge caused an error, which the next attempt does not meet again."""
     match error:
         case DeletedKey():
             return is_deleted(conn, run.dataset_id, error.key)

@@ -97,7 +97,7 @@ def _is_pending(
 
 
 def _is_outdated(context: TriggerContext, data: EvaluationSet, cells: Sequence[EvaluationRow]) -> bool:
-    """Whether a cell is missing or its metric has other code now, or samples came to its interval or were deleted from it."""
+    """Check for missing cells, changed code of metrics, and samples that came to an interval or were deleted from it."""
     intervals = closed_model_intervals(context, data, finished=False)
     if len(cells) < len(intervals) * len(context.spec.evaluation.metrics):
         return True

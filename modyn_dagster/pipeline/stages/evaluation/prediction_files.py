@@ -137,7 +137,7 @@ def _ends(data: EvaluationSet, stretch: Sequence[BatchRow]) -> tuple[int, int]:
 
 
 def _predicts_alike(run: RunRow, other: RunRow) -> bool:
-    """Whether equal weights give bit-identical outputs in two runs, which read samples and compute in the same way."""
+    """Check that two runs read samples and compute alike, so that equal weights give bit-identical outputs."""
     return run.spec["training"] == other.spec["training"] and run.threads == other.threads
 
 
