@@ -42,7 +42,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ticking = Clock()
-    for module in (ticks, driver, pending_evaluations):
+    for module in (driver, pending_evaluations):
         monkeypatch.setattr(module, "monotonic", ticking)
     return ticking
 
