@@ -117,9 +117,7 @@ def _decided(
 
 @contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """No search for garbage meanwhile: a million decisions are kept, and it would walk over all of them again and again,
-    which takes longer than deciding.
-    """
+    """Pause garbage collection: walking over a million kept decisions again and again takes longer than deciding."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -134,7 +132,7 @@ def _index(key: int, starts: Sequence[int]) -> int:
 
 
 def _arriving(times: Times, starts: Sequence[int]) -> Iterator[Stream]:
-    """The stream after each batch."""
+    """Yield the stream after each batch."""
     stream = Stream(())
     for ordinal, start in enumerate(starts[:-1]):
         stream = stream.extended(_batch(ordinal, times[start : starts[ordinal + 1]]))

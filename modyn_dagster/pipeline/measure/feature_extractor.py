@@ -41,7 +41,7 @@ class BlockValues:
     Attributes:
         positions: inside the batch, ascending, ``int64[n]``.
         truth: classes ``int64[n]`` (-1: none) or targets ``float64[n]`` (NaN: none); None where the dataset has no label.
-        taps: by name of the tap, ``float32[n, values]``.
+        taps: values by name of the tap, ``float32[n, values]``.
     """
 
     positions: npt.NDArray[np.int64]
@@ -94,7 +94,7 @@ class WindowValues:
     Attributes:
         keys: ``uint64[n]``.
         truth: classes ``int64[n]`` (-1: none) or targets ``float64[n]`` (NaN: none); None where the dataset has no label.
-        taps: by name of the tap, ``float32[n, values]``.
+        taps: values by name of the tap, ``float32[n, values]``.
     """
 
     keys: KeyArray
