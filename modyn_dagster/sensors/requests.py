@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.catalog.triggers import TriggerRow
-    from modyn_dagster.pipeline.decide.tick import Unknown
+    from modyn_dagster.pipeline.decide.tick import MissingMeasurement
     from modyn_dagster.pipeline.platform import Platform
 
 
@@ -117,7 +117,7 @@ _LONGEST_PAUSE: Final = 3600.0
 
 
 def measurement_request(
-    instance: dg.DagsterInstance, assets: PipelineAssets, unknown: "Unknown"
+    instance: dg.DagsterInstance, assets: PipelineAssets, missing: "MissingMeasurement"
 ) -> tuple[dg.RunRequest | None, str]:
     """The run to ask for, and a line for the tick's log.
 
@@ -125,8 +125,8 @@ def measurement_request(
     without end, each time after twice the pause, up to an hour. Whatever it did measure is kept, and the next point it
     stopped at is a first attempt again.
     """
-    point = f"{unknown.run_id}:{unknown.point}"
-    tags = {MEASUREMENT_TAG: assets.name, POINT_TAG: point, MODEL_TAG: unknown.model_hash}
+    point = f"{missing.run_id}:{missing.point}"
+    tags = {MEASUREMENT_TAG: assets.name, POINT_TAG: point, MODEL_TAG: missing.model_hash}
     ended = ended_runs(instance, tags)
     if ended is None or unfinished_runs(instance, {MEASUREMENT_TAG: assets.name}):
         return None, "a measurement is under way"
@@ -134,13 +134,13 @@ def measurement_request(
         pause = min(_LONGEST_PAUSE, assets.pipeline.sensor_interval * 2.0 ** (len(ended) - 1))
         left = (ended[0].end_time or 0) + pause - time.time()
         if left > 0:
-            text = f"measuring at key {unknown.point} failed {len(ended)} times, see the runs of measure__{assets.name}"
+            text = f"measuring at key {missing.point} failed {len(ended)} times, see the runs of measure__{assets.name}"
             return None, f"{text}; again in {left:.0f} s"
     attempt = len(ended) + 1
     request = dg.RunRequest(
-        run_key=f"{assets.name}:measurement:{point}:{unknown.model_hash}:{attempt}",
+        run_key=f"{assets.name}:measurement:{point}:{missing.model_hash}:{attempt}",
         job_name=f"measure__{assets.name}",
-        partition_key=unknown.batch,
+        partition_key=missing.batch,
         tags=tags,
     )
     return request, f"measuring is asked for, attempt {attempt}"

@@ -6,7 +6,7 @@ from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import BatchGap, ConfigError, RunError, UnknownName
 from modyn_dagster.keys import ordinal_of
-from modyn_dagster.pipeline.context import trigger_context
+from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.replay.walk import BatchReplayed
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from modyn_dagster.pipeline.training_stream import training_stream
@@ -126,7 +126,7 @@ def test_only_the_train_side_is_counted_and_trained_on(world_of):
         with world.platform.transaction() as conn:
             row = find_training_set(conn, trigger.id)
         assert row is not None
-        keys = open_training_set(trigger_context(world.platform, run, trigger), row).keys()
+        keys = open_training_set(context_of(world.platform, run.pipeline, trigger.partition_key), row).keys()
         assert len(keys) == 50
         assert (view.sides(keys) == TRAIN).all()
         assert training_stream(view, -1).count(-1, trigger.key) == 50 * (index + 1)
