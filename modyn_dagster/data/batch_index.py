@@ -13,7 +13,6 @@ import numpy as np
 from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.database.mapping import as_datetime64
-from modyn_dagster.storage import storage_errors
 
 
 def index_of(dataset: str, ordinal: int, rewrite: int = 0) -> str:
@@ -65,6 +64,5 @@ def count_late(home: Path, batch: BatchRow, reached: datetime | None) -> int:
         return 0
     if batch.time_max < reached:
         return int(batch.n_samples or 0)
-    with storage_errors():
-        times = BatchIndex.open(home / str(batch.index_path)).times
-        return int(np.searchsorted(times, as_datetime64(reached), side="left"))
+    times = BatchIndex.open(home / str(batch.index_path)).times
+    return int(np.searchsorted(times, as_datetime64(reached), side="left"))

@@ -10,7 +10,6 @@ from fastpath.format.deletions import DeletedPositions, read_deleted
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.data.batch_index import deleted_of
 from modyn_dagster.keys import KeyArray, keys_of, ordinal_of
-from modyn_dagster.storage import storage_errors
 
 _NONE: DeletedPositions = np.empty(0, dtype=np.uint32)
 
@@ -28,8 +27,7 @@ class DeletedLists:
         if ordinal not in self._batches:
             return _NONE
         if ordinal not in self._read:
-            with storage_errors():
-                self._read[ordinal] = read_deleted(self._path(ordinal), self._batches[ordinal].deleted_checksum)
+            self._read[ordinal] = read_deleted(self._path(ordinal), self._batches[ordinal].deleted_checksum)
         return self._read[ordinal]
 
     def among(self, keys: KeyArray) -> npt.NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from modyn_dagster.data.row_decoding import record_dtype, row_decoder
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import local_folder, storage_errors
+from modyn_dagster.storage import local_folder
 
 
 class SampleReader:
@@ -84,18 +84,15 @@ class SampleReader:
             DeletedKey: a sample was deleted.
             CorruptFile: a file is gone, or was changed after it was ingested.
         """
-        with storage_errors():
-            return self._parsed(keys, self.store.read_blobs(keys, separator=self._separator))
+        return self._parsed(keys, self.store.read_blobs(keys, separator=self._separator))
 
     def read_blobs(self, keys: KeyArray) -> list[bytes]:
         """The bytes of each sample: of its file, or of its row without the line break."""
-        with storage_errors():
-            return _split(self.store.read_blobs(keys))
+        return _split(self.store.read_blobs(keys))
 
     def decode(self, keys: KeyArray, raw: FixedRows | Blobs) -> Samples:
         """What ``read`` gives, from bytes that ``store.read`` gave for the same keys."""
-        with storage_errors():
-            return self._parsed(keys, raw.separated(self._separator))
+        return self._parsed(keys, raw.separated(self._separator))
 
     def _parsed(self, keys: KeyArray, raw: Blobs) -> Samples:
         """Samples from their bytes with separators."""

@@ -21,7 +21,6 @@ from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, positions_of
 from modyn_dagster.spec.dataset import DatasetSpec, Split
-from modyn_dagster.storage import storage_errors
 
 Positions = npt.NDArray[np.int64]
 
@@ -173,8 +172,7 @@ class DatasetView:
 
 
 def _open_index(home: Path, batches: Mapping[int, BatchRow], ordinal: int) -> BatchIndex:
-    with storage_errors():
-        return BatchIndex.open(home / str(batches[ordinal].index_path), batches[ordinal].index_checksum)
+    return BatchIndex.open(home / str(batches[ordinal].index_path), batches[ordinal].index_checksum)
 
 
 def _split(split: Split, batches: Mapping[int, BatchRow], ordinal: int) -> npt.NDArray[np.uint8]:

@@ -14,7 +14,7 @@ from modyn_dagster.ingestion.formats.labels import ClassLabels, class_texts, tar
 from modyn_dagster.ingestion.formats.times import TimeArray, time_of_file
 from modyn_dagster.ingestion.sources.files import FileState, FileVersion, LoadedFile
 from modyn_dagster.ingestion.sources.source import Source
-from modyn_dagster.parallel_map import in_order
+from modyn_dagster.parallel_map import map_in_threads
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import FilesFormat
 
@@ -49,7 +49,7 @@ def file_piece(
     lengths = np.array([state.size for state in states], dtype=np.int64)
     stays = (lengths > format.packed_bytes) & source.in_place
     large = [members.paths[i] for i in np.flatnonzero(stays)]
-    for path, version in zip(large, in_order(source.version, large)):
+    for path, version in zip(large, map_in_threads(source.version, large)):
         record(path, version)
     return Piece(
         paths=tuple(members.paths),
@@ -67,7 +67,7 @@ def _states(source: Source, paths: Sequence[str]) -> list[FileState]:
     def look(group: Sequence[str]) -> list[FileState]:
         return [_state(source, path) for path in group]
 
-    return [state for group in in_order(look, _groups(paths)) for state in group]
+    return [state for group in map_in_threads(look, _groups(paths)) for state in group]
 
 
 def _state(source: Source, path: str) -> FileState:
@@ -93,7 +93,7 @@ def _labels(
         return [_label_text(spec, path, members.labels, source) for path in group]
 
     texts = []
-    for group in in_order(read, _groups(members.paths)):
+    for group in map_in_threads(read, _groups(members.paths)):
         for text, sidecar in group:
             texts.append(text)
             if sidecar is not None:

@@ -14,7 +14,7 @@ from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.formats.times import TimeArray
 from modyn_dagster.ingestion.sources.files import FileState, FileVersion, require_stable
 from modyn_dagster.ingestion.sources.source import Source
-from modyn_dagster.parallel_map import in_order
+from modyn_dagster.parallel_map import map_in_threads
 
 #: What one thread reads at a time: bytes, and files.
 _GROUP_BYTES: Final = 4 << 20
@@ -42,7 +42,7 @@ class SmallFiles:
 
         ``besides`` are files whose version is recorded at the end and nothing else. Raises ``DataError`` for one that changed.
         """
-        for group in in_order(self._load, self._groups(order)):
+        for group in map_in_threads(self._load, self._groups(order)):
             for path, version, data in group:
                 self.record(path, version)
                 yield data

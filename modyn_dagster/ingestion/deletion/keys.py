@@ -24,7 +24,7 @@ from modyn_dagster.ingestion.deletion.where import parse_where
 from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.keys import MAX_BATCH_SIZE, MAX_ORDINAL, KeyArray, key_of, keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import storage_errors, verify_checksum
+from modyn_dagster.storage import verify_checksum
 
 _SPAN: Final = re.compile(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?")
 _FETCHED: Final = 100_000
@@ -125,8 +125,7 @@ def keys_of_source_file(conn: sa.Connection, home: Path, spec: DatasetSpec, data
 
 
 def _positions(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, path: str) -> Int64Array:
-    with storage_errors():
-        index = BatchIndex.open(home / str(batch.index_path), batch.index_checksum)
+    index = BatchIndex.open(home / str(batch.index_path), batch.index_checksum)
     file, offsets, lengths = index.locate(np.arange(index.n))
     names = [each.path for each in index.files]
     if path in names:

@@ -91,7 +91,7 @@ class _Purge:
                 lock_deletions(conn, self._dataset.id)
                 now = lock_batch(conn, batch.id)
                 found = unpurged_keys(conn, self._dataset.id, keys)
-                if now.index_path != batch.index_path or not np.array_equal(found, fresh) or not rewrite.is_there:
+                if now.index_path != batch.index_path or not np.array_equal(found, fresh) or not rewrite.is_unpublished:
                     return None
                 if staged is not None:
                     rewrite.publish()

@@ -18,7 +18,7 @@ from modyn_dagster.incremental_fsync import HashingFile
 from modyn_dagster.ingestion.deletion import shard
 from modyn_dagster.ingestion.deletion.shard import Ranges, ranges_of_strings, write_zeroed
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import StagedFile, storage_errors, verify_checksum
+from modyn_dagster.storage import StagedFile, verify_checksum
 
 
 class StagedIndex(NamedTuple):
@@ -34,8 +34,7 @@ class Rewrite:
     def __init__(self, home: Path, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow) -> None:
         """Open the index that counts. Raises ``CorruptFile``."""
         self._home, self._spec, self._dataset, self._batch = home, spec, dataset, batch
-        with storage_errors():
-            self._index = BatchIndex.open(home / str(batch.index_path), batch.index_checksum)
+        self._index = BatchIndex.open(home / str(batch.index_path), batch.index_checksum)
         self._names = [file.path for file in self._index.files]
         self._rewrite = rewrite_of(str(batch.index_path))
         self._staged: list[StagedFile] = []
@@ -78,9 +77,9 @@ class Rewrite:
         return StagedIndex(path, out.checksum)
 
     @property
-    def is_there(self) -> bool:
+    def is_unpublished(self) -> bool:
         """Whether all that was staged can be published: no other purge of the batch did."""
-        return all(file.is_there for file in self._staged)
+        return all(file.is_unpublished for file in self._staged)
 
     def publish(self) -> None:
         """Give shard and index their names, in this order; nobody else may be publishing them now."""

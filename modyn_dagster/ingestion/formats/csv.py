@@ -15,7 +15,7 @@ from modyn_dagster.ingestion.formats.columns import Found, found_columns, merge_
 from modyn_dagster.ingestion.formats.csv_rows import CsvRows, find_rows
 from modyn_dagster.ingestion.formats.parsed import Inferred, Typed, agree, columns_to_reparse, joined_columns, require_present
 from modyn_dagster.ingestion.sources.files import LoadedFile
-from modyn_dagster.parallel_map import in_order
+from modyn_dagster.parallel_map import map_in_threads
 from modyn_dagster.spec.formats import CsvFormat
 
 
@@ -135,7 +135,7 @@ class CsvFile:
         longest = int(rows.rows.lengths.max())
         try:
             return list(
-                in_order(lambda span: parse(span_bytes(rows.data, rows.rows, span), longest), spans(rows.rows, max_bytes))
+                map_in_threads(lambda span: parse(span_bytes(rows.data, rows.rows, span), longest), spans(rows.rows, max_bytes))
             )
         except pa.ArrowInvalid as error:
             # Inference takes any cell, so without columns only a ragged row can be at fault.

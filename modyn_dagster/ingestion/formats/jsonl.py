@@ -16,7 +16,7 @@ from modyn_dagster.ingestion.formats.base import Ranges, after_bom, first_bad_by
 from modyn_dagster.ingestion.formats.columns import Found, found_columns, merge_columns, require_names
 from modyn_dagster.ingestion.formats.parsed import Typed, agree, joined_columns, require_present
 from modyn_dagster.ingestion.sources.files import LoadedFile
-from modyn_dagster.parallel_map import in_order
+from modyn_dagster.parallel_map import map_in_threads
 from modyn_dagster.spec.formats import JsonlFormat
 
 _INT64 = range(-(2**63), 2**63)
@@ -173,7 +173,7 @@ class JsonlFile:
             return _Run.of(table, keep(table))
 
         try:
-            runs = list(in_order(parse, spans(self._lines, max_bytes)))
+            runs = list(map_in_threads(parse, spans(self._lines, max_bytes)))
         except pa.ArrowInvalid as error:
             raise explain(self._path, self._data, self._lines, columns) or DataError(self._path, str(error)) from error
         for run in runs:

@@ -21,7 +21,7 @@ from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from modyn_dagster.pipeline.weights import weights_of
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.randomness import seed_for
-from modyn_dagster.storage import inside, storage_errors
+from modyn_dagster.storage import inside
 from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, TrainedModel, TrainingData, train
 
 logger = logging.getLogger(__name__)
@@ -89,20 +89,19 @@ def fit(
     """Train on the training set of a trigger, from the previous model if the spec says so; nothing is stored."""
     chosen = open_training_set(context, row)
     source = f"pipeline {context.run.pipeline}"
-    with storage_errors():
-        return train(
-            with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source),
-            TrainingData(chosen, context.view.reader, fast_path),
-            task=task_of(context.view, source),
-            previous=previous,
-            initial=None if previous else load_initial(context, source),
-            calibrate=_calibration(context, row, fast_path),
-            checkpoint=checkpoint,
-            seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
-            threads=context.run.threads,
-            source=source,
-            progress=progress,
-        )
+    return train(
+        with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source),
+        TrainingData(chosen, context.view.reader, fast_path),
+        task=task_of(context.view, source),
+        previous=previous,
+        initial=None if previous else load_initial(context, source),
+        calibrate=_calibration(context, row, fast_path),
+        checkpoint=checkpoint,
+        seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
+        threads=context.run.threads,
+        source=source,
+        progress=progress,
+    )
 
 
 def train_trigger(

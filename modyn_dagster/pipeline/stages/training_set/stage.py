@@ -142,7 +142,7 @@ def _select_again(context: TriggerContext, selection: Selection | OnlineSelectio
         with context.platform.transaction() as conn:
             get_trigger(conn, context.trigger.id, lock=True)
             # Whoever selected it at the same time and was first has published the same bytes.
-            if staged.is_there:
+            if staged.is_unpublished:
                 staged.publish()
     return recorded
 
