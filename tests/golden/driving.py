@@ -11,20 +11,18 @@ from typing import Final
 import sqlalchemy as sa
 
 from modyn_dagster.catalog import runs
-from modyn_dagster.catalog.databases import create_databases
-from modyn_dagster.catalog.engine import open_engine
-from modyn_dagster.catalog.migrate import upgrade
+from modyn_dagster.catalog.database.databases import create_databases, upgrade
+from modyn_dagster.catalog.database.engine import open_engine
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.ingestion.history import import_history
-from modyn_dagster.pipeline.attempts import claim_trigger
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.finish import finish_live_run
-from modyn_dagster.pipeline.live import Attempt, tick
-from modyn_dagster.pipeline.measuring_run import measure_ahead
+from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
+from modyn_dagster.pipeline.decide.tick import Attempt, tick
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.replay import replay
-from modyn_dagster.pipeline.replay_request import ReplayRequest
-from modyn_dagster.pipeline.stages import evaluation_stage, model_stage, training_set_stage
+from modyn_dagster.pipeline.replay.run import ReplayRequest
+from modyn_dagster.pipeline.replay.walk import replay
+from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage, finish_live_run, model_stage, training_set_stage
 from modyn_dagster.settings import Settings
 from tests.golden.data import DAYS, write_batches
 

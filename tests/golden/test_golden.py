@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from modyn_dagster.catalog.urls import DATABASES
+from modyn_dagster.catalog.database.urls import DATABASES
 from tests.conftest import RunningServer
 from tests.golden.comparing import Subjects, difference, ours, portable_kinds
 from tests.golden.environment import environment, schemas

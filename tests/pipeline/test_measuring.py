@@ -144,7 +144,7 @@ def test_without_a_live_run_there_is_nothing_to_measure_for(world_of):
         world_of(drift()).measure("by_drift")
 
 
-def seconds_by_batch(conn, run_id, stage):
+def seconds_by_batch(conn: sa.Connection, run_id: int, stage: str) -> dict[int, float]:
     of_stage = (stage_timing.c.run_id == run_id) & (stage_timing.c.stage == stage)
     rows = conn.execute(
         sa.select(stage_timing.c.batch_ordinal, sa.func.sum(stage_timing.c.seconds)).where(of_stage).group_by("batch_ordinal")
