@@ -12,9 +12,9 @@ def growing_pause(first: float, attempt: int, longest: float) -> float:
     """Seconds to pause after an attempt, counted from 1.
 
     >>> [growing_pause(30, attempt, longest=3600) for attempt in (1, 2, 3, 10)]
-    [30, 60, 120, 3600]
+    [30.0, 60.0, 120.0, 3600]
     """
-    return min(longest, first * 2 ** min(attempt - 1, _MOST_DOUBLINGS))
+    return min(longest, first * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
 
 
 def growing_pauses(first: float, longest: float) -> Iterator[float]:

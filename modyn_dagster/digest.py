@@ -5,7 +5,7 @@ import importlib.util
 from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ DIGEST_SIZE: Final = 16
 new_hash = partial(hashlib.blake2b, digest_size=DIGEST_SIZE)
 
 
-def bytes_digest(data: bytes | npt.NDArray[Any], size: int = DIGEST_SIZE) -> str:
+def bytes_digest(data: bytes | memoryview, size: int = DIGEST_SIZE) -> str:
     """Digest of bytes, ``size`` bytes long.
 
     >>> bytes_digest(b"sample", 8)

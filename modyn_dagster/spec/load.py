@@ -1,7 +1,5 @@
 """Loading of specs: YAML files of a project folder, and what pydantic says of them as one ``ConfigError``."""
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import Any, Final, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from modyn_dagster.digest import json_digest
 from modyn_dagster.errors import ConfigError, without_secrets
 from modyn_dagster.imports import add_code_folder
 from modyn_dagster.spec.base import Spec
@@ -142,7 +141,7 @@ def parse_spec(content: object, kind: type[S], *, source: str) -> S:
 def spec_hash(spec: PipelineSpec) -> str:
     """Hash of what a pipeline does: equal behaviour, equal hash, whatever its description says."""
     content = spec.model_dump(mode="json", exclude={**dict.fromkeys(DISPLAY_FIELDS, True), **HOW_FIELDS}, by_alias=True)
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return json_digest(content)
 
 
 def _check_data(pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pipelines: Mapping[str, PipelineSpec]) -> None:

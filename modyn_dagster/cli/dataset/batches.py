@@ -11,6 +11,7 @@ from modyn_dagster.cli.dagster_runs import dagster_instance
 from modyn_dagster.cli.dataset.delete import delete
 from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import UnknownName, without_secrets
+from modyn_dagster.progress import progress_bar
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -190,14 +191,8 @@ def _batches(platform: "Platform", name: str) -> "list[BatchRow]":
 @contextmanager
 def _import_progress(title: str) -> "Iterator[ImportProgress]":
     """A progress bar on standard error; nothing where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total, _: bar.update(task, completed=done, total=total)
+    with progress_bar(title) as progress:
+        yield lambda done, total, _: progress(done, total)
 
 
 def _report(name: str, summary: "ImportSummary") -> None:

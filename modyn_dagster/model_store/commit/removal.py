@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from modyn_dagster.backoff import growing_pauses
 from modyn_dagster.errors import CorruptFile, ModelInUse
 from modyn_dagster.model_store.commit.saving import rebase_model
 from modyn_dagster.model_store.format.hash_tree import ModelId
@@ -71,15 +72,14 @@ def _remove_duplicates(repository: Repository, models: Iterable[Stored], older_t
 def _wait_for_dependents(repository: Repository, model: ModelId) -> None:
     if (notices := repository.folder.notices) is None:
         return
-    end, pause = time.monotonic() + PATIENCE, 0.05
+    end, pauses = time.monotonic() + PATIENCE, growing_pauses(0.05, longest=1.0)
     while coming := notices.pending_on(model, ABANDONED):
         if time.monotonic() >= end:
             remedy = (
                 "these are being saved; try again later (should their saver be killed: after a day, or gc(older_than=seconds))"
             )
             raise ModelInUse(model, coming, remedy)
-        time.sleep(pause)
-        pause = min(2 * pause, 1.0)
+        time.sleep(next(pauses))
 
 
 def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:

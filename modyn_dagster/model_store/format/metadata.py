@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
+from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.hash_tree import ModelId
 
 _OPTIONAL_TEXTS: Final = ("base", "environment", "code")
@@ -62,7 +63,7 @@ class About:
 
     def to_metadata(self) -> dict[str, str]:
         """As metadata of a safetensors file, with a checksum."""
-        text = json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+        text = compact_json(self.to_json(), sort_keys=True)
         return {"modyn.about": text, "modyn.sum": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
 
     @classmethod

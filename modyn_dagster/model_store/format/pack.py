@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final
 import zstandard
 
 from modyn_dagster.errors import CorruptFile
+from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.codec import Codec, table_bytes
 from modyn_dagster.model_store.format.hash_tree import Hashing
 from modyn_dagster.model_store.format.metadata import About
@@ -59,7 +60,7 @@ def write_footer(file: BinaryIO, record: Record, entries: Mapping[str, Entry], a
         "tensors": tensors,
         "hashing": record.hashing,
     }
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    text = compact_json(content).encode()
     header = zstandard.ZstdCompressor(write_content_size=True).compress(text)
     require_readable(len(text), _most_text(len(header)))
     file.write(header)

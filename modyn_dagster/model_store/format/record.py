@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.hash_tree import Digest, Hashing, ModelId, leaf_digest, leaf_hash, model_id
 from modyn_dagster.model_store.format.safetensors_header import METADATA, Header, Place
 from modyn_dagster.model_store.format.tensors import (
@@ -110,7 +111,7 @@ class Record:
         content: dict[str, Any] = {"order": self.order, "ties": self.ties, "viewed": viewed, "hashes": hashes}
         if self.hashing != Hashing.SHA256:
             content["hashing"] = self.hashing
-        return {"format": "pt", _KEY: json.dumps(content, separators=(",", ":"), ensure_ascii=False)}
+        return {"format": "pt", _KEY: compact_json(content)}
 
     @classmethod
     def from_header(cls, header: Header, path: PurePath) -> Self:

@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
 from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.tensors import DTYPES, is_shape
 
 #: Larger headers are refused before they are read: about 100,000 tensors.
@@ -51,7 +52,7 @@ def encode_header(metadata: Mapping[str, str], places: Mapping[str, Place]) -> b
     content: dict[str, Any] = {METADATA: dict(metadata)}
     for name, place in places.items():
         content[name] = {"dtype": place.code, "shape": list(place.shape), "data_offsets": [place.start, place.end]}
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    text = compact_json(content).encode()
     text += b" " * (-len(text) % 8)
     require_readable(len(text))
     return struct.pack("<Q", len(text)) + text

@@ -5,7 +5,6 @@ Like everything in MLflow they come from the catalog: what is missing is made up
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
+from modyn_dagster.digest import bytes_digest
 from modyn_dagster.evaluation.composite.champion import Verdict
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
 from modyn_dagster.reporting.mlflow.series import utc_text
@@ -164,7 +164,7 @@ def _newest_is_of(versions: Sequence[ModelVersion], run: RunRow) -> bool:
 def _digests(run: RunRow, texts: Sequence[str]) -> str:
     """What is told of a run's versions: when it was created, and a digest of each block of verdicts."""
     blocks = ["\n".join(texts[start : start + BLOCK]) for start in range(0, len(texts), BLOCK)]
-    digests = [hashlib.blake2b(block.encode(), digest_size=6).hexdigest() for block in blocks]
+    digests = [bytes_digest(block.encode(), 6) for block in blocks]
     return " ".join([utc_text(run.created_at).replace(" ", "_"), *digests])
 
 
