@@ -1,4 +1,4 @@
-"""Which keys are meant: listed, in files, or those of a source file."""
+"""Keys to delete: listed, in files, or those of a source file."""
 
 from datetime import datetime
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_keys_stand_one_per_line_or_in_a_column(tmp_path: Path, text: str, expec
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", r"must hold one key per line, or have a column 'key'"),
+        (b"", r"must have one key per line, or a column 'key'"),
         (b"name\n7\n", r"it begins with \['name'\]"),
         (b"1,2\n", r"it begins with \['1', '2'\]"),
         (b"1\n2\nx\n", r"row 3, column 'key': must be a key, a whole number, found 'x'"),
@@ -125,7 +125,7 @@ def test_files_with_the_same_bytes_at_other_times_are_not_guessed(world: World) 
         world.write(f"day/cats/2020010{day}.png", b"same")
     world.write("day/_READY", "")
     world.run_import(FILES)
-    with pytest.raises(DataError, match=r"2 files of its batch hold the same bytes.*which of 0, 1 is meant"):
+    with pytest.raises(DataError, match=r"2 files of its batch have the same bytes.*one of the keys 0, 1"):
         of_source(world, FILES, "day/cats/20200101.png")
 
 

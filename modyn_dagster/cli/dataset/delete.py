@@ -110,11 +110,11 @@ def _usages(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "l
 
 
 def _show(name: str, plan: "Sequence[BatchDeletion]", usages: "Sequence[Usage]") -> None:
-    n_samples = sum(len(step.wanted) for step in plan)
+    n_samples = sum(len(step.requested) for step in plan)
     click.echo(f"{name}: {n_samples} samples in {len(plan)} batches")
     for step in plan:
         already = f", {step.n_already} of them deleted before" if step.n_already else ""
-        click.echo(f"  batch {step.batch.partition_key}: {len(step.wanted)} of {step.batch.n_samples} samples{already}")
+        click.echo(f"  batch {step.batch.partition_key}: {len(step.requested)} of {step.batch.n_samples} samples{already}")
     click.echo(f"used by {len(usages)} training sets" + ":" * bool(usages))
     for usage in usages:
         click.echo(f"  {_line(usage)}")
@@ -132,7 +132,7 @@ def _delete(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray", reaso
     from modyn_dagster.ingestion.deletion.delete import delete_samples
 
     done = delete_samples(platform.engine, platform.home, dataset, keys, reason)
-    fresh = sum(len(step.fresh) for step in done)
+    fresh = sum(len(step.newly_deleted) for step in done)
     click.echo(f"{dataset.name}: {fresh} samples deleted, {sum(step.n_already for step in done)} were deleted before")
 
 
