@@ -110,7 +110,7 @@ def test_another_way_to_cut_is_refused(text: str) -> None:
 
 
 def test_a_batch_of_nothing_between_its_bounds_is_refused() -> None:
-    with pytest.raises(DataError, match="no sample of this slice"):
+    with pytest.raises(DataError, match="no longer holds a sample of this slice"):
         assemble([piece("a", [1, 2])], (), (3, "a", 0), None)
 
 

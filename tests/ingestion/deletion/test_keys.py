@@ -12,7 +12,7 @@ from modyn_dagster.errors import ConfigError, DataError, UnknownKey
 from modyn_dagster.ingestion.deletion.keys import keys_of_file, keys_of_source_file, keys_of_text
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from tests.ingestion.test_purge import FILES, erase, keys_of_positions
+from tests.ingestion.deletion.test_purge import FILES, erase, keys_of_positions
 from tests.ingestion.world import World, dataset_spec
 
 ROWS = "time,x,label\n2020-01-01,1,cat\n2020-01-02,2,dog\n2020-01-03,3,cat\n"
