@@ -1,4 +1,4 @@
-"""How fast policies decide that measure nothing: amount, time, and an ensemble of both; and what policies take of a replay.
+"""Speed of policies without measurements: amount, time, and an ensemble of both; and their share of a replay.
 
 ``python benchmarks/deciding.py [--quick] [--json FILE] [--samples N]``
 
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # The repository's root instead of this folder: its modules are found, and hide nobody else's.
+    # The repository's root replaces this folder, so that its modules are found and hide no others.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.figures.deciding import SAMPLES, deciding_figures
@@ -25,7 +25,7 @@ from benchmarks.report import busyness, print_table, write_json
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Speed of deciding.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the samples")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")

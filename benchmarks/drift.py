@@ -1,4 +1,4 @@
-"""How fast drift is measured: MMD against alibi-detect, Kolmogorov-Smirnov against scipy, memory.
+"""Speed of drift metrics: MMD against alibi-detect, Kolmogorov-Smirnov against scipy, memory.
 
 ``python benchmarks/drift.py [--quick] [--json FILE] [--only mmd,ks,memory,deciding] [--sizes 1000] [--widths 32] [--threads N]
 [--rounds 3] [--clock cpu]``
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 if __name__ == "__main__":
-    # The repository's root instead of this folder: its modules are found, and hide nobody else's.
+    # The repository's root replaces this folder, so that its modules are found and hide no others.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import torch
@@ -47,12 +47,12 @@ _GROUPS: Final[Mapping[str, Callable[[Setting], Iterator[Figure]]]] = {
     "memory": drifting.memory,
     "mmd": drifting.mmd,
 }
-#: What is compared: seconds that passed, or seconds of the processor, which other programs do not lengthen.
+#: Clocks: elapsed seconds, or seconds of the processor, which other programs do not lengthen.
 _CLOCKS: Final[Mapping[str, Callable[[], float]]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Speed and memory of drift metrics.")
     parser.add_argument("--quick", action="store_true", help="everything smaller, within a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")

@@ -1,4 +1,4 @@
-"""How many triggers and how good a model every triggering policy makes, on real streams.
+"""Number of triggers and quality of models of every triggering policy, on real streams.
 
 ``python benchmarks/policies.py --data FOLDER [--streams elec2,arxiv_cs_titles,demo] [--json FILE] [--plots FOLDER] [--quick]``
 
@@ -33,13 +33,13 @@ from benchmarks.policy_streams import STREAMS
 from benchmarks.policy_table import blocks
 from benchmarks.report import Figure, write_json
 
-#: Within about a minute: the beginning of a stream, and the policies that the issue names.
+#: A quick run of about a minute: the beginning of a stream, and a few policies.
 _QUICK_SHARE: Final = 0.15
 _QUICK_STREAMS: Final = ("demo",)
 
 
 def measure(name: str, data: Path, work: Path, *, quick: bool) -> list[Outcome]:
-    """All policies on one stream; a line of progress after each."""
+    """Outcomes of all policies on one stream; prints a line of progress after each."""
     stream = STREAMS[name](data)
     stream = stream.first(_QUICK_SHARE) if quick else stream
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=work) as folder, database(Path(folder)) as server:
@@ -51,7 +51,7 @@ def measure(name: str, data: Path, work: Path, *, quick: bool) -> list[Outcome]:
 
 
 def figures(stream: str, outcomes: Sequence[Outcome]) -> list[Figure]:
-    """Three numbers per policy."""
+    """Three figures for each policy."""
     found = []
     for outcome in outcomes:
         score = None if outcome.score is None else Spread.of([outcome.score])
@@ -65,7 +65,7 @@ def figures(stream: str, outcomes: Sequence[Outcome]) -> list[Figure]:
 
 
 def show(stream: str, outcomes: Sequence[Outcome]) -> None:
-    """The table, best score first."""
+    """Table of the outcomes, best score first."""
     table = Table("policy", "triggers", "compared", "accuracy %", "samples", "seconds", "measuring", title=stream)
     for outcome in sorted(outcomes, key=lambda outcome: -(outcome.score or 0.0)):
         table.add_row(
@@ -81,7 +81,7 @@ def show(stream: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Triggering policies on real streams: triggers and score.")
     parser.add_argument("--data", type=Path, help="folder with elec2 and arxiv_cs_titles")
     parser.add_argument("--streams", type=_streams, help="for example elec2,demo (default: all there is data for)")
@@ -93,7 +93,7 @@ def main() -> None:
     default = _QUICK_STREAMS if options.quick or options.data is None else tuple(STREAMS)
     found = []
     with tempfile.TemporaryDirectory(prefix="modyn-benchmark-", dir=options.work) as work:
-        # A server that root starts runs under another account, which has to come this far.
+        # A server started by root runs under another account, which must be able to enter this folder.
         Path(work).chmod(0o711)
         for stream in options.streams or default:
             start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Pictures of a table of policies: triggers against score, as in Modyn's Figures 12 and 14, and when each one triggered."""
+"""Plots of a table of policies: score against triggers, as in Modyn's Figures 12 and 14, and times of triggers."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Replay every policy over a stream with the platform itself, on a Postgres of the benchmark's own."""
+"""Replays of every policy over a stream by the platform itself, on a Postgres of the benchmark."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from modyn_dagster.spec.base import seconds_of
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one policy did.
+    """Outcome of one policy.
 
     Attributes:
         policy: its name in the table.

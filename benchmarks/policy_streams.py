@@ -1,4 +1,4 @@
-"""The streams that triggering policies are compared on, as files of a dataset and the units their policies are given in."""
+"""Streams of the comparison of triggering policies: files of a dataset, and units of the policies."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ _DEMO: Final = Path(__file__).resolve().parents[1] / "examples" / "baseball"
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What is little and much on a stream.
+    """Units of a stream, in which its policies are given.
 
     Attributes:
         every: samples between two points of policies that measure.
@@ -65,19 +65,19 @@ class LabelledStream:
     training: Mapping[str, Any]
 
     def first(self, share: float) -> "LabelledStream":
-        """The first part of it."""
+        """First part of the stream."""
         n = int(len(self.times) * share)
         return replace(self, times=self.times[:n], features=self.features[:n], labels=self.labels[:n])
 
     def records(self) -> npt.NDArray[np.void]:
-        """One record per sample, as the files hold them."""
+        """Records of the files, one for each sample."""
         dtype = np.dtype([("time", "<i8"), ("label", "<i8"), ("x", "<f4", (self.features.shape[1],))])
         rows = np.empty(len(self.times), dtype)
         rows["time"], rows["label"], rows["x"] = self.times, self.labels, self.features
         return rows
 
     def dataset(self, root: Path) -> dict[str, Any]:
-        """The dataset's block."""
+        """Block of the dataset."""
         n_classes = int(self.labels.max()) + 1
         return {
             "name": self.name,
@@ -157,7 +157,7 @@ def _stream(
         "optimizer": {"name": "adam", "lr": 0.003},
         "epochs": epochs,
         "batch_size": 128,
-        # Finetuned on what came since the last trigger, as in the paper, §7.1.
+        # Finetuning on the samples since the last trigger, as in the paper, §7.1.
         "use_previous_model": True,
     }
     seconds = pd.to_datetime(times).to_numpy().astype("datetime64[s]").astype(np.int64)
@@ -165,7 +165,7 @@ def _stream(
 
 
 def _hashed(titles: Any) -> npt.NDArray[np.float32]:
-    """Which words occur, ``[n, 512]``."""
+    """Hashed words that occur, ``[n, 512]``."""
     found = np.zeros((len(titles), _HASHED), np.float32)
     for row, title in enumerate(titles):
         found[row, [zlib.crc32(word.encode()) % _HASHED for word in _WORD.findall(title.lower())]] = 1.0

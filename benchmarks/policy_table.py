@@ -1,4 +1,4 @@
-"""The policies that are compared: trigger blocks in the units of a stream."""
+"""Policies of the comparison: trigger blocks in the units of a stream."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ _SECOND: Final = {"fixed": 1.0}
 
 
 def blocks(units: Units) -> Blocks:
-    """Every policy by name, those by time and amount first."""
+    """Policies by name; those by time and amount come first."""
     few, many = units.amounts
     short, long = units.times
     autodrift = _drift(units, _MMD, _AUTODRIFT)
@@ -39,7 +39,7 @@ def blocks(units: Units) -> Blocks:
         "cost of mistakes": _cost(units, "misclassifications", units.mistakes),
         f"MMD AutoDrift, 2 per {long}": {"kind": "budget", "per": long, "triggers": 2, "policy": autodrift},
         f"AutoDrift or time {long}": either,
-        # A tick soon after drift was seen would otherwise finetune on the few samples in between.
+        # A tick soon after a drift trigger would otherwise finetune on the few samples in between.
         f"the same, {units.every} samples": {"kind": "minimum_samples", "samples": units.every, "policy": either},
         "AutoDrift and accuracy": _ensemble("all", drift=autodrift, accuracy=_performance(units, _AUTODRIFT)),
     }

@@ -28,7 +28,7 @@ class ModynComponent(dg.Component, dg.Resolvable):
     project: str = "."
 
     def translator(self) -> ModynTranslator:
-        """How the specs appear in Dagster."""
+        """Appearance of the specs in Dagster."""
         return ModynTranslator()
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:

@@ -1,4 +1,4 @@
-"""How fast policies decide that measure nothing: a stream simulated from its first sample to its last."""
+"""Speed of policies without measurements: a stream simulated from its first sample to its last."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -34,7 +34,7 @@ GOALS: Final = {(1_000, 32): 20, (1_000, 512): 20, (1_000, 768): 15, (5_000, 32)
 
 @dataclass
 class Setting:
-    """What is measured: samples per window, dimensions, rounds and clock of MMD, and how busy the machine was."""
+    """Setting of a measurement: samples per window, dimensions, rounds and clock of MMD, and load of the machine."""
 
     sizes: Sequence[int] = (1_000, 5_000)
     widths: Sequence[int] = (32, 512, 768)
@@ -82,7 +82,7 @@ def ks(setting: Setting) -> Iterator[Figure]:
 
 
 def memory(setting: Setting) -> Iterator[Figure]:
-    """``memory.<n>``: what a call adds to the memory of the process at its peak; the kernel matrix would be ``16 n²`` bytes."""
+    """``memory.<n>``: peak memory that a call adds to the process; the kernel matrix would be ``16 n²`` bytes."""
     for n in sorted({*setting.sizes, setting.large}):
         windows = normal(n, 32)
         ours = _ours(MMDMetric(metric="mmd", permutations=PERMUTATIONS), windows)
@@ -94,7 +94,7 @@ def memory(setting: Setting) -> Iterator[Figure]:
 
 
 def normal(n: int, d: int) -> tuple[Features, Features]:
-    """Two windows ``float32[n, d]``, one a little off the other."""
+    """Two windows ``float32[n, d]``, one shifted a little."""
     rng = np.random.default_rng(0)
     return rng.standard_normal((n, d), np.float32), rng.standard_normal((n, d), np.float32) + np.float32(0.02)
 
@@ -137,7 +137,7 @@ def _mmd(setting: Setting, n: int, d: int) -> Iterator[Figure]:
 
 
 def _compare(windows: tuple[Features, Features], sigma: float) -> None:
-    """With one bandwidth both must find one statistic."""
+    """Check that both give one statistic with one bandwidth."""
     ours = _measured(MMDMetric(metric="mmd", bandwidth=sigma), windows, p_values=False)
     theirs = _measured(
         BackendMetric(backend="alibi", metric="mmd", config={"sigma": sigma, "n_permutations": 1}), windows, p_values=False
@@ -170,8 +170,8 @@ def _alibi(windows: tuple[Features, Features], sigma: float | None) -> Callable[
 
 
 def _peak(work: Callable[[], object]) -> float:
-    """Bytes that a call adds to the resident memory of this process at its highest; Linux keeps and resets that mark."""
-    # What earlier calls freed and the allocator kept would hide what this one needs.
+    """Bytes that a call adds to the peak resident memory of this process; Linux keeps and resets the peak."""
+    # Memory that earlier calls freed and the allocator kept would hide the need of this one.
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")

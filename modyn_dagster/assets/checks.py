@@ -57,7 +57,7 @@ def check_specs(asset: str, key: dg.AssetKey, partitions: dg.PartitionsDefinitio
 def check_evaluations(
     key: dg.AssetKey, partition_key: str, results: Iterable["CheckResult"]
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """What became of the checks of one partition. A blocking one is an error, the others are warnings."""
+    """Results of the checks of one partition. A failed blocking check is an error, any other a warning."""
     for result in results:
         yield dg.AssetCheckEvaluation(
             asset_key=key,
@@ -72,6 +72,6 @@ def check_evaluations(
 
 
 def check_outputs(asset: str, key: dg.AssetKey) -> Iterator[dg.Output[None]]:
-    """What Dagster wants of an op for every check of its asset, whether or not there was something to look at."""
+    """Outputs that Dagster requires of an op for every check of its asset, evaluated or not."""
     for check in _CHECKS[asset]:
         yield dg.Output(None, output_name=dg.AssetCheckSpec(check.name, asset=key).get_python_identifier())

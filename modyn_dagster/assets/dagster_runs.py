@@ -47,7 +47,7 @@ def ended_runs(instance: dg.DagsterInstance, tags: Mapping[str, str], limit: int
 
 
 def has_ended(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Whether a run is over, or unknown to this instance."""
+    """True if a run is over, or unknown to this instance."""
     run = instance.get_run_by_id(run_id)
     return run is None or run.status in _ENDED
 

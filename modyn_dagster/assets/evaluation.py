@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EvaluationConfig(dg.Config):
-    """Which models one run judges."""
+    """Models that one evaluation run scores."""
 
     triggers: list[str] = Field(
         [],
@@ -52,7 +52,7 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
 def _events(
     context: dg.AssetExecutionContext, assets: PipelineAssets, links: MlflowLinks, judged: "Sequence[TriggerContext]"
 ) -> Iterator[StageEvent]:
-    """What became of each model; one that cannot be judged fails the run after the others were."""
+    """Events of each model; one that cannot be evaluated fails the run after the others are done."""
     from modyn_dagster.errors import CatalogError, ModynError
     from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 

@@ -80,13 +80,13 @@ def retention() -> None:
 
 
 class TriggerNowConfig(dg.Config):
-    """Who wants it, and why."""
+    """Author of a manual trigger, and the reason."""
 
     note: str = Field("", description="Recorded with the trigger: `manual: <note>` is its reason.")
 
 
 class NotifyConfig(dg.Config):
-    """What is to be told."""
+    """Event that a notification is about."""
 
     since: str = Field(description="What happened at or after this moment, ISO 8601.")
 

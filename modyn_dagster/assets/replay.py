@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReplayConfig(dg.Config):
-    """What identifies a replay beside its pipeline and spec, whether to begin a new one, and which runs it takes from."""
+    """Options of a replay: name and seed that identify it, whether to restart, and runs to take triggers or costs from."""
 
     name: str = Field("", description="Name of the replay; launching the same name again continues it.")
     seed: int | None = Field(None, description="Seed; default: the pipeline's.")
@@ -113,7 +113,7 @@ class _ReplayEvents:
         yield from stage_events(self._assets, event, self._links.trigger(event.context))
 
     def _is_shown(self, event: "StageResult") -> bool:
-        """Whether what a replay found in the catalog is in Dagster already: only events that a kill swallowed are made up."""
+        """True if Dagster shows a result that the replay read from the catalog; only events lost in a kill are repeated."""
         if isinstance(event.row, list):
             return self._shows_all_intervals(event.partition_key, event.row)
         key = self._assets.key(event.stage)

@@ -121,7 +121,7 @@ def freshness_check(assets: DatasetAssets) -> dg.AssetChecksDefinition:
 
 
 def freshness_evaluation(key: dg.AssetKey, found: "CheckResult") -> dg.AssetCheckEvaluation:
-    """What Dagster shows of it."""
+    """Evaluation of the freshness check, as Dagster shows it."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=_FRESH,

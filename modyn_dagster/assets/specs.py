@@ -55,11 +55,11 @@ class DatasetAssets:
     translator: ModynTranslator
 
     def spec(self, asset: DatasetAsset) -> dg.AssetSpec:
-        """How an asset appears."""
+        """Spec of an asset: key, group, metadata."""
         return self.translator.get_asset_spec(AssetProps(asset, self.dataset))
 
     def key(self, asset: DatasetAsset) -> dg.AssetKey:
-        """Its key."""
+        """Key of an asset."""
         return self.spec(asset).key
 
     def op(self, asset: DatasetAsset) -> str:
@@ -81,15 +81,15 @@ class PipelineAssets:
 
     @property
     def name(self) -> str:
-        """Of the pipeline."""
+        """Name of the pipeline."""
         return self.pipeline.name
 
     def spec(self, asset: PipelineAsset) -> dg.AssetSpec:
-        """How an asset appears."""
+        """Spec of an asset: key, group, metadata."""
         return self.translator.get_asset_spec(AssetProps(asset, self.dataset, self.pipeline))
 
     def key(self, asset: PipelineAsset) -> dg.AssetKey:
-        """Its key."""
+        """Key of an asset."""
         return self.spec(asset).key
 
     def op(self, asset: PipelineAsset) -> str:

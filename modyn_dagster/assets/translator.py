@@ -1,4 +1,4 @@
-"""How specs appear in Dagster: the one place to change keys, groups, owners and descriptions."""
+"""Appearance of specs in Dagster: the one place to change keys, groups, owners and descriptions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How trainings read samples, as a Dagster resource."""
+"""Reading options of trainings, as a Dagster resource."""
 
 from typing import TYPE_CHECKING
 

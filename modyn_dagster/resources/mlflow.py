@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
-    """Where pipelines show their runs. Nothing is imported or opened before ``client`` or ``tracker`` is called."""
+    """MLflow server that shows the runs. Nothing is imported or opened before ``client`` or ``tracker`` is called."""
 
     tracking_uri: str = Field(
         default="",
@@ -36,7 +36,7 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
 
     @property
     def enabled(self) -> bool:
-        """Whether there is an MLflow to track to; says in the log, once, if not."""
+        """True if there is an MLflow to track to; logs once if not."""
         if not self._uri:
             _say_off()
         return bool(self._uri)
@@ -55,7 +55,7 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
         return open_client(self._uri)
 
     def tracker(self) -> Tracker | None:
-        """What shows runs and triggers in MLflow; None when tracking is off. ``TrackingError`` when it does not answer."""
+        """Tracker of runs and triggers; None when tracking is off. ``TrackingError`` when MLflow does not answer."""
         return _tracker(self._uri, self._ui, self._artifacts) if self.enabled else None
 
     @property

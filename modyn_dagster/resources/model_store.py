@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
-    """Where models are; by default where the pipelines store theirs.
+    """Model store of the project; by default the one that its pipelines use.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # 
     threads: int | None = Field(default=None, ge=1, description="To encode and decode with; default: as many as torch uses.")
 
     def every_store(self) -> "list[ModelStore]":
-        """This one; with the default ``root`` wherever specs of pipelines put their models, and the weights kept beside them."""
+        """All stores of models: this one, or with the default ``root`` those of every pipeline's spec and the weight caches."""
         if self.root:
             return [self.store()]
         platform = platform_of(self.settings)

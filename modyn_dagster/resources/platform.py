@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PlatformResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
-    """What every asset and sensor of ours works with."""
+    """Platform that assets and sensors work with: project, database, files."""
 
     # A dependency and no configuration: Dagster shows configuration in its pages, and the address may hold a password.
     settings: dg.ResourceDependency[Settings]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PostgresResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
-    """Our database, embedded or at ``MODYN_POSTGRES_URL``; the pool of connections is the platform's.
+    """Database of the platform, embedded or at ``MODYN_POSTGRES_URL``; the platform owns the pool of connections.
 
     Examples
     --------

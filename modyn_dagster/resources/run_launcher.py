@@ -115,6 +115,6 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
 
 
 def _health(status: str, message: str | None = None) -> Any:
-    """What a launcher answers: the class that its method is declared to return, for which Dagster has no public name."""
+    """Health of a run, of the class that a launcher's method is declared to return; Dagster has no public name for it."""
     answer = get_type_hints(dg.DefaultRunLauncher.check_run_worker_health)["return"]
     return answer(get_type_hints(answer)["status"][status], message)

@@ -1,4 +1,4 @@
-"""What to train on: windows of the stream, selection inside them, training sets on disk."""
+"""Selection: windows of the stream, strategies inside them, training sets on disk."""
 
 from fastpath import Partition
 from modyn_dagster.keys import KeyRange

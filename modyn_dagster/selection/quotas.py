@@ -1,4 +1,4 @@
-"""How many samples each group of a pool gives."""
+"""Quotas: the number of samples that each group of a pool contributes."""
 
 from typing import Literal
 

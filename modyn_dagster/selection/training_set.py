@@ -15,7 +15,7 @@ __all__ = ["TrainingSet", "WrittenTrainingSet", "stage_training_set", "write_tra
 
 @dataclass(frozen=True, slots=True)
 class WrittenTrainingSet:
-    """What was written: number of samples and the file's checksum."""
+    """Written training set: number of samples and the file's checksum."""
 
     n_samples: int
     checksum: str

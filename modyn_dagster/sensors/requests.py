@@ -30,7 +30,7 @@ _LOOK_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class EvaluationCursor:
-    """What the sensor remembers between ticks, as its cursor.
+    """Cursor of the evaluation requests, kept by the sensor between ticks.
 
     Attributes:
         settled: the run, as far as it and deletions had come, when nothing was left to judge; saves looking again.

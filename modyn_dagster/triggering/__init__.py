@@ -1,4 +1,4 @@
-"""When to train: triggering policies, usable without Dagster, Postgres or a model."""
+"""Triggering policies: decisions when to train, usable without Dagster, Postgres or a model."""
 
 from modyn_dagster.triggering.build import build_policy
 from modyn_dagster.triggering.measurement import (

@@ -1,4 +1,4 @@
-"""Policies from trigger blocks."""
+"""Construction of policies from trigger blocks."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -45,11 +45,73 @@ from modyn_dagster.triggering.wrappers.ensemble import EnsemblePolicy
 from modyn_dagster.triggering.wrappers.max_triggers import MaxTriggersPolicy
 from modyn_dagster.triggering.wrappers.minimum_samples import MinimumSamplesPolicy
 from modyn_dagster.triggering.wrappers.votes import needed_of, vote_rule
+from modyn_dagster.triggering.wrappers.wrapper import Wrapper
+
+_TRIGGER: TypeAdapter[TriggerSpec] = TypeAdapter(TriggerSpec)
 
 
-def measured_policy(spec: BatchedTrigger, warmup: Warmup | None, *, window: Reach, limit: int | None) -> BatchedPolicy:
-    """The policy of a drift, performance, detector or cost block; ``window`` and ``limit`` are the selection's."""
-    windows = TrainingWindows(window, limit)
+def build_policy(
+    spec: Mapping[str, Any] | TriggerBase, *, window: Reach = "since_last_trigger", limit: int | None = None
+) -> TriggeringPolicy:
+    """Policy of a trigger block.
+
+    Args:
+        spec: as in YAML, or parsed.
+        window: reach of the pipeline's selection; budget, cost and calibrated performance policies bound training sets by it.
+        limit: largest training set of the selection.
+
+    Raises:
+        pydantic.ValidationError: a field is impossible; the error names it.
+        ImportPathError: user code cannot be imported.
+
+    >>> build_policy({"kind": "amount", "every": 500})
+    AmountPolicy(every=500)
+    """
+    parsed = spec if isinstance(spec, TriggerBase) else _TRIGGER.validate_python(spec)
+    policy = _build(parsed, window, limit)
+    return policy if parsed.max_triggers is None else MaxTriggersPolicy(policy, parsed.max_triggers)
+
+
+def pipeline_policy(spec: PipelineSpec) -> TriggeringPolicy:
+    """Fresh policy of a pipeline's trigger block, with the windows of its selection."""
+    return build_policy(spec.trigger, window=spec.selection.reach, limit=spec.selection.most)
+
+
+def _build(spec: TriggerBase, window: Reach, limit: int | None) -> TriggeringPolicy:
+    build = partial(build_policy, window=window, limit=limit)
+    match spec:
+        case AmountTriggerSpec():
+            return AmountPolicy(spec.every)
+        case TimeTriggerSpec():
+            return TimePolicy(spec.every, spec.start)
+        case BatchedTrigger():
+            warmup = None if spec.warmup is None else Warmup(spec.warmup.intervals, build(spec.warmup.policy))
+            return _measuring(spec, TrainingWindows(window, limit), warmup)
+        case EnsembleTriggerSpec():
+            members = {name: build(member) for name, member in spec.policies.items()}
+            return EnsemblePolicy(members, vote_rule(spec.rule, len(members)))
+        case CustomTriggerSpec():
+            return custom_policy(spec.factory, spec.config)
+        case BudgetTriggerSpec() | CooldownTriggerSpec() | MinimumSamplesTriggerSpec():
+            return _wrapper(spec, build(spec.policy), TrainingWindows(window, limit))
+        case _:
+            raise TypeError(f"no policy for {type(spec).__name__}")
+
+
+def _wrapper(
+    spec: BudgetTriggerSpec | CooldownTriggerSpec | MinimumSamplesTriggerSpec, policy: TriggeringPolicy, windows: TrainingWindows
+) -> Wrapper:
+    match spec:
+        case BudgetTriggerSpec():
+            caps = Caps(spec.triggers, spec.samples, spec.seconds)
+            return BudgetPolicy(policy, spec.per, caps, TrainingSeconds(spec.cost), windows)
+        case CooldownTriggerSpec():
+            return CooldownPolicy(policy, samples=spec.samples, duration=spec.duration)
+        case MinimumSamplesTriggerSpec():
+            return MinimumSamplesPolicy(policy, spec.samples)
+
+
+def _measuring(spec: BatchedTrigger, windows: TrainingWindows, warmup: Warmup | None) -> BatchedPolicy:
     match spec:
         case DriftTriggerSpec():
             return _drift(spec, warmup)
@@ -67,8 +129,8 @@ def measured_policy(spec: BatchedTrigger, warmup: Warmup | None, *, window: Reac
 def _drift(spec: DriftTriggerSpec, warmup: Warmup | None) -> DriftPolicy:
     p_values = isinstance(spec.decision, PValueRule)
     criteria = {name: build_criterion(spec.decision, spec.direction_of(metric)) for name, metric in spec.metrics.items()}
-    compared = Comparison(spec.windows, spec.metrics, spec.features, p_values)
-    return DriftPolicy(spec.every, compared, criteria, needed_of(spec.aggregate, len(criteria)), warmup)
+    comparison = Comparison(spec.windows, spec.metrics, spec.features, p_values)
+    return DriftPolicy(spec.every, comparison, criteria, needed_of(spec.aggregate, len(criteria)), warmup)
 
 
 def _performance(spec: PerformanceTriggerSpec, windows: TrainingWindows, warmup: Warmup | None) -> PerformancePolicy:
@@ -89,72 +151,3 @@ def _regret(spec: CostTriggerSpec) -> Regret:
     if spec.signal == "latency":
         return LatencyRegret()
     return MisclassificationRegret(MisclassificationTally(spec.expected_accuracy))
-
-
-_TRIGGER: TypeAdapter[TriggerSpec] = TypeAdapter(TriggerSpec)
-
-
-def build_policy(
-    spec: Mapping[str, Any] | TriggerBase, *, window: Reach = "since_last_trigger", limit: int | None = None
-) -> TriggeringPolicy:
-    """The policy of a trigger block.
-
-    Args:
-        spec: as YAML would give it, or parsed.
-        window: that the pipeline's selection reaches back to; budget, cost and calibrated performance policies ask what a
-            training would hold.
-        limit: the most that a training set of the selection can hold.
-
-    Raises:
-        pydantic.ValidationError: a field is impossible; the error names it.
-        ImportPathError: user code cannot be imported.
-
-    >>> build_policy({"kind": "amount", "every": 500})
-    AmountPolicy(every=500)
-    """
-    parsed = spec if isinstance(spec, TriggerBase) else _TRIGGER.validate_python(spec)
-    policy = _build(parsed, window, limit)
-    return policy if parsed.max_triggers is None else MaxTriggersPolicy(policy, parsed.max_triggers)
-
-
-def _build(spec: TriggerBase, window: Reach, limit: int | None) -> TriggeringPolicy:
-    build = partial(build_policy, window=window, limit=limit)
-    match spec:
-        case AmountTriggerSpec():
-            return AmountPolicy(spec.every)
-        case TimeTriggerSpec():
-            return TimePolicy(spec.every, spec.start)
-        case BatchedTrigger():
-            warmup = None if spec.warmup is None else Warmup(spec.warmup.intervals, build(spec.warmup.policy))
-            return measured_policy(spec, warmup, window=window, limit=limit)
-        case EnsembleTriggerSpec():
-            members = {name: build(member) for name, member in spec.policies.items()}
-            return EnsemblePolicy(members, vote_rule(spec.rule, len(members)))
-        case CustomTriggerSpec():
-            return custom_policy(spec.factory, spec.config)
-        case BudgetTriggerSpec() | CooldownTriggerSpec() | MinimumSamplesTriggerSpec():
-            return _wrapped(spec, build(spec.policy), window, limit)
-        case _:
-            raise TypeError(f"no policy for {type(spec).__name__}")
-
-
-def _wrapped(
-    spec: BudgetTriggerSpec | CooldownTriggerSpec | MinimumSamplesTriggerSpec,
-    policy: TriggeringPolicy,
-    window: Reach,
-    limit: int | None,
-) -> TriggeringPolicy:
-    match spec:
-        case BudgetTriggerSpec():
-            caps = Caps(spec.triggers, spec.samples, spec.seconds)
-            windows = TrainingWindows(window, limit)
-            return BudgetPolicy(policy, spec.per, caps, TrainingSeconds(spec.cost), windows)
-        case CooldownTriggerSpec():
-            return CooldownPolicy(policy, samples=spec.samples, duration=spec.duration)
-        case MinimumSamplesTriggerSpec():
-            return MinimumSamplesPolicy(policy, spec.samples)
-
-
-def pipeline_policy(spec: PipelineSpec) -> TriggeringPolicy:
-    """A fresh policy for a pipeline's trigger block, which knows what its selection keeps of a window."""
-    return build_policy(spec.trigger, window=spec.selection.reach, limit=spec.selection.most)

@@ -1,7 +1,7 @@
-"""What a policy can ask to be measured, and what it gets back. Whoever drives it measures; the policy does no I/O.
+"""Measurements that a policy needs, and their answers. The driver of the policy measures; the policy does no I/O.
 
 Needs and answers are kept by path: ``""`` for a policy on its own, ``name`` for a member of an ensemble, ``name/inner`` for a
-member's member. Wrappers (budget, cooldown) pass the paths of what they wrap on unchanged.
+member's member. Wrappers (budget, cooldown) keep the paths of the policy inside.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ class DriftNeed:
     """Scores of drift metrics between two windows of the training stream.
 
     Attributes:
-        ordinal: which decision point of its policy this is, from 0; measured or not, every point counts.
+        ordinal: number of the policy's decision point, from 0; points without a measurement count too.
         reference: samples the newest model has seen.
-        current: samples to compare with them.
+        current: samples to compare with the reference.
         metrics: by name; the answer has a value for each.
-        features: what is compared: columns or embeddings, how many samples, whether reduced by PCA.
-        p_values: whether the answer holds p-values instead of scores.
+        features: columns or embeddings to compare, number of samples, reduction by PCA.
+        p_values: the answer holds p-values instead of scores.
     """
 
     ordinal: int
@@ -36,17 +36,17 @@ class DriftNeed:
 
 @dataclass(frozen=True, slots=True)
 class PerformanceNeed:
-    """How good the newest model is on samples it has not trained on.
+    """Performance of the newest model on samples it has not trained on.
 
-    The answer's values: the metric by its name, ``n_samples`` (how many were judged), and ``expected_accuracy`` when
+    Values of the answer: the metric by its name, ``n_samples`` (number of samples evaluated), and ``expected_accuracy`` where
     ``calibrate`` is given.
 
     Attributes:
-        ordinal: which decision point of its policy this is, from 0.
-        window: the samples to judge it on.
+        ordinal: number of the policy's decision point, from 0.
+        window: samples to evaluate the model on.
         metric: ``accuracy`` or another metric of evaluations.
         label_free: estimate the accuracy from calibrated confidences (CBPE) instead of labels.
-        calibrate: the last training window; its ``calibrate`` split tells the accuracy to expect (and calibrates confidences).
+        calibrate: last training window; its ``calibrate`` split gives the expected accuracy and calibrates confidences.
     """
 
     ordinal: int
@@ -58,11 +58,17 @@ class PerformanceNeed:
 
 @dataclass(frozen=True, slots=True)
 class DetectorNeed:
-    """How often a stream detector sounded on the newest model's errors or scores.
+    """Number of detections of a stream detector on the newest model's errors or scores.
 
-    The detector starts afresh after ``window.after`` (the last trigger) and reads up to ``window.until``; the answer's value
-    ``detections`` counts the samples after ``since`` at which it sounded. ``stream``: 0/1 errors (absolute errors of a
-    regression), or 1 - confidence.
+    The detector starts afresh after ``window.after`` (the last trigger) and reads up to ``window.until``. The answer's value
+    ``detections`` is the number of samples after ``since`` at which the detector sounded.
+
+    Attributes:
+        ordinal: number of the policy's decision point, from 0.
+        window: samples that the detector reads.
+        since: key after which detections count.
+        detector: specification of the detector.
+        stream: 0/1 errors (absolute errors of a regression), or scores, 1 - confidence.
     """
 
     ordinal: int
@@ -78,11 +84,11 @@ MeasurementSpec = Mapping[str, Need]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The answer to one need.
+    """Answer to one need.
 
     Attributes:
-        values: by name, what the decision is taken from; None where it is undefined (too few samples, one class only).
-        details: JSON values worth showing, which no decision depends on: sample counts, statistics, seconds.
+        values: numbers that the decision depends on, by name; None where undefined (too few samples, one class only).
+        details: JSON values for people, which no decision depends on: sample counts, statistics, seconds.
     """
 
     values: Mapping[str, float | None]

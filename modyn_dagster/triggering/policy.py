@@ -1,4 +1,4 @@
-"""What a triggering policy is: a state machine over the stream that does no I/O."""
+"""Triggering policy: a state machine over the stream that does no I/O."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from modyn_dagster.triggering.stream.training_stream import Stream
 State = dict[str, Any]
 
 
-# Not frozen, like ModelTrained: one is made for every sample at worst, and freezing triples what that takes.
+# Not frozen, like ModelTrained: at worst one is made for every sample, and freezing triples its cost.
 @dataclass(slots=True)
 class Decision:
-    """What was decided at a point, and why. Nobody changes one.
+    """Decision at a point, with its reason. Treat as immutable.
 
     Attributes:
-        fire: whether to train.
-        key: the last key to train on; at or before the point, after the last trigger's key.
+        fire: train now.
+        key: last key to train on; at or before the point, after the key of the last trigger.
         reason: for people, for example ``5000 samples``.
-        score: what was measured, where something was.
-        threshold: what the score was compared with.
-        details: more of the reason as JSON values: windows, scores of several metrics, votes, what suppressed a fire.
+        score: the measured score, where there is one.
+        threshold: the number that the score was compared with.
+        details: more of the reason as JSON values: windows, scores of several metrics, votes, the cap that suppressed a fire.
     """
 
     fire: bool
@@ -35,11 +35,11 @@ class Decision:
 
 @dataclass(slots=True)
 class ModelTrained:
-    """What a policy is told when the model of a trigger has been committed. Nobody changes it.
+    """Report of a committed model to the policy. Treat as immutable.
 
     Attributes:
         key: of the trigger.
-        n_samples: size of its training set.
+        n_samples: size of the training set.
         seconds: wall time of selection and training.
     """
 
@@ -49,40 +49,40 @@ class ModelTrained:
 
 
 class TriggeringPolicy(ABC):
-    """Names the next point at which something can be decided, says what it needs measured there, and decides.
+    """Names the next decision point, states the measurements it needs there, and decides.
 
-    The driver calls ``next_point``, ``needs`` and ``decide`` at that point, ``triggered`` when a trigger was made (by this
-    policy's decision, or by a person), and ``model_trained`` when the trigger's model is there. A policy inside another one
-    is called by that one in the same way: its own fire may be suppressed or outvoted, and only ``triggered`` says that
-    training begins. State goes in and comes out as JSON; a policy restored between two decisions decides the same.
+    The driver calls ``next_point``, ``needs`` and ``decide`` for each point, ``triggered`` at every trigger (of the policy or
+    of a person), and ``model_trained`` once the trigger's model is committed. An outer policy calls the policy inside it in the
+    same way: it may suppress or outvote a fire, and only ``triggered`` announces a training. State is saved and restored as
+    JSON; a policy restored between two decisions makes the same decisions.
     """
 
     @abstractmethod
     def next_point(self, cursor: int, stream: Stream) -> int | None:
-        """Key of the sample whose arrival makes the next decision possible, after ``cursor``; None while it has not arrived."""
+        """Key of the next sample after ``cursor`` at which the policy can decide; None while it has not arrived."""
 
     def needs(self, point: int) -> MeasurementSpec:
-        """What to measure at the point that ``next_point`` just named, by path; empty when nothing is needed."""
+        """Measurements needed at the point that ``next_point`` just named, by path; empty where there are none."""
         return {}
 
     @abstractmethod
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
-        """Decide at the point that ``next_point`` just named, from what ``needs`` asked for there."""
+        """Decide at the point that ``next_point`` just named, from the measurements that ``needs`` named."""
 
-    def triggered(self, key: int) -> None:  # noqa: B027 - some policies do not care
-        """A trigger was made that trains up to and including ``key``."""
+    def triggered(self, key: int) -> None:  # noqa: B027 - optional
+        """Take note of a trigger that trains up to and including ``key``."""
 
-    def model_trained(self, trained: ModelTrained) -> None:  # noqa: B027 - most policies do not care
-        """The model of the last trigger is there; skipped and failed triggers are not told."""
+    def model_trained(self, trained: ModelTrained) -> None:  # noqa: B027 - optional
+        """Take note of the committed model of the last trigger; not called for skipped and failed triggers."""
 
     def hears(self, message: str) -> bool:
-        """Whether it does anything when it is told ``triggered`` or ``model_trained``; otherwise nobody need tell it."""
+        """The policy reacts to ``message``, ``triggered`` or ``model_trained``; otherwise the call may be left out."""
         return getattr(type(self), message) is not getattr(TriggeringPolicy, message)
 
     @abstractmethod
     def state_dict(self) -> State:
-        """Everything a later process needs to go on, as JSON values."""
+        """State that a later process continues from, as JSON values."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the state of ``state_dict``; an empty state is a fresh start."""
+        """Restore the state of ``state_dict``; an empty state is a fresh start."""

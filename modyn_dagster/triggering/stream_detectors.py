@@ -12,47 +12,55 @@ from modyn_dagster.randomness import seed_for
 from modyn_dagster.spec.triggers.detector import AdwinSpec, DdmSpec, DetectorSpec, EddmSpec, HddmSpec, KswinSpec, PageHinkleySpec
 
 
-class Listener:
-    """A detector that reads a stream piece by piece; however it is cut, it sounds at the same places.
+class DetectorReader:
+    """Detector that reads a stream piece by piece; its detections do not depend on the cuts.
+
+    The detector starts afresh after a detection, as river's detectors do.
+
+    Args:
+        spec: of the detector, with its source.
 
     Attributes:
-        spec: of the detector. After it has sounded it starts afresh, as river's do.
-        heard: values read so far.
-        total: their sum, added up one by one, so that it does not depend on the pieces.
+        n_read: number of values read.
+        total: sum of the values, added up one by one, so that it does not depend on the cuts.
 
     Raises:
         MissingExtra: river is not installed.
+
+    >>> reader = DetectorReader(AdwinSpec(name="adwin"))
+    >>> reader.read([0.0] * 500), reader.read([1.0] * 500), reader.n_read
+    (0, 1, 1000)
     """
 
     def __init__(self, spec: DetectorSpec) -> None:
         self.spec = spec
-        self.heard = 0
+        self.n_read = 0
         self.total = 0.0
-        self._detector = _fresh(spec)
+        self._detector = _river_detector(spec)
 
-    def hear(self, values: npt.ArrayLike, after: int = 0) -> int:
-        """How often it sounds at an index of at least ``after``, counted from the first of these values.
+    def read(self, values: npt.ArrayLike, after: int = 0) -> int:
+        """Read values and count the detections among them from index ``after`` on.
 
         Args:
             values: ``[n]``, in order: 0/1 errors, absolute errors or scores. ddm and eddm read 0/1, hddm values in [0, 1].
-            after: index from which detections count.
+            after: index of the first value at which a detection counts.
 
         Raises:
             ConfigError: the detector cannot read such values.
         """
         stream = np.asarray(values, dtype=np.float64)
-        _check(self.spec, stream)
-        found = 0
+        _check_values(self.spec, stream)
+        detections = 0
         for index, value in enumerate(stream.tolist()):
             self._detector.update(value)
-            found += bool(self._detector.drift_detected) and index >= after
+            detections += bool(self._detector.drift_detected) and index >= after
             self.total += value
-        self.heard += len(stream)
-        return found
+        self.n_read += len(stream)
+        return detections
 
 
-def _fresh(spec: DetectorSpec) -> Any:
-    """River's detector, without type hints there."""
+def _river_detector(spec: DetectorSpec) -> Any:
+    """Detector of river, which has no type hints."""
     if find_spec("river") is None:
         raise MissingExtra("trigger", "detector.name", spec.name, package="river", extra="drift-river")
     from river import drift
@@ -69,14 +77,14 @@ def _fresh(spec: DetectorSpec) -> Any:
         case DdmSpec():
             return binary.DDM(warm_start=spec.warm_start, drift_threshold=spec.drift_threshold)
         case EddmSpec():
-            # Alpha only warns; river refuses one below beta.
+            # Alpha only sets warnings; river refuses an alpha below beta.
             return binary.EDDM(spec.warm_start, alpha=max(0.95, spec.beta), beta=spec.beta)
         case HddmSpec():
-            make: Callable[..., Any] = binary.HDDM_A if spec.name == "hddm_a" else binary.HDDM_W
-            return make(drift_confidence=spec.drift_confidence)
+            hddm: Callable[..., Any] = binary.HDDM_A if spec.name == "hddm_a" else binary.HDDM_W
+            return hddm(drift_confidence=spec.drift_confidence)
 
 
-def _check(spec: DetectorSpec, stream: npt.NDArray[np.float64]) -> None:
+def _check_values(spec: DetectorSpec, stream: npt.NDArray[np.float64]) -> None:
     if stream.ndim != 1 or not np.isfinite(stream).all():
         raise ValueError(f"values must be finite numbers of shape [n], not of shape {list(stream.shape)}")
     if isinstance(spec, DdmSpec | EddmSpec):

@@ -1,4 +1,4 @@
-"""Policies and vote rules of the user's, by import path, and their check before any run starts."""
+"""Policies and vote rules of users by import path, and their check before a run starts."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,15 +19,15 @@ from modyn_dagster.triggering.wrappers.votes import vote_rule
 
 
 def custom_policy(factory: str, config: Mapping[str, Any], *, source: str = "trigger") -> TriggeringPolicy:
-    """What ``factory(**config)`` returns.
+    """Policy that ``factory(**config)`` returns.
 
     Args:
-        factory: import path ``package.module:function``; a class is a function that returns one of its objects.
-        config: keyword arguments, as the trigger block gives them.
-        source: where the block stands, for errors.
+        factory: import path ``package.module:function``, or that of a class.
+        config: keyword arguments of the trigger block.
+        source: file or pipeline of the block, for errors.
 
     Raises:
-        ImportPathError: the path cannot be imported, or what it returns is no ``TriggeringPolicy``.
+        ImportPathError: the path cannot be imported, or its result is no ``TriggeringPolicy``.
         ConfigError: the factory refused its config.
     """
     make = import_callable(factory, source=source, field="factory")
@@ -42,28 +42,28 @@ def custom_policy(factory: str, config: Mapping[str, Any], *, source: str = "tri
 
 
 def user_code_errors(spec: TriggerBase, *, source: str, field: str = "trigger") -> Iterator[ConfigError]:
-    """What is wrong with the user's policies and rules in a block, at any depth.
+    """Errors of the user's policies and rules in a block, at any depth.
 
-    Factories are imported and called with their config; nothing they return is asked anything.
+    Factories are imported and called with their config. Their results are not called.
 
     Args:
         spec: the block.
-        source: where it stands, for example ``pipeline shop``.
-        field: the block's own name there.
+        source: file or pipeline of the block, for example ``pipeline shop``.
+        field: name of the block there.
     """
     match spec:
         case CustomTriggerSpec():
-            yield from _refused(spec, source, field)
+            yield from _construction_errors(spec, source, field)
         case EnsembleTriggerSpec():
             if isinstance(spec.rule, CustomRule):
-                yield from _refused(spec, source, field)
+                yield from _construction_errors(spec, source, field)
             for name, member in spec.policies.items():
                 yield from user_code_errors(member, source=source, field=f"{field}.policies.{name}")
         case BudgetTriggerSpec() | CooldownTriggerSpec() | MinimumSamplesTriggerSpec():
             yield from user_code_errors(spec.policy, source=source, field=f"{field}.policy")
 
 
-def _refused(spec: CustomTriggerSpec | EnsembleTriggerSpec, source: str, field: str) -> Iterator[ConfigError]:
+def _construction_errors(spec: CustomTriggerSpec | EnsembleTriggerSpec, source: str, field: str) -> Iterator[ConfigError]:
     try:
         if isinstance(spec, CustomTriggerSpec):
             custom_policy(spec.factory, spec.config, source=source)

@@ -19,7 +19,7 @@ from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, PerformanceNeed
 from modyn_dagster.triggering.build import pipeline_policy
 from modyn_dagster.triggering.loop import drive_policy
-from modyn_dagster.triggering.stream_detectors import Listener
+from modyn_dagster.triggering.stream_detectors import DetectorReader
 from tests.pipeline.measuring import delete, deliver_with_shift, drift, performance
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, triggered
@@ -133,13 +133,13 @@ def test_a_detector_reads_every_sample_once_per_model_and_says_what_a_fresh_one_
     first = world.tick("by_detector").train
     assert first is not None
     world.train("by_detector", first)
-    run, view, read, hear = world.run("by_detector", "live"), world.platform.view(DATASET), [], Listener.hear
+    run, view, read, read_values = world.run("by_detector", "live"), world.platform.view(DATASET), [], DetectorReader.read
 
-    def heard(listener: Listener, values: np.ndarray, after: int) -> int:
+    def counted(reader: DetectorReader, values: np.ndarray, after: int) -> int:
         read.append(len(values))
-        return hear(listener, values, after)
+        return read_values(reader, values, after)
 
-    monkeypatch.setattr(Listener, "hear", heard)
+    monkeypatch.setattr(DetectorReader, "read", counted)
     needs = [
         DetectorNeed(n, KeyRange(first.key, until), since, _DETECTOR.validate_python(detector), stream)
         for n, (since, until) in enumerate(

@@ -1,4 +1,4 @@
-"""What the laws of triggering policies are run over, and how a policy is driven by hand."""
+"""Policies and streams for the laws of triggering policies, and a driver of one policy."""
 
 import json
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Trigger blocks that measure, and scores made for them."""
+"""Trigger blocks that measure, and made-up scores for them."""
 
 from typing import Any, Final, TypeVar
 

@@ -1,4 +1,4 @@
-"""How a score becomes a decision: every rule against brute force, and false alarms on scores that mean nothing."""
+"""Decision criteria: every rule against brute force, and false alarms on scores without drift."""
 
 import json
 

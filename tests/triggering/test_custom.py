@@ -1,4 +1,4 @@
-"""Policies and rules of ensembles of the user's, by import path."""
+"""Custom policies and vote rules by import path."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.triggering import build_policy, simulate
 from tests.triggering import user_policies
-from tests.triggering.test_ensemble import amount, ensemble, fires, seconds
+from tests.triggering.wrappers.test_ensemble import amount, ensemble, fires, seconds
 
 USER_CODE = user_policies.__name__
 

@@ -1,4 +1,4 @@
-"""Faults of the reference system that ours must not have: one test each."""
+"""Faults of the reference system that this one must not have: one test each."""
 
 from datetime import date
 from typing import get_args

@@ -1,4 +1,4 @@
-"""Simulation: what scores may be given as, what indices mean, and errors that say what to give."""
+"""Simulation: forms of scores, meaning of indices, and errors that name the right form."""
 
 from typing import Any
 
@@ -172,7 +172,7 @@ def test_an_empty_stream_has_no_decisions():
 
 
 class Told(AmountPolicy):
-    """Remembers what it is told of its models."""
+    """Remembers the models reported to it."""
 
     def __init__(self) -> None:
         super().__init__(3)

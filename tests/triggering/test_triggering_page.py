@@ -1,4 +1,4 @@
-"""What docs/triggering.md shows works: its blocks are valid, its code runs, and its policies obey the laws."""
+"""Examples of docs/triggering.md: blocks are valid, code runs, and policies obey the laws."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""User code that tests name by import path, and policies that break the laws."""
+"""User code named by import path in tests, and policies that break the laws."""
 
 import itertools
 import random

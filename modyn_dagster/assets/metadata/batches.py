@@ -76,13 +76,13 @@ _MOST_ROWS: Final = 100
 
 @dataclass
 class ShownDecisions:
-    """What one Dagster run has shown of decisions that the sensor has yet to commit."""
+    """Decisions that one Dagster run has shown and the sensor has yet to commit."""
 
     decisions: list[DecisionRow] = field(default_factory=list)
 
 
 def measurement_metadata(platform: Platform, event: BatchMeasurements, shown: ShownDecisions) -> dict[str, Any]:
-    """Of a batch that was measured in production, with a picture of the decisions so far."""
+    """Metadata of a batch measured in production, with a picture of the decisions so far."""
     shown.decisions += event.decisions
     with platform.transaction() as conn:
         earlier = list_decisions(conn, event.run.id, until=event.run.cursor, newest=_MOST_SHOWN)
@@ -90,7 +90,7 @@ def measurement_metadata(platform: Platform, event: BatchMeasurements, shown: Sh
 
 
 def replay_decision_metadata(platform: Platform, event: BatchReplayed) -> dict[str, Any] | None:
-    """Of a batch that a replay has walked; None where nothing was decided. Pictures come with triggers and in the end."""
+    """Metadata of a replayed batch; None where nothing was decided. Pictures come with triggers and at the end."""
     if not event.decisions:
         return None
     pictured: Sequence[DecisionRow] = ()
@@ -121,7 +121,7 @@ def decisions_metadata(run: RunRow, decisions: Sequence[DecisionRow], pictured: 
 
 
 def decision_metadata(platform: Platform, trigger: TriggerRow) -> dict[str, Any]:
-    """Why a trigger was made: details of its decision, and what was measured for it."""
+    """Metadata of a trigger's decision: its details, and its measurements."""
     with platform.transaction() as conn:
         row = find_decision(conn, trigger.run_id, trigger.point)
         measured = measurements_at(conn, trigger.run_id, trigger.point)
@@ -158,7 +158,7 @@ def _number(value: float | None) -> str:
 
 
 def replay_metadata(event: BatchReplayed, mlflow_url: str | None) -> dict[str, Any]:
-    """What a replay decided on one batch; ``mlflow_url`` is the page of the replay in MLflow."""
+    """Metadata of a batch in a replay: its decisions; ``mlflow_url`` is the page of the replay in MLflow."""
     metadata: dict[str, Any] = {
         "run": event.run.title,
         "samples": int(event.batch.n_samples or 0),

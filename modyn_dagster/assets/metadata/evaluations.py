@@ -66,7 +66,7 @@ INTERVALS: Final = "intervals"
 
 
 def n_intervals(cells: Sequence[EvaluationRow]) -> int:
-    """How many intervals some cells are about."""
+    """Number of intervals among cells."""
     return len({(cell.interval_start, cell.interval_end) for cell in cells})
 
 

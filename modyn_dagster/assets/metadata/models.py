@@ -92,7 +92,7 @@ def _epochs(row: ModelRow) -> dict[str, Any]:
 
 
 def model_details(row: ModelRow) -> dict[str, Any]:
-    """What takes many lines on the page, so it stands below all else."""
+    """Details of a model that take many lines on the page and therefore stand last."""
     surroundings = row.training.get("surroundings")
     return {
         "epoch_losses": dg.MetadataValue.json([float(loss) for loss in row.losses]),

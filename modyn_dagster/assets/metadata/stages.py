@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def selection_metadata(context: TriggerContext, row: TrainingSetRow) -> dict[str, Any]:
-    """Of a training set that came from an online strategy; empty for others."""
+    """Metadata of a training set from an online strategy; empty for others."""
     metadata: dict[str, Any] = {}
     if "state" in row.details:
         metadata["strategy"] = dg.MetadataValue.json(dict(row.details["state"]["strategy"]))

@@ -17,7 +17,7 @@ from modyn_dagster.training.data import OUTPUTS
 from modyn_dagster.triggering import DetectorNeed, DriftNeed, Measured, PerformanceNeed
 
 if TYPE_CHECKING:
-    from modyn_dagster.triggering.stream_detectors import Listener
+    from modyn_dagster.triggering.stream_detectors import DetectorReader
 
 
 def measure_drift(question: MeasurementContext, need: DriftNeed) -> Measured:
@@ -110,26 +110,26 @@ def measure_detector(question: MeasurementContext, need: DetectorNeed) -> Measur
     samples = question.samples(KeyRange(read.until, window.until))
     values, usable = _values(question, need, samples)
     after = int(np.searchsorted(samples.keys[usable], np.uint64(need.since + 1)))
-    found = listener.hear(values, after)
+    found = listener.read(values, after)
     n_samples += len(samples.keys)
     question.listeners[_name(need)] = (listener, window, n_samples)
     details = {
         "window": shown(window, n_samples),
-        "fed": listener.heard,
-        "mean": listener.total / listener.heard if listener.heard else None,
+        "fed": listener.n_read,
+        "mean": listener.total / listener.n_read if listener.n_read else None,
     }
     return Measured({"detections": float(found)}, details)
 
 
-def _listener(listeners: Listeners, need: DetectorNeed, window: KeyRange) -> "tuple[Listener, KeyRange, int]":
+def _listener(listeners: Listeners, need: DetectorNeed, window: KeyRange) -> "tuple[DetectorReader, KeyRange, int]":
     """A detector, the part of the window that it has read, and how many samples that was."""
-    from modyn_dagster.triggering.stream_detectors import Listener
+    from modyn_dagster.triggering.stream_detectors import DetectorReader
 
     # Taken out: one whose reading is interrupted is not asked again.
     known = listeners.pop(_name(need), None)
     if known is not None and known[1].after == window.after and known[1].until <= min(need.since, window.until):
         return known
-    return Listener(need.detector), KeyRange(window.after, window.after), 0
+    return DetectorReader(need.detector), KeyRange(window.after, window.after), 0
 
 
 def _name(need: DetectorNeed) -> str:

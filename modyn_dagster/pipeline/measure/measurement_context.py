@@ -16,7 +16,7 @@ from modyn_dagster.triggering import DriftNeed
 from modyn_dagster.triggering.measurement import Need
 
 if TYPE_CHECKING:
-    from modyn_dagster.triggering.stream_detectors import Listener
+    from modyn_dagster.triggering.stream_detectors import DetectorReader
 
 
 _TAPS: Final[Mapping[str, str]] = {"columns": COLUMNS, "embeddings": EMBEDDING, "outputs": OUTPUTS}
@@ -69,4 +69,4 @@ def shown(window: KeyRange, n_samples: int) -> dict[str, Any]:
 
 
 #: Detectors at work with one model, by what they were asked: each with the samples it has read since the window's beginning.
-Listeners = dict[str, tuple["Listener", KeyRange, int]]
+Listeners = dict[str, tuple["DetectorReader", KeyRange, int]]

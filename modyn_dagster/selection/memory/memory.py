@@ -16,7 +16,7 @@ MemoryValue = Literal["losses", "gradients"]
 
 
 class Needs(NamedTuple):
-    """What has to be found out before an update: ``values`` under the newest model, of ``keys uint64[m]`` in this order."""
+    """Values that an update needs first: ``values`` under the newest model for ``keys uint64[m]``, in this order."""
 
     keys: KeyArray
     values: frozenset[MemoryValue]
@@ -50,11 +50,11 @@ class Memory(ABC):
         return self._keys.copy()
 
     def sample(self) -> KeyArray:
-        """What to train on, ``uint64[m]``, a new array in no particular order, each item once."""
+        """Keys to train on, ``uint64[m]``: a new array in no particular order, each key once."""
         return self._keys.copy()
 
     def needs(self, keys: npt.NDArray[np.uint64]) -> Needs:
-        """What ``update`` wants to know, once there is a model, for this batch: of the memory's items, then of the batch's."""
+        """Values that ``update`` needs for this batch once there is a model: for the memory's keys, then for the batch's."""
         return Needs(np.concatenate([self._keys, checked_keys(keys)]) if self.VALUES else no_keys(), self.VALUES)
 
     @abstractmethod

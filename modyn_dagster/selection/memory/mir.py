@@ -1,4 +1,4 @@
-"""What a step on new data would hurt most: MIR."""
+"""MIR (maximally interfered retrieval): samples that a step on new data would hurt most."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -43,7 +43,7 @@ class MIR(GradientMemory):
         self._increase: npt.NDArray[np.float64] | None = None
 
     def sample(self) -> KeyArray:
-        """What is new, and what it interferes with most; ties go to the smaller key."""
+        """New samples, and those they interfere with most; ties go to the smaller key."""
         if self._increase is None:
             return self._new.copy()
         worst = np.lexsort((self._keys, -self._increase))[: self.k]

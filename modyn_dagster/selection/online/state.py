@@ -1,4 +1,4 @@
-"""What an online strategy has kept of the stream up to a key, and its form on disk."""
+"""State of an online strategy up to a key of the stream, and its form on disk."""
 
 import json
 from collections.abc import Callable, Mapping

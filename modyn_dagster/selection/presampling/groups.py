@@ -1,4 +1,4 @@
-"""Which group of its pool each key falls into, and how many of each group are kept."""
+"""Groups of a pool: the group of each key, and the number of samples kept per group."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Numbered = Iterable[tuple[KeyArray, Int64Array | None]]
 
 @dataclass(frozen=True)
 class History:
-    """What a selection may know of the run's earlier triggers.
+    """Earlier triggers of the run, as far as a selection may know them.
 
     Attributes:
         ends: keys of the trained triggers, ascending; the window's stretches end there.
@@ -82,7 +82,7 @@ def numbering(strategy: Strategy, pool: Iterable[KeyArray], history: History) ->
 
 
 def quotas_of(strategy: Strategy, counts: Int64Array, target: int) -> Int64Array:
-    """How many of each group are kept, ``int64[g]``."""
+    """Number of samples to keep per group, ``int64[g]``."""
     match strategy:
         case BalancedSpec():
             return balanced(counts, target, strategy.filling)

@@ -105,7 +105,7 @@ class Selection:
         return np.divide(counts, np.maximum(quotas, 1), dtype=np.float32)
 
     def _group_chances(self, counts: Int64Array, quotas: Int64Array) -> npt.NDArray[np.float32] | None:
-        """Where weights are not their inverses."""
+        """Inclusion probabilities by group, where weights are not their inverses; otherwise None."""
         return np.divide(quotas, np.maximum(counts, 1), dtype=np.float32) if self._weighs_equally else None
 
     @property
@@ -128,7 +128,7 @@ class Selection:
                 yield Partition(keys, (1 / chance).astype(np.float32))
 
     def _target(self) -> int:
-        """How many are wanted: never more than the pool, and of a pool with samples at least one."""
+        """Number of samples to select: at most the pool's size, and at least one of a pool that has any."""
         wanted = self.n_pool
         if isinstance(self.strategy, Sized):
             # The ratio as it is written, not as the binary fraction next to it: 0.29 of 100 is 29.

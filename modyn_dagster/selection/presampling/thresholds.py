@@ -31,7 +31,7 @@ class Thresholds:
     key: KeyArray
 
     def chosen(self, keys: KeyArray, groups: Int64Array | None) -> npt.NDArray[np.bool_]:
-        """Which keys are chosen, ``bool[n]``."""
+        """Mask of the chosen keys, ``bool[n]``."""
         hashes = hash_keys(keys, self.salt)
         limit = _of(self.hash, groups)
         chosen: npt.NDArray[np.bool_] = hashes < limit
@@ -91,7 +91,7 @@ def _search(
 def _interval(
     counts: Int64Array, quotas: Int64Array, missing: npt.NDArray[np.bool_], width: float
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Where the hash of rank ``quota`` lies, by group; nothing is looked for in groups that are not missing."""
+    """Interval of the hash of rank ``quota``, by group; only groups without a threshold are searched."""
     low, high = np.full(len(counts), _LARGEST, np.uint64), np.zeros(len(counts), np.uint64)
     for group in np.flatnonzero(missing).tolist():
         n, k = int(counts[group]), int(quotas[group])

@@ -1,4 +1,4 @@
-"""How a score becomes a decision: one criterion per rule of a ``decision`` block."""
+"""Decision criteria of scores: one for each rule of a ``decision`` block."""
 
 from modyn_dagster.spec.triggers.decision import Direction, PValueRule, QuantileRule, RollingMeanRule, ThresholdRule
 from modyn_dagster.triggering.criteria.criterion import Criterion, Verdict, compared
@@ -12,7 +12,7 @@ ScoreRuleSpec = ThresholdRule | QuantileRule | RollingMeanRule | PValueRule
 
 
 def build_criterion(rule: ScoreRuleSpec, default: Direction) -> Criterion:
-    """The criterion of a rule; ``default`` is the direction where the rule names none."""
+    """Criterion of a rule; ``default`` is the direction of a rule that names none."""
     if isinstance(rule, PValueRule):
         return PValueThreshold(rule.alpha)
     direction = rule.direction or default

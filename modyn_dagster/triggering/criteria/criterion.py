@@ -1,4 +1,4 @@
-"""Decision criteria: verdict on one score after another, and the base of those that remember recent scores."""
+"""Base of decision criteria: a verdict on each score, from the recent ones where a criterion remembers them."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-State = dict[str, Any]
+from modyn_dagster.triggering.policy import State
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a score fires, and why.
+    """Verdict on a score.
 
     Attributes:
-        fire: whether it does.
+        fire: the score fires.
         reason: for people, for example ``mmd 0.081 >= 0.05``.
-        score: what was judged; None where it was undefined.
-        threshold: what it was compared with; None while there is none.
+        score: the score; None where it is undefined.
+        threshold: the number that the score was compared with; None while there is none.
     """
 
     fire: bool
@@ -30,15 +30,15 @@ class Verdict:
     threshold: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The verdict as JSON values."""
         return {"fire": self.fire, "reason": self.reason, "score": self.score, "threshold": self.threshold}
 
 
 class Criterion(ABC):
-    """Judges one score after another. What it remembers goes out and comes in as JSON."""
+    """Rule that judges one score after another; its state is JSON."""
 
     def judge(self, name: str, score: float | None) -> Verdict:
-        """Judge the next score; ``name`` is what it is called in the reason.
+        """Judge the next score, called ``name`` in the reason.
 
         An undefined score (None, NaN or infinite: too few samples, one class only) never fires and is not remembered.
         """
@@ -51,11 +51,11 @@ class Criterion(ABC):
         """Judge a finite score."""
 
     def state_dict(self) -> State:
-        """What later scores are judged by, as JSON values; nothing unless a criterion remembers."""
+        """State that later scores are judged by, as JSON values; empty unless the criterion remembers scores."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most criteria remember nothing
-        """Take up the state of ``state_dict``; an empty state is a fresh start."""
+        """Restore the state of ``state_dict``; an empty state is a fresh start."""
 
 
 def compared(name: str, score: float, sign: str, threshold: float) -> str:
@@ -64,24 +64,40 @@ def compared(name: str, score: float, sign: str, threshold: float) -> str:
     >>> compared("mmd", 0.0812345, ">=", 0.05)
     'mmd 0.08123 >= 0.05'
     """
-    shown, limit = f"{score:.4g}", f"{threshold:.4g}"
-    if shown == limit and score != threshold:
-        shown, limit = repr(score), repr(threshold)
-    return f"{name} {shown} {sign} {limit}"
+    value, limit = f"{score:.4g}", f"{threshold:.4g}"
+    if value == limit and score != threshold:
+        value, limit = repr(score), repr(threshold)
+    return f"{name} {value} {sign} {limit}"
 
 
-class RecentScores(Criterion):
-    """Judges a score by the ``window`` ones before it, and remembers it afterwards, whether or not it fired.
+class RecentScores(deque[float]):
+    """The last ``maxlen`` scores, oldest first."""
 
-    With fewer scores than that there is no threshold and nothing fires: the first score never does.
+    def state_dict(self) -> State:
+        """The scores, oldest first."""
+        return {"scores": list(self)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the scores."""
+        self.clear()
+        self.extend(map(float, state.get("scores", ())))
+
+
+class WindowCriterion(Criterion):
+    """Judges a score by the ``window`` scores before it, and remembers it afterwards, whether or not it fires.
+
+    With fewer scores before it there is no threshold and a score never fires.
+
+    Args:
+        window: number of scores.
     """
 
     def __init__(self, window: int) -> None:
         self.window = window
-        self._scores: deque[float] = deque(maxlen=window)
+        self._scores = RecentScores(maxlen=window)
 
     def judge_defined(self, name: str, score: float) -> Verdict:
-        """Judge by the scores before this one; then it is one of them."""
+        """Judge a score by those before it, then remember it."""
         if len(self._scores) < self.window:
             reason = f"{name} {score:.4g}: {len(self._scores)} of {self.window} scores so far"
             verdict = Verdict(False, reason, score)
@@ -91,13 +107,13 @@ class RecentScores(Criterion):
         return verdict
 
     @abstractmethod
-    def judge_by(self, before: npt.NDArray[np.float64], name: str, score: float) -> Verdict:
+    def judge_by(self, earlier: npt.NDArray[np.float64], name: str, score: float) -> Verdict:
         """Judge a score by the ``float64[window]`` before it, oldest first."""
 
     def state_dict(self) -> State:
-        """The remembered scores, oldest first."""
-        return {"scores": list(self._scores)}
+        """Remembered scores, oldest first."""
+        return self._scores.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the remembered scores."""
-        self._scores = deque(map(float, state.get("scores", ())), maxlen=self.window)
+        """Restore the remembered scores."""
+        self._scores.load_state_dict(state)

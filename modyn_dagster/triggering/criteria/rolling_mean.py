@@ -1,17 +1,26 @@
-"""Compare with the mean of the last scores."""
+"""Rolling-mean criterion: compare a score with the mean of the last scores."""
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.spec.triggers.decision import Direction
-from modyn_dagster.triggering.criteria.criterion import RecentScores, Verdict, compared
+from modyn_dagster.triggering.criteria.criterion import Verdict, WindowCriterion, compared
 
 
-class RollingMean(RecentScores):
-    """Fires when a score lies ``deviation`` or more above the mean of the last scores; with direction lower below it.
+class RollingMean(WindowCriterion):
+    """Fires when a score lies ``deviation`` or more above the mean of the last scores; with direction lower, below it.
 
-    With ``relative`` the deviation is a share of the mean's absolute value. Around a mean of zero, where there is no such
-    share, any score beyond it fires.
+    The rule is that of a control chart with a moving baseline (Shewhart, 1931).
+
+    Args:
+        window: number of scores.
+        deviation: distance from the mean, or share of its absolute value.
+        direction: side on which scores fire.
+        relative: deviation is a share. Around a mean of zero every score beyond the mean fires.
+
+    >>> criterion = RollingMean(2, 0.5, "higher", relative=False)
+    >>> [criterion.judge("mae", score).fire for score in (1.0, 2.0, 1.9, 2.5)]
+    [False, False, False, True]
     """
 
     def __init__(self, window: int, deviation: float, direction: Direction, *, relative: bool) -> None:
@@ -23,9 +32,9 @@ class RollingMean(RecentScores):
     def __repr__(self) -> str:
         return f"RollingMean({self.window}, {self.deviation}, {self.direction!r}, relative={self.relative})"
 
-    def judge_by(self, before: npt.NDArray[np.float64], name: str, score: float) -> Verdict:
-        """Compare with the mean moved by the deviation."""
-        mean = float(before.mean())
+    def judge_by(self, earlier: npt.NDArray[np.float64], name: str, score: float) -> Verdict:
+        """Compare a score with the mean moved by the deviation."""
+        mean = float(earlier.mean())
         allowed = self.deviation * (abs(mean) if self.relative else 1.0)
         higher = self.direction == "higher"
         threshold = mean + allowed if higher else mean - allowed
@@ -37,6 +46,6 @@ class RollingMean(RecentScores):
 
 
 def _sign(fire: bool, higher: bool, strict: bool) -> str:
-    """How a score compares with its threshold, in signs."""
+    """Sign between a score and its threshold."""
     sign = ">" if fire == higher else "<"
     return sign if fire == strict else f"{sign}="

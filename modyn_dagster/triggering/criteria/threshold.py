@@ -1,11 +1,19 @@
-"""Compare with a fixed number."""
+"""Threshold criteria: compare a score or a p-value with a fixed number."""
 
 from modyn_dagster.spec.triggers.decision import Direction
 from modyn_dagster.triggering.criteria.criterion import Criterion, Verdict, compared
 
 
 class FixedThreshold(Criterion):
-    """Fires at ``score >= value``; with direction lower at ``score <= value``."""
+    """Fires at ``score >= value``; with direction lower at ``score <= value``.
+
+    Args:
+        value: the threshold.
+        direction: side on which scores fire.
+
+    >>> FixedThreshold(0.05, "higher").judge("mmd", 0.081).reason
+    'mmd 0.081 >= 0.05'
+    """
 
     def __init__(self, value: float, direction: Direction) -> None:
         self.value = value
@@ -15,7 +23,7 @@ class FixedThreshold(Criterion):
         return f"FixedThreshold({self.value}, {self.direction!r})"
 
     def judge_defined(self, name: str, score: float) -> Verdict:
-        """Compare."""
+        """Compare a score with the threshold."""
         if self.direction == "higher":
             fire, sign = score >= self.value, (">=", "<")
         else:
@@ -24,7 +32,14 @@ class FixedThreshold(Criterion):
 
 
 class PValueThreshold(Criterion):
-    """Fires at ``p <= alpha``: on samples of one distribution at most in a share ``alpha`` of decisions."""
+    """Fires at ``p <= alpha``: without drift in at most a share ``alpha`` of decisions (Fisher, 1925).
+
+    Args:
+        alpha: level of the test.
+
+    >>> PValueThreshold(0.05).judge("ks", 0.2).reason
+    'ks p 0.2 > 0.05'
+    """
 
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha
@@ -33,6 +48,6 @@ class PValueThreshold(Criterion):
         return f"PValueThreshold({self.alpha})"
 
     def judge_defined(self, name: str, score: float) -> Verdict:
-        """Compare a p-value."""
+        """Compare a p-value with the level."""
         fire = score <= self.alpha
         return Verdict(fire, compared(f"{name} p", score, "<=" if fire else ">", self.alpha), score, self.alpha)

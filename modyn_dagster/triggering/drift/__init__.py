@@ -1,4 +1,4 @@
-"""How far two windows of samples are apart."""
+"""Drift metrics: distances between two windows of samples."""
 
 from modyn_dagster.triggering.drift.measure import measure_drift
 

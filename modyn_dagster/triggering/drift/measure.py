@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError, WrongShape
+from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.triggers.drift import (
     BackendMetric,
     ClassifierMetric,
-    DriftMetric,
     DriftMetricSpec,
     EnergyMetric,
     FrechetMetric,
@@ -33,7 +33,7 @@ from modyn_dagster.triggering.measurement import DriftNeed, Measured
 
 
 def resolve_device(device: Literal["cpu", "cuda", "auto"]) -> Literal["cpu", "cuda"]:
-    """``auto`` is CUDA where there is one. ``ConfigError`` for ``cuda`` on a machine without."""
+    """Device of torch: ``auto`` is CUDA where there is one. ``ConfigError`` for ``cuda`` on a machine without."""
     if device == "cpu":
         return "cpu"
     import torch
@@ -45,37 +45,47 @@ def resolve_device(device: Literal["cpu", "cuda", "auto"]) -> Literal["cpu", "cu
 
 
 _BACKENDS: Final = {"alibi": alibi, "evidently": evidently}
-_OWN: Final[Mapping[type[DriftMetric], Callable[..., Score]]] = {
+
+
+def _backend_score(spec: BackendMetric, windows: Windows, **_options: bool) -> Score:
+    """Score of a library, with the p-value wherever the library has one."""
+    return _BACKENDS[spec.backend](spec, windows)
+
+
+#: Metrics by class of their spec: ``(spec, windows, p_value) -> Score``.
+_METRICS: Final[Mapping[type[Spec], Callable[..., Score]]] = {
     MMDMetric: mmd,
     EnergyMetric: energy,
     FrechetMetric: frechet,
     LSDDMetric: lsdd,
     ClassifierMetric: classifier,
+    UnivariateMetric: univariate,
+    BackendMetric: _backend_score,
 }
 
 
 def measure_drift(need: DriftNeed, reference: npt.ArrayLike, current: npt.ArrayLike, *, seed: int) -> Measured:
-    """How far the current window is from the reference.
+    """Distance of the current window from the reference by every metric.
 
-    Equal windows, needs and seeds give equal answers; what is random (samples, permutations, centers, folds, random features)
-    is drawn by ``rng_for(seed, "drift", need.ordinal, ...)``.
+    Equal windows, needs and seeds give equal answers: samples, permutations, centers, folds and random features are drawn by
+    ``rng_for(seed, "drift", need.ordinal, ...)``.
 
     Args:
-        need: metrics, features and whether p-values are wanted; its key ranges are not looked at.
+        need: metrics, features, and scores or p-values; its key ranges are not used.
         reference: ``float[n, d]``, features of the reference window; one dimension is one feature.
         current: ``float[m, d]``, the same features of the current window.
         seed: of the pipeline run.
 
     Returns:
-        Per metric its score, or its p-value where ``need.p_values``; None where a window has fewer than two samples or holds
-        NaN or infinite values, or where the metric is not defined on them. Details: ``n_reference`` and ``n_current`` as given,
-        ``n_compared`` (both, after sampling), ``n_features`` (after PCA) and ``statistics``: per metric its statistic, its
-        p-value where it was computed, what it depended on, and ``why`` where it is undefined.
+        Score of every metric, or its p-value where ``need.p_values``; None where a window has fewer than two samples or holds
+        NaN or infinite values, or where the metric is undefined. Details: ``n_reference`` and ``n_current`` before sampling,
+        ``n_compared`` (both, after sampling), ``n_features`` (after PCA) and ``statistics``: statistic of every metric, p-value
+        where computed, parameters, and the reason ``why`` where it is undefined.
 
     Raises:
         WrongShape: the windows differ in width or have more than two dimensions.
         MissingExtra: a metric's library is not installed.
-        ConfigError: a device that is not there, or a metric or setting that a library does not know.
+        ConfigError: the machine has no such device, or a library does not know a metric or setting.
     """
     old, new = as_features(reference, "reference"), as_features(current, "current")
     if old.shape[1] != new.shape[1]:
@@ -88,30 +98,22 @@ def measure_drift(need: DriftNeed, reference: npt.ArrayLike, current: npt.ArrayL
     if flaw is not None:
         return Measured(dict.fromkeys(need.metrics), details | {"why": flaw})
     windows = windows.sampled(need.features.sample_size).reduced(need.features.pca, symmetric=need.p_values)
-    scores = {name: score(spec, windows.at(name), p_value=need.p_values) for name, spec in need.metrics.items()}
+    scores = {name: metric_score(spec, windows.at(name), p_value=need.p_values) for name, spec in need.metrics.items()}
     details["n_compared"] = [windows.n, windows.m]
     details["n_features"] = windows.width
-    details["statistics"] = {name: found.as_json() for name, found in scores.items()}
-    return Measured({name: found.p_value if need.p_values else found.value for name, found in scores.items()}, details)
+    details["statistics"] = {name: score.as_json() for name, score in scores.items()}
+    return Measured({name: score.p_value if need.p_values else score.value for name, score in scores.items()}, details)
 
 
-def score(spec: DriftMetricSpec, windows: Windows, *, p_value: bool) -> Score:
-    """One metric's answer, undefined where numbers overflow; its p-value only where asked for, or where it is the score."""
+def metric_score(spec: DriftMetricSpec, windows: Windows, *, p_value: bool) -> Score:
+    """Score of one metric, undefined where numbers overflow; with its p-value where ``p_value``, or where it is the score."""
     with np.errstate(all="ignore"):
         try:
-            found = _dispatch(spec, windows, p_value=p_value)
+            score = _METRICS[type(spec)](spec, windows, p_value=p_value)
         except np.linalg.LinAlgError as error:
             return Score.undefined(f"the features are too large or too uneven: {error}")
-    if found.value is not None and not np.isfinite(found.value):
+    if score.value is not None and not np.isfinite(score.value):
         return Score.undefined("the features are too large: the statistic is not finite")
-    if p_value and found.value is not None and found.p_value is None:
-        return replace(found, details={**found.details, "why": "this metric has no p-value"})
-    return found
-
-
-def _dispatch(spec: DriftMetricSpec, windows: Windows, *, p_value: bool) -> Score:
-    if isinstance(spec, BackendMetric):
-        return _BACKENDS[spec.backend](spec, windows)
-    if isinstance(spec, UnivariateMetric):
-        return univariate(spec, windows, p_value=p_value)
-    return _OWN[type(spec)](spec, windows, p_value=p_value)
+    if p_value and score.value is not None and score.p_value is None:
+        return replace(score, details={**score.details, "why": "this metric has no p-value"})
+    return score

@@ -1,6 +1,6 @@
 """Scores of drift metrics, p-values by permutation, and their correction for many columns.
 
-A metric takes an indicator matrix of splits and answers one statistic per column, so that all permutations cost one matrix
+A metric takes a matrix with one column per split and gives one statistic per split, so that all permutations cost one matrix
 product instead of one pass each.
 """
 
@@ -11,17 +11,17 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from modyn_dagster.triggering.drift.windows import Float64
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One metric's answer.
+    """Score of one metric.
 
     Attributes:
         value: the statistic; None where it is undefined.
-        p_value: by permutation or as the metric defines it; None where it was not asked for or is undefined.
-        details: JSON values that show how it came about: bandwidth, per-column extremes, or why there is no value.
+        p_value: by permutation or as the metric defines it; None where it is undefined or was not computed.
+        details: JSON values of its computation: bandwidth, per-column extremes, or the reason for a missing value.
     """
 
     value: float | None
@@ -34,7 +34,7 @@ class Score:
 
     @classmethod
     def undefined(cls, why: str) -> Self:
-        """No value, and the reason."""
+        """Score without a value, with the reason."""
         return cls(None, None, {"why": why})
 
 
@@ -42,11 +42,12 @@ Correction = Literal["bonferroni", "holm", "fdr"]
 
 
 def smallest_corrected(p_values: Float64, correction: Correction) -> float:
-    """The smallest of ``float64[d]`` p-values after correction, at most 1.
+    """Smallest of ``float64[d]`` p-values after correction, at most 1.
 
-    At or below alpha it says that some column drifts, with false alarms in at most a share alpha of cases: whatever the
-    dependence of columns for Bonferroni and Holm, whose smallest values are the same, and for independent or positively
-    dependent columns for fdr (Benjamini & Hochberg; its smallest value is the p-value of Simes' test).
+    A value at or below alpha means that some column drifts, with false alarms in at most a share alpha of cases. Bonferroni and
+    Holm (Scandinavian Journal of Statistics 1979), whose smallest values are the same, hold for any dependence of columns; fdr
+    (Benjamini & Hochberg, JRSS B 1995), whose smallest value is the p-value of Simes' test, for independent or positively
+    dependent columns.
 
     >>> p_values = np.array([0.01, 0.02, 0.5])
     >>> round(smallest_corrected(p_values, "bonferroni"), 6), round(smallest_corrected(p_values, "fdr"), 6)
@@ -61,14 +62,14 @@ def smallest_corrected(p_values: Float64, correction: Correction) -> float:
 
 Indicators = npt.NDArray[np.uint8]
 
-#: Statistics that differ by less than rounding does are equal: a permutation that changes nothing must not decide a test.
+#: Relative difference below which statistics are equal: rounding must not decide a test.
 _ROUNDING: Final = 1e-6
 
 
-def indicators(n_reference: int, n_current: int, permutations: int, rng: np.random.Generator) -> Indicators:
+def split_indicators(n_reference: int, n_current: int, permutations: int, rng: np.random.Generator) -> Indicators:
     """``uint8[n_reference + n_current, 1 + permutations]``: 1 where a pooled sample belongs to the reference.
 
-    Column 0 is the split as it is, reference first; every other column is a random split of the same sizes.
+    Column 0 is the actual split, reference first; every other column is a random split of the same sizes.
     """
     rows = np.zeros((1 + permutations, n_reference + n_current), dtype=np.uint8)
     rows[:, :n_reference] = 1
@@ -77,7 +78,7 @@ def indicators(n_reference: int, n_current: int, permutations: int, rng: np.rand
 
 
 def permutation_p_value(statistics: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """The share of splits at least as extreme as the first, which counts itself: never 0, and valid at any level.
+    """Share of splits at least as extreme as the first one, itself included: never 0, and valid at any level.
 
     Args:
         statistics: ``float[..., 1 + permutations]``, larger is more extreme.

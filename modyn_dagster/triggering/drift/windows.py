@@ -1,4 +1,4 @@
-"""Windows of features that drift metrics compare: finite, of one width, sampled, standardized or reduced by PCA."""
+"""Windows of features for drift metrics: checked, sampled, standardized, projected by PCA."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,24 +15,33 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PCA:
-    """``mean float64[d]`` and orthonormal ``axes float64[d, k]`` in order of falling variance."""
+    """Principal components of samples (Pearson 1901; Hotelling 1933).
+
+    Attributes:
+        mean: ``float64[d]``.
+        axes: ``float64[d, k]``, orthonormal, in order of falling variance.
+
+    >>> pca = PCA.fit(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), components=1)
+    >>> pca.transform(np.array([[3.0, 3.0]])).round(3)
+    array([[2.828]])
+    """
 
     mean: Float64
     axes: Float64
 
     @classmethod
     def fit(cls, samples: npt.NDArray[np.floating[Any]], components: int) -> Self:
-        """The leading components of ``float[n, d]``; at most ``min(n - 1, d)`` exist, and at least one is kept."""
+        """Leading components of ``float[n, d]``; at most ``min(n - 1, d)``, at least one."""
         values = samples.astype(np.float64)
         mean = values.mean(axis=0)
         centered = values - mean
-        kept = max(1, min(components, len(values) - 1, values.shape[1]))
+        count = max(1, min(components, len(values) - 1, values.shape[1]))
         if len(values) >= values.shape[1]:
             axes = np.linalg.eigh(centered.T @ centered)[1][:, ::-1]
         else:
             # The singular vectors of a few long rows come cheaper than the eigenvectors of their covariance.
             axes = np.linalg.svd(centered, full_matrices=False)[2].T
-        return cls(mean, _with_fixed_signs(axes[:, :kept]))
+        return cls(mean, _with_fixed_signs(axes[:, :count]))
 
     def transform(self, samples: npt.NDArray[np.floating[Any]]) -> Float64:
         """Coordinates of ``float[n, d]`` on the axes, ``float64[n, k]``."""
@@ -40,14 +49,14 @@ class PCA:
 
 
 def _with_fixed_signs(axes: Float64) -> Float64:
-    """An axis and its opposite are equally good; the one whose largest entry is positive is taken."""
+    """Axes whose largest entry is positive: an axis and its opposite are equally good."""
     largest = axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])]
     return np.asarray(axes * np.where(largest < 0, -1.0, 1.0))
 
 
 Features = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
-#: Fewer samples say nothing: an unbiased estimate needs pairs inside each window.
+#: Least number of samples of a window: unbiased estimates need pairs inside each window.
 LEAST = 2
 
 
@@ -57,31 +66,31 @@ class Windows:
 
     Attributes:
         reference: samples the model has seen.
-        current: samples to compare with them.
-        device: where torch computes.
+        current: samples to compare with the reference.
+        device: of torch.
         seed: of the pipeline run.
         place: path of every random draw, see ``rng_for``.
     """
 
     reference: Features
     current: Features
-    device: str
-    seed: int
-    place: tuple[int | str, ...]
+    device: str = "cpu"
+    seed: int = 0
+    place: tuple[int | str, ...] = ()
 
     @property
     def n(self) -> int:
-        """Reference samples."""
+        """Number of reference samples."""
         return len(self.reference)
 
     @property
     def m(self) -> int:
-        """Current samples."""
+        """Number of current samples."""
         return len(self.current)
 
     @property
     def width(self) -> int:
-        """Features of a sample."""
+        """Number of features."""
         return int(self.reference.shape[1])
 
     @cached_property
@@ -90,7 +99,7 @@ class Windows:
         return np.concatenate([self.reference, self.current])
 
     def rng(self, *path: int | str) -> np.random.Generator:
-        """Random numbers for one purpose."""
+        """Random generator of one purpose."""
         return rng_for(self.seed, *self.place, *path)
 
     def sampled(self, size: int | None) -> "Windows":
@@ -102,10 +111,10 @@ class Windows:
         return Windows(reference, current, self.device, self.seed, self.place)
 
     def reduced(self, components: int | None, *, symmetric: bool) -> "Windows":
-        """Projected on principal components, fitted on the reference, or on both windows where ``symmetric``.
+        """Projection on principal components, fitted on the reference, or on both windows where ``symmetric``.
 
-        Components fit the samples they were fitted on better than others. A permutation test takes the windows as exchangeable
-        and would sound without any drift, so for p-values they must be fitted on both.
+        Components fit their own samples better than others. A permutation test, which takes the windows as exchangeable, would
+        then sound without drift; for p-values they are fitted on both windows.
         """
         if components is None:
             return self
@@ -113,11 +122,11 @@ class Windows:
         return Windows(pca.transform(self.reference), pca.transform(self.current), self.device, self.seed, self.place)
 
     def at(self, *path: int | str) -> "Windows":
-        """The same windows with random draws at another place."""
+        """The windows with random draws at another place."""
         return Windows(self.reference, self.current, self.device, self.seed, (*self.place, *path))
 
     def flaw(self) -> str | None:
-        """Why nothing can be said about these windows; None where something can."""
+        """Reason why the windows cannot be compared; None where they can."""
         for name, window in (("reference", self.reference), ("current", self.current)):
             if len(window) < LEAST:
                 return f"the {name} window has {len(window)} of at least {LEAST} samples"
@@ -128,9 +137,9 @@ class Windows:
 
 
 def as_features(window: npt.ArrayLike, name: str) -> Features:
-    """``float[n, d]`` of any numeric array: float32 stays, all else becomes float64; one dimension is one feature.
+    """Features ``float[n, d]`` of a numeric array: float32 stays, other types become float64; one dimension is one feature.
 
-    Raises ``WrongShape`` for more than two dimensions, and ``TypeError`` for what is not numeric.
+    Raises ``WrongShape`` for more than two dimensions, and ``TypeError`` for values that are not numeric.
     """
     array: npt.NDArray[Any] = np.asarray(window)
     if array.ndim == 1:
@@ -149,9 +158,9 @@ def _draw(window: Features, size: int, rng: np.random.Generator) -> Features:
 
 
 def standardized(pooled: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
-    """``float64[N, d]`` with mean 0 and deviation 1 over both windows together; constant columns become 0.
+    """Columns with mean 0 and deviation 1 over both windows, ``float64[N, d]``; constant columns become 0.
 
-    Both windows take part, so that a permutation test sees them alike.
+    Both windows take part, so that a permutation test treats them alike.
     """
     values = pooled.astype(np.float64)
     centered = values - values.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Fire at every n-th sample."""
+"""Amount policy: fire at every n-th sample."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,15 @@ from modyn_dagster.triggering.stream.training_stream import Stream
 
 
 class AmountPolicy(TriggeringPolicy):
-    """Fires at sample ``every``, ``2 * every``, … of the training stream (Modyn, SIGMOD 2025, §5.1)."""
+    """Fires at sample ``every``, ``2 * every``, … of the training stream (Modyn, SIGMOD 2025, §5.1).
+
+    Args:
+        every: number of samples between two triggers.
+
+    >>> from modyn_dagster.triggering import simulate
+    >>> [decision.index for decision in simulate(AmountPolicy(3), range(10))]
+    [2, 5, 8]
+    """
 
     def __init__(self, every: int) -> None:
         self.every = every
@@ -22,18 +30,18 @@ class AmountPolicy(TriggeringPolicy):
         return f"AmountPolicy(every={self.every})"
 
     def next_point(self, cursor: int, stream: Stream) -> int | None:
-        """The ``every``-th sample after the last one counted to; the cursor may lie anywhere between."""
+        """The ``every``-th sample after the previous point; the cursor may lie anywhere between."""
         return stream.nth_after(self._last, self.every)
 
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
-        """Always fires: the point is where the count is full."""
+        """Fire: the count is full at every point."""
         self._last = point
         return Decision(True, point, self._reason, self._score, self._score)
 
     def state_dict(self) -> State:
-        """The key counted to."""
+        """Key of the previous point."""
         return {"last": self._last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the key counted to."""
+        """Restore the key of the previous point."""
         self._last = int(state.get("last", ORIGIN))

@@ -1,4 +1,4 @@
-"""Base of the policies that measure at every n-th sample, and their warm-up by another policy."""
+"""Base of the policies that measure at every n-th sample, and warm-up by another policy."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -12,10 +12,14 @@ from modyn_dagster.triggering.stream.training_stream import Stream
 
 
 class Warmup:
-    """A policy that decides during the first ``intervals`` points of another one.
+    """Policy that decides during the first points of another one.
 
-    It is driven as if it were on its own, at all of its own points up to a point of the other policy, and fires there if it
-    fired at any of them; its ``max_triggers`` counts its own fires.
+    The warm-up policy is driven as if it were on its own, at all of its own points up to a point of the other policy. Warm-up
+    fires there if the warm-up policy fired at any of them. ``max_triggers`` of the warm-up policy counts its own fires.
+
+    Args:
+        intervals: number of points of the other policy at which warm-up decides.
+        policy: the warm-up policy.
     """
 
     def __init__(self, intervals: int, policy: TriggeringPolicy) -> None:
@@ -40,11 +44,11 @@ class Warmup:
         return reason
 
     def state_dict(self) -> State:
-        """Its place and the policy's state."""
+        """Last point and state of the warm-up policy."""
         return {"cursor": self._cursor, "policy": self.policy.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up both."""
+        """Restore both."""
         self._cursor = int(state.get("cursor", ORIGIN))
         self.policy.load_state_dict(state.get("policy", {}))
 
@@ -53,92 +57,96 @@ NO_MODEL: Final = "no model yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a batched policy stands when it is asked something.
+class DecisionPoint:
+    """Point at which a batched policy measures and decides.
 
     Attributes:
         ordinal: number of the point, from 0.
-        point: its key.
-        previous: the point before; ``ORIGIN`` before the first one.
+        key: sample key of the point.
+        previous: key of the point before; ``ORIGIN`` at the first one.
         trigger: key of the last trigger; ``ORIGIN`` before the first one.
-        stream: as it is known at the point.
+        stream: the stream in which the point was found.
     """
 
     ordinal: int
-    point: int
+    key: int
     previous: int
     trigger: int
     stream: Stream
 
     @property
     def unseen_after(self) -> int:
-        """Key after which lies what is new at this point and was not trained on."""
+        """Key after which samples are new since the previous point and not trained on."""
         return max(self.previous, self.trigger)
 
 
 class BatchedPolicy(TriggeringPolicy):
-    """A point at every ``every``-th sample of the run, counted from its origin.
+    """Base of policies with a point at every ``every``-th sample of the run, counted from its origin.
 
-    As long as there is no model every point fires, with reason ``no model yet``, and nothing is measured: usually the first
-    one, also the second where the first training failed. During warm-up another policy decides; what is measured meanwhile
-    is remembered, and does not fire. ``triggered`` moves windows and resets counters, whoever made the trigger.
+    Without a model every point fires, with reason ``no model yet``, and nothing is measured: usually the first point, and the
+    second one where the first training failed. During warm-up another policy decides; measurements are remembered meanwhile,
+    but fire nothing. Every trigger moves windows and resets counters, manual ones too.
+
+    Args:
+        every: number of samples between two points.
+        warmup: decides at the first points; None for no warm-up.
     """
 
     def __init__(self, every: int, warmup: Warmup | None = None) -> None:
         self.every = every
         self.warmup = warmup
-        self._asked: tuple[int, Stream] | None = None
+        self._named: tuple[int, Stream] | None = None
         self._points = 0
         self._previous = ORIGIN
         self._trigger = ORIGIN
         self._has_model = False
 
     @abstractmethod
-    def need(self, place: Place) -> Need | None:
-        """What to measure at a place, given a model; None where nothing is."""
+    def need(self, point: DecisionPoint) -> Need | None:
+        """Measurement needed at a point, given a model; None where there is none."""
 
     @abstractmethod
-    def judge(self, place: Place, measured: Measured | None) -> Decision:
-        """Decide from what was measured; called at every point since there is a model, in warm-up too."""
+    def judge(self, point: DecisionPoint, measured: Measured | None) -> Decision:
+        """Decide from a measurement; called at every point once there is a model, in warm-up too."""
 
     @abstractmethod
     def own_state(self) -> State:
-        """What the policy itself remembers, as JSON values."""
+        """State of the subclass as JSON values."""
 
     @abstractmethod
     def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Take up the state of ``own_state``; an empty state is a fresh start."""
+        """Restore the state of ``own_state``; an empty state is a fresh start."""
 
     def next_point(self, cursor: int, stream: Stream) -> int | None:
-        """The ``every``-th sample after the last point; the cursor may lie anywhere between."""
+        """The ``every``-th sample after the previous point; the cursor may lie anywhere between."""
         point = stream.nth_after(self._previous, self.every)
-        self._asked = None if point is None else (point, stream)
+        self._named = None if point is None else (point, stream)
         return point
 
     def needs(self, point: int) -> MeasurementSpec:
-        """The policy's need, once there is a model."""
-        need = self.need(self._place(point)) if self._has_model else None
+        """Need of the subclass, once there is a model."""
+        need = self.need(self._decision_point(point)) if self._has_model else None
         return {} if need is None else {"": need}
 
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
-        """Fires without a model; after that warm-up decides, then what was measured."""
-        place = self._place(point)
-        judged = self.judge(place, (measurement or {}).get("")) if self._has_model else None
-        warm_up = self._warm_up(place, judged)
+        """Fire without a model; with one, let warm-up decide, and after it the measurement."""
+        here = self._decision_point(point)
+        measured_decision = self.judge(here, (measurement or {}).get("")) if self._has_model else None
+        warmup_decision = self._warmup_decision(here, measured_decision)
         self._points += 1
-        self._previous, self._asked = point, None
-        return warm_up or judged or Decision(True, point, NO_MODEL)
+        self._previous, self._named = point, None
+        return warmup_decision or measured_decision or Decision(True, point, NO_MODEL)
 
     def triggered(self, key: int) -> None:
-        """The trigger from which windows are counted."""
+        """Set the trigger that windows are counted from."""
         self._trigger = key
 
     def model_trained(self, trained: ModelTrained) -> None:
-        """From now on there is something to measure."""
+        """Start measuring: there is a model now."""
         self._has_model = True
 
     def state_dict(self) -> State:
-        """Points counted, last point and trigger, whether there is a model; what warm-up and the policy itself remember."""
+        """Number of points, last point and trigger, presence of a model; state of warm-up and of the subclass."""
         return {
             "points": self._points,
             "previous": self._previous,
@@ -149,8 +157,8 @@ class BatchedPolicy(TriggeringPolicy):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up all of it."""
-        self._asked = None
+        """Restore all of it."""
+        self._named = None
         self._points = int(state.get("points", 0))
         self._previous = int(state.get("previous", ORIGIN))
         self._trigger = int(state.get("trigger", ORIGIN))
@@ -159,25 +167,25 @@ class BatchedPolicy(TriggeringPolicy):
             self.warmup.load_state_dict(state.get("warmup") or {})
         self.load_own_state(state.get("own", {}))
 
-    def _place(self, point: int) -> Place:
-        if self._asked is None or self._asked[0] != point:
+    def _decision_point(self, point: int) -> DecisionPoint:
+        if self._named is None or self._named[0] != point:
             raise ValueError(f"needs({point}) and decide({point}) must follow the next_point that named it")
-        return Place(self._points, point, self._previous, self._trigger, self._asked[1])
+        return DecisionPoint(self._points, point, self._previous, self._trigger, self._named[1])
 
-    def _warm_up(self, place: Place, judged: Decision | None) -> Decision | None:
-        """The decision of warm-up; None once it is over. Its policy goes on where the fire is forced, too."""
-        if self.warmup is None or place.ordinal >= self.warmup.intervals:
+    def _warmup_decision(self, point: DecisionPoint, measured_decision: Decision | None) -> Decision | None:
+        """Decision of warm-up; None after warm-up and without a model. The warm-up policy goes on without a model too."""
+        if self.warmup is None or point.ordinal >= self.warmup.intervals:
             return None
-        reason = self.warmup.fires(place.point, place.stream)
-        if judged is None:
+        reason = self.warmup.fires(point.key, point.stream)
+        if measured_decision is None:
             return None
-        shown = f"warm-up, point {place.ordinal + 1} of {self.warmup.intervals}"
-        return replace(judged, fire=reason is not None, reason=f"{shown}: {reason or judged.reason}")
+        progress = f"warm-up, point {point.ordinal + 1} of {self.warmup.intervals}"
+        return replace(measured_decision, fire=reason is not None, reason=f"{progress}: {reason or measured_decision.reason}")
 
 
 def value_of(measured: Measured | None, name: str, point: int) -> float | None:
-    """A measured value by its name; ``ValueError`` where nothing of the name was measured."""
+    """The measured value of a name; ``ValueError`` where it was not measured."""
     if measured is None or name not in measured.values:
-        found = "nothing" if measured is None else ", ".join(measured.values) or "nothing"
-        raise ValueError(f"decide({point}) must be given {name!r}, as needs({point}) asked for; it was given {found}")
+        names = "nothing" if measured is None else ", ".join(measured.values) or "nothing"
+        raise ValueError(f"decide({point}) must be given {name!r}, as needs({point}) asked for; it was given {names}")
     return measured.values[name]

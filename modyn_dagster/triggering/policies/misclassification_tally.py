@@ -1,4 +1,4 @@
-"""Avoidable misclassifications: those beyond what the newest model was expected to make."""
+"""Avoidable misclassifications: those beyond the number expected of the newest model."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -7,16 +7,21 @@ from modyn_dagster.triggering.measurement import Measured
 from modyn_dagster.triggering.policies.batched import value_of
 from modyn_dagster.triggering.policy import State
 
-#: Sums of products like 100 * (0.95 - 0.9) fall just short of the whole numbers that they mean.
+#: Digits kept: a product like 100 * (0.95 - 0.9) falls just short of the whole number it stands for.
 _DIGITS: Final = 9
 
 
 class MisclassificationTally:
-    """Counted since the last trigger: of ``n`` samples judged with accuracy ``a``, ``max(0, n * (expected - a))``.
+    """Count of avoidable misclassifications since the last trigger.
+
+    A stretch of ``n`` samples with accuracy ``a`` adds ``max(0, n * (expected - a))``.
 
     Args:
-        expected_accuracy: given, or measured on the ``calibrate`` split of the last training window.
-        allow_reduction: whether stretches that are better than expected are subtracted.
+        expected_accuracy: a number, or ``calibrate`` to measure it on the ``calibrate`` split of the last training window.
+        allow_reduction: subtract stretches that are better than expected.
+
+    >>> MisclassificationTally(0.9).avoidable_among(100, accuracy=0.75, expected=0.9)
+    15.0
     """
 
     def __init__(self, expected_accuracy: float | Literal["calibrate"], *, allow_reduction: bool = False) -> None:
@@ -29,26 +34,26 @@ class MisclassificationTally:
 
     @property
     def calibrates(self) -> bool:
-        """Whether the expected accuracy is measured."""
+        """The expected accuracy is measured."""
         return self.expected_accuracy == "calibrate"
 
-    def among(self, n: float, accuracy: float, expected: float) -> float:
-        """How many of ``n`` samples."""
+    def avoidable_among(self, n: float, accuracy: float, expected: float) -> float:
+        """Avoidable misclassifications among ``n`` samples."""
         avoidable = round(n * (expected - accuracy), _DIGITS)
         return avoidable if self.allow_reduction else max(0.0, avoidable)
 
     def expected(self, measured: Measured | None, point: int) -> float | None:
-        """The accuracy to expect; None where it could not be measured."""
+        """Expected accuracy; None where it could not be measured."""
         if isinstance(self.expected_accuracy, str):
             return value_of(measured, "expected_accuracy", point)
         return self.expected_accuracy
 
     def add(self, amount: float) -> None:
-        """Count so many more."""
+        """Add to the count."""
         self.total = round(self.total + amount, _DIGITS)
 
     def reset(self) -> None:
-        """Begin again: a trigger was made."""
+        """Set the count to 0, as at a trigger."""
         self.total = 0.0
 
     def state_dict(self) -> State:
@@ -56,5 +61,5 @@ class MisclassificationTally:
         return {"total": self.total}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the count."""
+        """Restore the count."""
         self.total = float(state.get("total", 0.0))

@@ -1,4 +1,4 @@
-"""Fire when the newest model gets worse."""
+"""Performance policy: fire when the newest model gets worse."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from modyn_dagster.keys import KeyRange
 from modyn_dagster.spec.evaluation import MetricName
 from modyn_dagster.triggering.criteria import Criterion, Verdict, compared
 from modyn_dagster.triggering.measurement import Measured, PerformanceNeed
-from modyn_dagster.triggering.policies.batched import BatchedPolicy, Place, Warmup, value_of
+from modyn_dagster.triggering.policies.batched import BatchedPolicy, DecisionPoint, Warmup, value_of
 from modyn_dagster.triggering.policies.forecasts import ScoreForecast
 from modyn_dagster.triggering.policies.misclassification_tally import MisclassificationTally
 from modyn_dagster.triggering.policies.training_windows import TrainingWindows
@@ -18,37 +18,44 @@ from modyn_dagster.triggering.policy import Decision, ModelTrained, State
 
 @dataclass(frozen=True, slots=True)
 class MisclassificationLimit:
-    """Fires when the avoidable misclassifications since the last trigger reach ``value``; with a forecast, those of the next
-    stretch, as long as this one, are counted in.
+    """Fires when the avoidable misclassifications since the last trigger reach ``value``.
+
+    With a forecast the next stretch counts too, at the forecast accuracy and as long as this one.
     """
 
     value: float
     tally: MisclassificationTally
 
     def judge(self, n: float, accuracy: float, expected: float, forecast: float | None) -> Verdict:
-        """Count, and compare."""
-        self.tally.add(self.tally.among(n, accuracy, expected))
+        """Count a stretch and compare the total."""
+        self.tally.add(self.tally.avoidable_among(n, accuracy, expected))
         score, name = self.tally.total, "avoidable misclassifications"
         if forecast is not None:
-            score, name = score + self.tally.among(n, forecast, expected), f"{name} by the next point"
+            score, name = score + self.tally.avoidable_among(n, forecast, expected), f"{name} by the next point"
         fire = score >= self.value
         return Verdict(fire, compared(name, score, ">=" if fire else "<", self.value), score, self.value)
 
 
 class PerformancePolicy(BatchedPolicy):
-    """Judges the newest model on the samples since the last point that it was not trained on.
+    """Judges the newest model on the samples since the previous point that it was not trained on (Modyn, SIGMOD 2025, §5.1).
 
-    The measured score is judged (hindsight), or the one that a forecast expects at the next point. An undefined score (too
-    few samples, no labels yet) never fires, and counts nowhere.
+    The rule judges the measured score (hindsight), or the score forecast for the next point. An undefined score (too few
+    samples, no labels yet) never fires and is not remembered.
 
     Args:
-        every: samples between two points.
+        every: number of samples between two points.
         metric: any metric of evaluations; with ``label_free`` the accuracy, estimated.
-        rule: what judges a score, or counts misclassifications.
+        rule: criterion of scores, or limit of misclassifications.
         forecast: None for hindsight.
-        windows: the selection's, for what is calibrated on the last training window.
-        label_free: whether the accuracy is estimated from calibrated confidences.
+        windows: of the pipeline's selection; the last training window is the one to calibrate on.
+        label_free: estimate the accuracy from calibrated confidences.
         warmup: decides at the first points.
+
+    >>> from modyn_dagster.triggering import build_policy, simulate
+    >>> trigger = {"kind": "performance", "every": 2, "metric": "accuracy"}
+    >>> policy = build_policy(trigger | {"decision": {"rule": "threshold", "value": 0.8}})
+    >>> [decision.reason for decision in simulate(policy, range(6), scores=[0.0, 0.9, 0.7])]
+    ['no model yet', 'accuracy 0.9 > 0.8', 'accuracy 0.7 <= 0.8']
     """
 
     def __init__(
@@ -72,34 +79,34 @@ class PerformancePolicy(BatchedPolicy):
     def __repr__(self) -> str:
         return f"PerformancePolicy(every={self.every}, {self.metric!r}, {self.rule!r}, forecast={self.forecast!r})"
 
-    def need(self, place: Place) -> PerformanceNeed:
-        """The metric on what is new; the last training window where something is calibrated on it."""
+    def need(self, point: DecisionPoint) -> PerformanceNeed:
+        """The metric on new samples, and the last training window where something is calibrated on it."""
         calibrates = self.label_free or (isinstance(self.rule, MisclassificationLimit) and self.rule.tally.calibrates)
-        calibrate = self.windows.newest(place.stream) if calibrates else None
-        return PerformanceNeed(place.ordinal, KeyRange(place.unseen_after, place.point), self.metric, self.label_free, calibrate)
+        calibrate = self.windows.newest(point.stream) if calibrates else None
+        return PerformanceNeed(point.ordinal, KeyRange(point.unseen_after, point.key), self.metric, self.label_free, calibrate)
 
-    def judge(self, place: Place, measured: Measured | None) -> Decision:
-        """By the measured score, or by the one to expect next."""
-        score, n = value_of(measured, self.metric, place.point), value_of(measured, "n_samples", place.point) or 0.0
+    def judge(self, point: DecisionPoint, measured: Measured | None) -> Decision:
+        """Judge the measured score, or the forecast one."""
+        score, n = value_of(measured, self.metric, point.key), value_of(measured, "n_samples", point.key) or 0.0
         details: dict[str, Any] = {"n_samples": n}
         if score is None or not isfinite(score):
-            return Decision(False, place.point, f"{self.metric} is undefined here ({n:g} samples judged)", details=details)
-        forecast = None if self.forecast is None else self.forecast.after(score)
+            return Decision(False, point.key, f"{self.metric} is undefined here ({n:g} samples judged)", details=details)
+        forecast = None if self.forecast is None else self.forecast.update(score)
         if forecast is not None:
             details |= {"measured": score, "forecast": forecast}
         if isinstance(self.rule, Criterion):
             name = self.metric if forecast is None else f"{self.metric} forecast"
             verdict = self.rule.judge(name, score if forecast is None else forecast)
         else:
-            expected = self.rule.tally.expected(measured, place.point)
+            expected = self.rule.tally.expected(measured, point.key)
             details |= {"accuracy": score, "expected_accuracy": expected}
             if expected is None:
-                return Decision(False, place.point, "the accuracy to expect could not be measured", details=details)
+                return Decision(False, point.key, "the accuracy to expect could not be measured", details=details)
             verdict = self.rule.judge(n, score, expected, forecast)
-        return Decision(verdict.fire, place.point, verdict.reason, verdict.score, verdict.threshold, details)
+        return Decision(verdict.fire, point.key, verdict.reason, verdict.score, verdict.threshold, details)
 
     def triggered(self, key: int) -> None:
-        """Counts and forecasts begin again."""
+        """Reset count and forecast."""
         super().triggered(key)
         if isinstance(self.rule, MisclassificationLimit):
             self.rule.tally.reset()
@@ -107,20 +114,19 @@ class PerformancePolicy(BatchedPolicy):
             self.forecast.reset()
 
     def model_trained(self, trained: ModelTrained) -> None:
-        """Its training window is the one to calibrate on."""
+        """Remember the training window to calibrate on."""
         super().model_trained(trained)
         self.windows.trained(trained.key)
 
     def own_state(self) -> State:
-        """What rule and forecast remember, and the keys of trained triggers."""
-        remembered = self._remembered()
-        return {name: part.state_dict() for name, part in remembered.items()}
+        """State of rule and forecast, and keys of trained triggers."""
+        return {name: part.state_dict() for name, part in self._stateful_parts().items()}
 
     def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Take up all of it."""
-        for name, part in self._remembered().items():
+        """Restore all of it."""
+        for name, part in self._stateful_parts().items():
             part.load_state_dict(state.get(name, {}))
 
-    def _remembered(self) -> dict[str, Criterion | MisclassificationTally | ScoreForecast | TrainingWindows]:
+    def _stateful_parts(self) -> dict[str, Criterion | MisclassificationTally | ScoreForecast | TrainingWindows]:
         rule = self.rule.tally if isinstance(self.rule, MisclassificationLimit) else self.rule
         return {"rule": rule, "windows": self.windows} | ({} if self.forecast is None else {"forecast": self.forecast})

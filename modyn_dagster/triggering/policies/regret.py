@@ -1,51 +1,59 @@
-"""What waiting costs, in the units of its signal, from the last trigger on."""
+"""Regret: cost of waiting since the last trigger, in the unit of its signal."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, Final
+from typing import Any
 
 from modyn_dagster.keys import ORIGIN, KeyRange
 from modyn_dagster.triggering.measurement import Measured, PerformanceNeed
-from modyn_dagster.triggering.policies.batched import Place, value_of
+from modyn_dagster.triggering.policies.batched import DecisionPoint, value_of
 from modyn_dagster.triggering.policies.misclassification_tally import MisclassificationTally
 from modyn_dagster.triggering.policies.training_windows import TrainingWindows
 from modyn_dagster.triggering.policy import State
-
-_SECOND: Final = 1_000_000
+from modyn_dagster.triggering.stream.loaded_batch import SECOND
 
 
 class Regret(ABC):
-    """Adds up from point to point; a trigger sets it to 0."""
+    """Cost that adds up from point to point and is 0 again at a trigger.
+
+    Attributes:
+        unit: of the cost, for people.
+    """
 
     unit: str
 
     @abstractmethod
-    def need(self, place: Place, windows: TrainingWindows) -> PerformanceNeed | None:
-        """What to measure at a place, if anything."""
+    def need(self, point: DecisionPoint, windows: TrainingWindows) -> PerformanceNeed | None:
+        """Measurement needed at a point; None where there is none."""
 
     @abstractmethod
-    def at(self, place: Place, measured: Measured | None) -> float | None:
-        """The regret at a place, asked at each once; None where it cannot be told."""
+    def at(self, point: DecisionPoint, measured: Measured | None) -> float | None:
+        """Regret at a point, called once for each; None where it is undefined."""
 
     @abstractmethod
     def reset(self, key: int) -> None:
-        """A trigger was made that trains up to ``key``: what waits after it counts from now on."""
+        """Begin again after a trigger that trains up to ``key``; samples after it still wait."""
 
     @abstractmethod
     def state_dict(self) -> State:
-        """What later points add to, as JSON values."""
+        """Sums that later points add to, as JSON values."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the state of ``state_dict``; an empty state is a fresh start."""
+        """Restore the state of ``state_dict``; an empty state is a fresh start."""
 
 
 class LatencyRegret(Regret):
-    """Data-incorporation latency: how long each sample since the last trigger has waited, added up, in sample-seconds.
+    """Data-incorporation latency: waiting time of the samples since the last trigger, added up, in sample-seconds.
 
-    The area under the number of waiting samples over sample time. It is kept in whole microseconds: exact, whatever the
-    batches. Each sample is looked at once; those that wait already add their number times the time that has passed.
+    The regret is the area under the number of waiting samples over sample time. Whole microseconds keep the sum exact, however
+    the stream is cut into batches. Each sample is read once; samples that wait already add their number times the time passed.
+
+    >>> from modyn_dagster.triggering import build_policy, simulate
+    >>> policy = build_policy({"kind": "cost", "every": 2, "signal": "latency", "regret_per_training_second": 10})
+    >>> [decision.score for decision in simulate(policy, [0, 10, 20, 30, 40, 50], training_seconds=99)]
+    [None, 10.0, 60.0]
     """
 
     unit = "sample-seconds"
@@ -57,31 +65,31 @@ class LatencyRegret(Regret):
     def __repr__(self) -> str:
         return "LatencyRegret()"
 
-    def need(self, place: Place, windows: TrainingWindows) -> None:
-        """Nothing: the stream tells."""
+    def need(self, point: DecisionPoint, windows: TrainingWindows) -> None:
+        """No measurement: the stream has the times."""
 
-    def at(self, place: Place, measured: Measured | None) -> float:
-        """Add what has waited since the last point."""
-        now = place.stream.moment(place.point)
+    def at(self, point: DecisionPoint, measured: Measured | None) -> float:
+        """Add the waiting since the previous point."""
+        now = point.stream.moment(point.key)
         assert now is not None, "a point is a sample"  # noqa: S101 - for the type checker
         if self._waiting:
             self._microseconds += self._waiting * (now - self._now)
-        self._microseconds += place.stream.waited(self._counted, place.point)
-        self._waiting += place.stream.count(self._counted, place.point)
-        self._counted, self._now = place.point, now
-        return self._microseconds / _SECOND
+        self._microseconds += point.stream.waiting_time(self._counted, point.key)
+        self._waiting += point.stream.count(self._counted, point.key)
+        self._counted, self._now = point.key, now
+        return self._microseconds / SECOND
 
     def reset(self, key: int) -> None:
-        """Samples after the key are counted anew."""
+        """Begin again; samples after the key count from there."""
         self._counted = key
         self._now = self._waiting = self._microseconds = 0
 
     def state_dict(self) -> State:
-        """Key counted to and its time in microseconds, waiting samples, and their microseconds."""
+        """Last key counted, its time in microseconds, number of waiting samples, and their waiting time in microseconds."""
         return {"counted": self._counted, "now": self._now, "waiting": self._waiting, "microseconds": self._microseconds}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up all four."""
+        """Restore all four."""
         self._counted = int(state.get("counted", ORIGIN))
         self._now = int(state.get("now", 0))
         self._waiting = int(state.get("waiting", 0))
@@ -89,7 +97,17 @@ class LatencyRegret(Regret):
 
 
 class MisclassificationRegret(Regret):
-    """Misclassifications since the last trigger beyond those that the expected accuracy allows."""
+    """Misclassifications since the last trigger beyond those that the expected accuracy allows.
+
+    Args:
+        tally: count of avoidable misclassifications.
+
+    >>> from modyn_dagster.triggering import Stream
+    >>> regret = MisclassificationRegret(MisclassificationTally(0.9))
+    >>> point = DecisionPoint(ordinal=1, key=99, previous=49, trigger=0, stream=Stream(()))
+    >>> regret.at(point, Measured({"accuracy": 0.8, "n_samples": 50.0}))
+    5.0
+    """
 
     unit = "misclassifications"
 
@@ -99,22 +117,22 @@ class MisclassificationRegret(Regret):
     def __repr__(self) -> str:
         return f"MisclassificationRegret({self.tally!r})"
 
-    def need(self, place: Place, windows: TrainingWindows) -> PerformanceNeed:
-        """The accuracy on what is new and not trained on."""
-        calibrate = windows.newest(place.stream) if self.tally.calibrates else None
-        return PerformanceNeed(place.ordinal, KeyRange(place.unseen_after, place.point), "accuracy", calibrate=calibrate)
+    def need(self, point: DecisionPoint, windows: TrainingWindows) -> PerformanceNeed:
+        """Accuracy on samples that are new and not trained on."""
+        calibrate = windows.newest(point.stream) if self.tally.calibrates else None
+        return PerformanceNeed(point.ordinal, KeyRange(point.unseen_after, point.key), "accuracy", calibrate=calibrate)
 
-    def at(self, place: Place, measured: Measured | None) -> float | None:
-        """Count those since the last point; None where no accuracy could be measured."""
-        accuracy, expected = value_of(measured, "accuracy", place.point), self.tally.expected(measured, place.point)
-        n = value_of(measured, "n_samples", place.point)
+    def at(self, point: DecisionPoint, measured: Measured | None) -> float | None:
+        """Count those since the previous point; None where no accuracy could be measured."""
+        accuracy, expected = value_of(measured, "accuracy", point.key), self.tally.expected(measured, point.key)
+        n = value_of(measured, "n_samples", point.key)
         if accuracy is None or expected is None or n is None or not isfinite(accuracy):
             return None
-        self.tally.add(self.tally.among(n, accuracy, expected))
+        self.tally.add(self.tally.avoidable_among(n, accuracy, expected))
         return self.tally.total
 
     def reset(self, key: int) -> None:
-        """Nothing is counted yet."""
+        """Set the count to 0."""
         self.tally.reset()
 
     def state_dict(self) -> State:
@@ -122,5 +140,5 @@ class MisclassificationRegret(Regret):
         return self.tally.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the count."""
+        """Restore the count."""
         self.tally.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""Fire at ticks of sample time."""
+"""Time policy: fire at ticks of sample time."""
 
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -9,25 +9,32 @@ from modyn_dagster.keys import ORIGIN
 from modyn_dagster.spec.base import as_time, seconds_of
 from modyn_dagster.triggering.measurement import Measurement
 from modyn_dagster.triggering.policy import Decision, State, TriggeringPolicy
-from modyn_dagster.triggering.stream.loaded_batch import microseconds
+from modyn_dagster.triggering.stream.loaded_batch import SECOND, microseconds
 from modyn_dagster.triggering.stream.training_stream import Stream
 
-_SECOND: Final = 1_000_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
 class TimePolicy(TriggeringPolicy):
-    """Fires when sample time passes ``start + n * every``, n >= 1; without ``start`` the first sample's time is it.
+    """Fires when sample time passes ``start + n * every``, n >= 1 (Modyn, SIGMOD 2025, §5.1).
 
-    The evidence is the first sample at or after a tick; the training set ends at its predecessor, the last sample before the
-    tick, which may lie in an earlier batch. Several ticks between two samples are one trigger, and a tick before the first
-    sample is none, nor is one with nothing new since a trigger made by hand (Modyn, SIGMOD 2025, §5.1).
+    The evidence is the first sample at or after a tick. The training set ends at the sample before it, the last one before the
+    tick, which may lie in an earlier batch. Several ticks between two samples make one trigger. A tick before the first sample
+    makes none, nor does a tick without a new sample since a manual trigger.
+
+    Args:
+        every: a duration.
+        start: time that ticks are counted from; the time of the first sample by default.
+
+    >>> from modyn_dagster.triggering import simulate
+    >>> [(decision.index, decision.reason) for decision in simulate(TimePolicy("1d"), [0, 50_000, 100_000, 200_000])]
+    [(1, 'tick at 1970-01-02'), (2, 'tick at 1970-01-03')]
     """
 
     def __init__(self, every: str, start: datetime | date | None = None) -> None:
         self.every = every
         self.start = start
-        self._step = seconds_of(every) * _SECOND
+        self._step = seconds_of(every) * SECOND
         self._fixed_origin = None if start is None else microseconds(as_time(start))
         self._origin = self._fixed_origin
         self._tick: int | None = None
@@ -43,23 +50,23 @@ class TimePolicy(TriggeringPolicy):
             return self._evidence[0]
         if self._tick is None and not self._begin(stream):
             return None
-        assert self._tick is not None, "set when it began"  # noqa: S101 - for the type checker
-        self._evidence = evidence = stream.passing(self._tick, cursor)
+        assert self._tick is not None, "set by _begin"  # noqa: S101 - for the type checker
+        self._evidence = evidence = stream.first_passing(self._tick, cursor)
         return None if evidence is None else evidence[0]
 
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
-        """Fires, for a tick has passed, unless what came before it is trained on already."""
+        """Fire, unless every sample before the tick is trained on already."""
         if self._evidence is None or self._evidence[0] != point or self._origin is None:
             raise ValueError(f"decide({point}) must follow the next_point that named it")
         _, key, moment = self._evidence
         passed = moment - (moment - self._origin) % self._step
         self._tick, self._evidence = passed + self._step, None
         if key <= self._last:
-            return Decision(False, point, f"nothing new before the tick at {_shown(passed)}")
-        return Decision(True, key, f"tick at {_shown(passed)}")
+            return Decision(False, point, f"nothing new before the tick at {_time_text(passed)}")
+        return Decision(True, key, f"tick at {_time_text(passed)}")
 
     def triggered(self, key: int) -> None:
-        """Remembered: nothing is trained on twice."""
+        """Remember the key, so that no sample is trained on twice."""
         self._last = key
 
     def state_dict(self) -> State:
@@ -67,7 +74,7 @@ class TimePolicy(TriggeringPolicy):
         return {"origin": self._origin, "tick": self._tick, "last": self._last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up all three."""
+        """Restore all three."""
         origin, tick = state.get("origin"), state.get("tick")
         self._origin = self._fixed_origin if origin is None else int(origin)
         self._tick = None if tick is None else int(tick)
@@ -75,7 +82,7 @@ class TimePolicy(TriggeringPolicy):
         self._evidence = None
 
     def _begin(self, stream: Stream) -> bool:
-        """Find the first tick after the first sample, for there is nothing to train on before; False while there is none."""
+        """Set the first tick after the first sample; False while there is no sample."""
         first = stream.nth_after(stream.origin, 1)
         moment = None if first is None else stream.moment(first)
         if moment is None:
@@ -86,15 +93,15 @@ class TimePolicy(TriggeringPolicy):
         return True
 
 
-def _shown(moment: int) -> str:
-    """A moment to the second, and to the day at midnight."""
-    days, seconds = divmod(moment // _SECOND, 86_400)
+def _time_text(moment: int) -> str:
+    """A time to the second; at midnight the day alone."""
+    days, seconds = divmod(moment // SECOND, 86_400)
     if not seconds:
         return _day(days)
     return f"{_day(days)} {_clock(seconds)}"
 
 
-# As many as a day has seconds.
+# At most one entry for each second of a day.
 @cache
 def _clock(seconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -1,4 +1,4 @@
-"""What the newest model was trained on, and what the next one would be."""
+"""Training windows of the newest model and of the next one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,8 +13,8 @@ class TrainingWindows:
     """Windows of the pipeline's selection, from the keys of the triggers whose training succeeded.
 
     Args:
-        window: of the selection; ``run`` is everything since the run began.
-        limit: training sets never hold more samples.
+        window: of the selection; ``run`` is the whole run up to the trigger.
+        limit: largest size of a training set; None for no limit.
     """
 
     def __init__(self, window: Reach = "since_last_trigger", limit: int | None = None) -> None:
@@ -24,15 +24,15 @@ class TrainingWindows:
         self._trained: list[int] = []
 
     def trained(self, key: int) -> None:
-        """The model of a trigger is there."""
+        """Add the key of a trigger that has a model."""
         self._trained = [*self._trained, key][-self._back - 1 :]
 
     def newest(self, stream: Stream) -> KeyRange | None:
-        """What the newest model was selected from; None where there is none."""
+        """Window that the newest model was selected from; None without a model."""
         return self._window(self._trained[:-1], self._trained[-1], stream) if self._trained else None
 
     def upcoming_samples(self, until: int, stream: Stream) -> int:
-        """How many samples a training set of now would hold, but for deleted ones."""
+        """Size of a training set selected at ``until``, deleted samples included."""
         window = self._window(self._trained, until, stream)
         n = stream.total(until) if self.window == "all" else stream.count(window.after, until)
         return n if self.limit is None else min(n, self.limit)
@@ -42,12 +42,12 @@ class TrainingWindows:
         return {"trained": self._trained}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up these keys."""
+        """Restore these keys."""
         self._trained = [int(key) for key in state.get("trained", ())]
 
-    def _window(self, before: Sequence[int], until: int, stream: Stream) -> KeyRange:
+    def _window(self, earlier: Sequence[int], until: int, stream: Stream) -> KeyRange:
         if self.window == "all":
             return KeyRange(ORIGIN, until)
         if self.window == "run":
             return KeyRange(stream.origin, until)
-        return KeyRange(before[-self._back] if len(before) >= self._back else stream.origin, until)
+        return KeyRange(earlier[-self._back] if len(earlier) >= self._back else stream.origin, until)

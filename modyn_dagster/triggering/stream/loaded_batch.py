@@ -1,4 +1,4 @@
-"""The train samples of one batch, ready to be searched one key or one moment at a time."""
+"""Train samples of one batch, ready to be searched one key or one time at a time."""
 
 from bisect import bisect_left, bisect_right
 from typing import Final
@@ -9,7 +9,8 @@ import numpy.typing as npt
 Times = npt.NDArray[np.datetime64]
 Positions = npt.NDArray[np.int64]
 
-_SECOND: Final = 1_000_000
+#: Microseconds in a second.
+SECOND: Final = 1_000_000
 
 
 class LoadedBatch:
@@ -17,17 +18,17 @@ class LoadedBatch:
 
     Attributes:
         n: number of samples.
-        times: the running time at each, in microseconds.
-        dense: whether they lie at positions 0, 1, 2, … without gaps.
+        times: running time at each sample, in microseconds.
+        dense: the samples lie at positions 0, 1, 2, … without gaps.
 
-    Single values are looked up at every decision point: memory views give them as Python integers, several times faster
-    than arrays do, and nothing is copied.
+    Single values are looked up at every decision point. Memory views give them as Python integers without a copy, several times
+    faster than arrays do.
     """
 
     __slots__ = ("_positions", "_running", "dense", "n", "times")
 
     def __init__(self, positions: Positions, times: Times, reached: int | None) -> None:
-        """``reached`` is the largest time before this batch in microseconds; None where there is none."""
+        """``reached`` is the largest time before this batch in microseconds, or None."""
         running = np.maximum.accumulate(times.astype("datetime64[us]").view(np.int64))
         self._running = running if reached is None else np.maximum(running, reached)
         self._positions = np.ascontiguousarray(positions, dtype=np.int64).data
@@ -36,11 +37,11 @@ class LoadedBatch:
         self.dense = self._positions[self.n - 1] == self.n - 1
 
     def count_to(self, position: int) -> int:
-        """How many of the samples lie at or before a position."""
+        """Number of samples at or before a position."""
         return min(position + 1, self.n) if self.dense else bisect_right(self._positions, position)
 
     def position(self, index: int) -> int:
-        """Where the ``index``-th sample lies in the batch."""
+        """Position of the ``index``-th sample in the batch."""
         return index if self.dense else self._positions[index]
 
     def time(self, index: int) -> int:
@@ -48,22 +49,22 @@ class LoadedBatch:
         return self.times[index]
 
     def count_before(self, time: int) -> int:
-        """At how many of the samples the running time lies before ``time``."""
+        """Number of samples whose running time lies before ``time``."""
         return bisect_left(self.times, time)
 
     def count_by(self, time: int) -> int:
-        """At how many of the samples the running time lies at or before ``time``."""
+        """Number of samples whose running time lies at or before ``time``."""
         return bisect_right(self.times, time)
 
-    def waited(self, start: int, stop: int, now: int) -> int:
-        """How long the samples ``start`` to ``stop`` have waited at time ``now``, added up, in microseconds.
+    def waiting_time(self, start: int, stop: int, now: int) -> int:
+        """Waiting time of the samples ``start`` to ``stop`` at time ``now``, added up, in microseconds.
 
-        Seconds and what is left over are added up apart: microseconds alone would overflow at 10 million sample-days.
+        Seconds and the rest are added up apart, because microseconds alone would overflow at 10 million sample-days.
         """
         waits = now - self._running[start:stop]
-        return int((waits // _SECOND).sum()) * _SECOND + int((waits % _SECOND).sum())
+        return int((waits // SECOND).sum()) * SECOND + int((waits % SECOND).sum())
 
 
 def microseconds(time: np.datetime64) -> int:
-    """A sample time as whole microseconds since 1970."""
+    """Sample time in whole microseconds since 1970."""
     return int(time.astype("datetime64[us]").astype(np.int64))

@@ -1,4 +1,4 @@
-"""The training stream as triggering policies see it: train samples in key order, time as a running maximum."""
+"""Training stream of triggering policies: train samples in key order, with time as a running maximum."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ __all__ = ["Positions", "Stream", "StreamBatch", "Times"]
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """The train samples of one batch.
+    """Train samples of one batch.
 
     Attributes:
         ordinal: of the batch.
         n: number of train samples.
-        time_max: their largest time, ``datetime64[us]``.
-        load: their positions (ascending) and times, each of length ``n``; called only when a place inside the batch matters.
+        time_max: largest time, ``datetime64[us]``.
+        load: gives positions (ascending) and times, each of length ``n``; called only for questions inside the batch.
     """
 
     ordinal: int
@@ -32,14 +32,18 @@ class StreamBatch:
 
 
 class Stream:
-    """A read-only view of the train samples after ``origin``.
+    """Read-only view of the train samples after ``origin``.
 
-    Samples deleted later still count, so a deletion changes no decision. Time is sample time as a running maximum in key
-    order over the whole stream: a late sample never causes a tick.
+    Samples deleted later still count, so that a deletion changes no decision. Time is sample time as a running maximum in key
+    order over the whole stream, so that a late sample never causes a tick.
 
-    One or more questions are asked at every decision point, so an answer takes about a microsecond whatever the length. The
-    content of the eight batches last asked about is kept. Where every sample of a batch is a train sample, keys follow each
-    other without gaps, and most questions about the batch last asked about are a comparison and a sum.
+    Policies ask one or more questions at every decision point. An answer takes about a microsecond at any length: the stream
+    keeps the last eight batches it was asked about, and within a batch without gaps most questions about the last batch are a
+    comparison and a sum.
+
+    Args:
+        batches: in order.
+        origin: key after which the view begins.
     """
 
     def __init__(self, batches: Sequence[StreamBatch], origin: int = ORIGIN) -> None:
@@ -52,7 +56,7 @@ class Stream:
         self._inside = lru_cache(maxsize=8)(self._load)
         self.origin = origin
         self._start = self._rank(origin)
-        # Keys of a stretch without gaps, both included, and its running times from key _first on.
+        # First and last key of a stretch without gaps, and its running times from key _first on.
         self._low, self._high, self._first = 0, -1, 0
         self._times = memoryview(b"")
 
@@ -60,7 +64,7 @@ class Stream:
         return self._ends[-1] - self._start
 
     def extended(self, batch: StreamBatch) -> "Stream":
-        """The same view with one more batch at its end."""
+        """The view with one more batch at its end."""
         longer = Stream(())
         longer._batches, longer._ordinals = self._batches.copy(), self._ordinals.copy()
         longer._ends, longer._maxima = self._ends.copy(), self._maxima.copy()
@@ -97,9 +101,11 @@ class Stream:
         rank = max(self._ends[reached] + self._inside(reached).count_before(moment), self._rank(after), self._start) + 1
         return self._key(rank) if rank <= self._ends[-1] else None
 
-    def passing(self, moment: int, after: int) -> tuple[int, int, int] | None:
-        """The first sample after a key at which the running time has reached ``moment``, in microseconds since 1970: its key, the
-        key before it (``origin`` where there is none), and the running time there; three questions in one.
+    def first_passing(self, moment: int, after: int) -> tuple[int, int, int] | None:
+        """First sample after a key at which the running time has reached ``moment``, in microseconds since 1970.
+
+        Returns:
+            Its key, the key before it (``origin`` where there is none), and its running time; None while it has not arrived.
         """
         if self._low < after < self._high:
             reached = self._times[after + 1 - self._first]
@@ -125,13 +131,8 @@ class Stream:
             raise UnknownKey(key, "training stream")
         return np.datetime64(self._time(rank), "us")
 
-    def time_reached(self, key: int) -> np.datetime64 | None:
-        """The running time at the last sample at or before any key, ``datetime64[us]``; None where there is none."""
-        moment = self.moment(key)
-        return None if moment is None else np.datetime64(moment, "us")
-
     def moment(self, key: int) -> int | None:
-        """The same in microseconds since 1970."""
+        """Running time at the last sample at or before any key, in microseconds since 1970; None where there is none."""
         if self._low <= key <= self._high:
             return self._times[key - self._first]
         rank = self._rank(key)
@@ -147,10 +148,10 @@ class Stream:
         inside = self._inside(index).count_by(moment) if index < len(self._batches) else 0
         return KeyRange(min(self._bound(self._ends[index] + inside), until), until)
 
-    def waited(self, after: int, until: int) -> int:
-        """How long the samples of ``(after, until]`` have waited at ``until``, in microseconds, added up.
+    def waiting_time(self, after: int, until: int) -> int:
+        """Waiting time of the samples of ``(after, until]`` at ``until``, in microseconds, added up.
 
-        A sample waits from the running time at its own place: before that it had not arrived.
+        A sample waits from the running time at its own key, because it had not arrived before.
         """
         start, stop = max(self._rank(after), self._start), self._rank(until)
         if start >= stop:
@@ -158,7 +159,7 @@ class Stream:
         now, total = self._time(stop), 0
         for index in range(bisect_right(self._ends, start) - 1, bisect_left(self._ends, stop)):
             first = self._ends[index]
-            total += self._inside(index).waited(max(0, start - first), stop - first, now)
+            total += self._inside(index).waiting_time(max(0, start - first), stop - first, now)
         return total
 
     def _append(self, batch: StreamBatch) -> None:
@@ -170,7 +171,7 @@ class Stream:
             self._maxima.append(max(time_max, self._maxima[-1]) if self._maxima else time_max)
 
     def _rank(self, key: int) -> int:
-        """How many samples of the whole stream lie at or before a key."""
+        """Number of samples of the whole stream at or before a key."""
         if key < 0:
             return 0
         ordinal = ordinal_of(key)
@@ -180,7 +181,7 @@ class Stream:
         return self._ends[index] + self._inside(index).count_to(position_of(key))
 
     def _key(self, rank: int) -> int:
-        """Key of the sample of a rank, from 1."""
+        """Key of the sample of a rank, counted from 1."""
         index = bisect_left(self._ends, rank) - 1
         part, first = self._inside(index), key_of(self._ordinals[index], 0)
         if part.dense:
@@ -189,12 +190,12 @@ class Stream:
         return first + part.position(rank - 1 - self._ends[index])
 
     def _time(self, rank: int) -> int:
-        """The running time at the sample of a rank, in microseconds."""
+        """Running time at the sample of a rank, in microseconds."""
         index = bisect_left(self._ends, rank) - 1
         return self._inside(index).time(rank - 1 - self._ends[index])
 
     def _bound(self, rank: int) -> int:
-        """The key after which the samples beyond a rank lie: the origin where all of this view do."""
+        """Key after which the samples beyond a rank lie; at least the origin."""
         return self._key(rank) if rank > self._start else self.origin
 
     def _load(self, index: int) -> LoadedBatch:

@@ -1,4 +1,4 @@
-"""Ledger of the triggers in a sliding window of sample time, and their cost."""
+"""Ledger of the triggers in a sliding window of sample time, with their costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -12,13 +12,13 @@ from modyn_dagster.triggering.stream.training_stream import Stream
 
 @dataclass(slots=True)
 class LedgerEntry:
-    """One trigger.
+    """Trigger with its cost.
 
     Attributes:
         key: of the trigger.
-        moment: running time there, microseconds since 1970; None until a stream is at hand.
-        samples: of its training set: the most it can hold, then how many it held; None until a stream is at hand.
-        seconds: of its training: expected, then actual; None while nothing is known.
+        moment: running time at the key, microseconds since 1970; None until a stream is at hand.
+        samples: size of the training set: largest possible one, then actual one; None until a stream is at hand.
+        seconds: of the training: expected, then actual; None while unknown.
     """
 
     key: int
@@ -28,64 +28,64 @@ class LedgerEntry:
 
 
 class BudgetLedger:
-    """The triggers that still count, and what the next one will cost.
+    """Triggers that still count, and the expected cost of the next one.
 
     Args:
         per: length of the sliding window in microseconds; a trigger counts while its time is later than now - per.
         windows: of the pipeline's selection; bounds samples.
-        seconds: what a training costs.
+        seconds: forecast of the seconds of a training.
     """
 
     def __init__(self, per: int, windows: TrainingWindows, seconds: TrainingSeconds) -> None:
         self._per = per
         self._windows = windows
         self._seconds = seconds
-        self._spent: list[LedgerEntry] = []
+        self._entries: list[LedgerEntry] = []
 
     def recent(self, key: int, stream: Stream) -> list[LedgerEntry]:
-        """The triggers that count for one at ``key``."""
+        """Triggers that count for one at ``key``."""
         moment = stream.moment(key)
-        # A trigger made by hand before the first sample has no time: it counts as long as it is remembered.
-        return [spent for spent in self._spent if spent.moment is None or moment is None or spent.moment > moment - self._per]
+        # A manual trigger before the first sample has no time: it counts as long as it is remembered.
+        return [entry for entry in self._entries if entry.moment is None or moment is None or entry.moment > moment - self._per]
 
     def upcoming(self, key: int, stream: Stream) -> LedgerEntry:
-        """The most a trigger at ``key`` can cost, as far as it is known."""
+        """Largest possible cost of a trigger at ``key``, as far as known."""
         samples = self._windows.upcoming_samples(key, stream)
         return LedgerEntry(key, stream.moment(key), samples, self._seconds.expected(samples))
 
     def settle(self, stream: Stream) -> None:
-        """Look up what could not be known without a stream; forget what can never count again."""
-        for spent in self._spent:
-            if spent.moment is None or spent.samples is None:
-                expected = self.upcoming(spent.key, stream)
-                spent.moment = expected.moment
-                if spent.samples is None:
-                    spent.samples, spent.seconds = expected.samples, expected.seconds
-        if self._spent and (newest := self._spent[-1].moment) is not None:
-            # Later triggers have later keys, so none of them reaches back further than the newest one does.
-            self._spent = [spent for spent in self._spent if spent.moment is None or spent.moment > newest - self._per]
+        """Complete entries that waited for a stream, and forget those that can never count again."""
+        for entry in self._entries:
+            if entry.moment is None or entry.samples is None:
+                expected = self.upcoming(entry.key, stream)
+                entry.moment = expected.moment
+                if entry.samples is None:
+                    entry.samples, entry.seconds = expected.samples, expected.seconds
+        if self._entries and (newest := self._entries[-1].moment) is not None:
+            # Later triggers have later keys, so that none of them reaches back further than the newest one.
+            self._entries = [entry for entry in self._entries if entry.moment is None or entry.moment > newest - self._per]
 
     def triggered(self, key: int) -> None:
-        """One more trigger."""
-        self._spent.append(LedgerEntry(key))
+        """Enter a trigger."""
+        self._entries.append(LedgerEntry(key))
 
     def trained(self, trained: ModelTrained) -> None:
-        """What a trigger cost replaces what was expected of it."""
+        """Replace the expected cost of a trigger by the actual one."""
         self._windows.trained(trained.key)
         self._seconds.add(trained.n_samples, trained.seconds)
-        for spent in self._spent:
-            if spent.key == trained.key:
-                spent.samples = trained.n_samples
-                spent.seconds = self._seconds.actual(trained.n_samples, trained.seconds)
+        for entry in self._entries:
+            if entry.key == trained.key:
+                entry.samples = trained.n_samples
+                entry.seconds = self._seconds.actual(trained.n_samples, trained.seconds)
 
     def state_dict(self) -> State:
-        """Triggers that count, keys of the last trained ones, and what the forecast has learnt."""
-        spent = [list(astuple(spent)) for spent in self._spent]
-        return {"spent": spent, "windows": self._windows.state_dict(), "seconds": self._seconds.state_dict()}
+        """Triggers that count, keys of the last trained ones, and trainings of the forecast."""
+        entries = [list(astuple(entry)) for entry in self._entries]
+        return {"spent": entries, "windows": self._windows.state_dict(), "seconds": self._seconds.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up all three."""
+        """Restore all three."""
         rows: Sequence[Sequence[Any]] = state.get("spent", ())
-        self._spent = [LedgerEntry(*row) for row in rows]
+        self._entries = [LedgerEntry(*row) for row in rows]
         self._windows.load_state_dict(state.get("windows", {}))
         self._seconds.load_state_dict(state.get("seconds", {}))

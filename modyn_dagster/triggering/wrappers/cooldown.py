@@ -1,53 +1,52 @@
-"""Quiet for a while after each trigger."""
+"""Cooldown wrapper: no trigger for a while after each trigger."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from modyn_dagster.keys import ORIGIN
 from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.triggering.policy import State, TriggeringPolicy
+from modyn_dagster.triggering.stream.loaded_batch import SECOND
 from modyn_dagster.triggering.stream.training_stream import Stream
-from modyn_dagster.triggering.wrappers.wrapper import Refusal, Wrapper
+from modyn_dagster.triggering.wrappers.wrapper import Refusal, SpacingWrapper
 
 
-class CooldownPolicy(Wrapper):
-    """Another policy whose next trigger lies at least so many samples, or so much sample time, after the last one.
+class CooldownPolicy(SpacingWrapper):
+    """Refuses triggers that lie too few samples, or too little sample time, after the last one.
 
-    Measured between the keys of the two triggers; triggers by hand count, the first trigger is never refused. What the
-    other policy measures meanwhile goes on.
+    The distance is between the keys of two triggers, manual ones included. The first trigger is never refused. The policy inside
+    goes on measuring meanwhile. A refractory period of this kind is usual in alerting and autoscaling.
+
+    Args:
+        policy: the policy inside.
+        samples: least number of samples between two triggers.
+        duration: least sample time between two triggers.
+
+    >>> from modyn_dagster.triggering import build_policy, simulate
+    >>> policy = CooldownPolicy(build_policy({"kind": "amount", "every": 2}), samples=3)
+    >>> [decision.index for decision in simulate(policy, range(10)) if decision.fire]
+    [1, 5, 9]
     """
 
     def __init__(self, policy: TriggeringPolicy, *, samples: int | None = None, duration: str | None = None) -> None:
         super().__init__(policy)
         self.samples = samples
         self.duration = duration
-        self._last: int | None = None
 
     def __repr__(self) -> str:
         return f"CooldownPolicy({self.policy!r}, samples={self.samples}, duration={self.duration!r})"
 
     def refusal(self, key: int, stream: Stream) -> Refusal | None:
-        """Refused while the distance to the last trigger is too short."""
-        if self._last is None:
+        """Refusal while the distance to the last trigger is too short."""
+        if self.last_trigger == ORIGIN:
             return None
         if self.samples is not None:
-            return _refused_below(stream.count(self._last, key), self.samples, "samples")
-        then, now = stream.moment(self._last), stream.moment(key)
-        if self.duration is None or then is None or now is None:
+            return _refused_below(stream.count(self.last_trigger, key), self.samples, "samples")
+        last, now = stream.moment(self.last_trigger), stream.moment(key)
+        if self.duration is None or last is None or now is None:
             return None
-        return _refused_below((now - then) / 1_000_000, seconds_of(self.duration), "seconds")
-
-    def triggered(self, key: int) -> None:
-        """The quiet time begins again."""
-        self._last = key
-        super().triggered(key)
+        return _refused_below((now - last) / SECOND, seconds_of(self.duration), "seconds")
 
     def own_state(self) -> State:
-        """Key of the last trigger."""
-        return {"last": self._last}
-
-    def load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Take up the key of the last trigger."""
-        self._last = state.get("last")
+        """Key of the last trigger; None before the first one."""
+        return {"last": None if self.last_trigger == ORIGIN else self.last_trigger}
 
 
 def _refused_below(passed: float, least: int, unit: str) -> Refusal | None:

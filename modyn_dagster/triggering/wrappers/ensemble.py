@@ -11,14 +11,14 @@ from modyn_dagster.triggering.wrappers.votes import Ballot, VoteRule
 
 
 class Member:
-    """A policy that is asked at each of its own points, whatever the points of the others.
+    """Policy of an ensemble, driven at its own points.
 
     Attributes:
-        name: in the ensemble; the first part of the paths of what it needs.
-        policy: the member itself.
-        point: its next point; None while it has not arrived or has not been asked for.
-        waiting: whether it was asked and the stream was too short: no need to ask again before the stream grows.
-        measures: whether it may need something measured.
+        name: in the ensemble; first part of the paths of its needs.
+        policy: the policy itself.
+        point: next point; None while it is unknown or has not arrived.
+        waiting: the next point has not arrived; it is looked up again once the stream grows.
+        measures: the policy may need measurements.
     """
 
     __slots__ = ("_cursor", "_decide", "_next_point", "measures", "name", "point", "policy", "waiting")
@@ -33,7 +33,7 @@ class Member:
         self._next_point, self._decide = policy.next_point, policy.decide
 
     def ask(self, cursor: int, stream: Stream) -> int | None:
-        """Its next point after its own last one; ``cursor`` is where it begins."""
+        """Look up the point after the member's last one; ``cursor`` is where the first search begins."""
         if self._cursor is None:
             self._cursor = cursor
         self.point = point = self._next_point(self._cursor, stream)
@@ -41,30 +41,30 @@ class Member:
         return point
 
     def needs(self, point: int) -> MeasurementSpec:
-        """What it needs, below its name."""
+        """Needs at a point, below the member's name."""
         return {f"{self.name}/{path}" if path else self.name: need for path, need in self.policy.needs(point).items()}
 
     def decide(self, point: int, measurement: Measurement | None) -> Decision:
-        """Its decision at its point, from what was measured below its name."""
+        """Decision at the member's point, from the measurements below its name."""
         self._cursor, self.point = point, None
         return self._decide(point, self._own(measurement) if measurement else None)
 
     def triggered(self, key: int) -> None:
-        """It is told of a trigger; its next point may be another one now."""
+        """Pass a trigger on; the next point may change."""
         self.point, self.waiting = None, False
         self.policy.triggered(key)
 
     def model_trained(self, trained: ModelTrained) -> None:
-        """It is told of a model; its next point may be another one now."""
+        """Pass a model on; the next point may change."""
         self.point, self.waiting = None, False
         self.policy.model_trained(trained)
 
     def state_dict(self) -> State:
-        """Where it stands, and the policy's state."""
+        """Last point and state of the policy."""
         return {"cursor": self._cursor, "policy": self.policy.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up both."""
+        """Restore both."""
         self.point, self.waiting, self._cursor = None, False, state.get("cursor")
         self.policy.load_state_dict(state.get("policy", {}))
 
@@ -77,12 +77,22 @@ class Member:
 class EnsemblePolicy(TriggeringPolicy):
     """Fires when enough members have voted since the last trigger (Modyn, SIGMOD 2025, §5.1).
 
-    Members are asked at each of their own points; those that share a point make one decision of the ensemble. A member that
-    fires has voted, and its vote stands until a trigger is made. The ensemble fires at a decision that brings a vote, when
-    the votes are enough; its key is the largest one that a member voted for. A suppressed fire leaves the votes standing, and
-    the next vote fires again. A vote for what is trained already (a tick just before the last trigger) is void.
+    Members decide at their own points; those that share a point make one decision of the ensemble. A member that fires has
+    voted, and its vote stands until the next trigger. The ensemble fires at a decision that brings a vote, once the votes are
+    enough. Its key is the largest one that a member voted for. A suppressed fire leaves the votes standing, and the next vote
+    fires again. A vote for samples that are trained on already (a tick just before the last trigger) is void.
 
     Triggers and trained models reach all members; their counters of samples and ticks go on.
+
+    Args:
+        policies: members by name.
+        rule: counts the votes.
+
+    >>> from modyn_dagster.triggering import build_policy, simulate
+    >>> members = {"often": {"kind": "amount", "every": 2}, "seldom": {"kind": "amount", "every": 5}}
+    >>> policy = build_policy({"kind": "ensemble", "policies": members, "rule": "all"})
+    >>> [decision.index for decision in simulate(policy, range(12)) if decision.fire]
+    [4, 9]
     """
 
     def __init__(self, policies: Mapping[str, TriggeringPolicy], rule: VoteRule) -> None:
@@ -90,10 +100,10 @@ class EnsemblePolicy(TriggeringPolicy):
         self.rule = rule
         self._members = [Member(name, policy) for name, policy in policies.items()]
         self._measuring = [member for member in self._members if member.measures]
-        # Policies that do not care are not told, and keep the point they named: this is most of the time that an ensemble of
-        # amount policies takes.
-        self._hear_triggers = [member for member in self._members if member.policy.hears("triggered")]
-        self._hear_models = [member for member in self._members if member.policy.hears("model_trained")]
+        # Members that ignore a message are not called and keep the point they named; these calls would take most of the time of
+        # an ensemble of amount policies.
+        self._trigger_listeners = [member for member in self._members if member.policy.hears("triggered")]
+        self._model_listeners = [member for member in self._members if member.policy.hears("model_trained")]
         self._needed = rule.needed
         self._threshold = None if rule.needed is None else float(rule.needed)
         self._stream: Stream | None = None
@@ -117,57 +127,57 @@ class EnsemblePolicy(TriggeringPolicy):
         return nearest
 
     def needs(self, point: int) -> MeasurementSpec:
-        """What the members at the point need, below their names."""
+        """Needs of the members at the point, below their names."""
         if not self._measuring:
             return {}
         return {path: need for member in self._measuring if member.point == point for path, need in member.needs(point).items()}
 
     def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
-        """The members at the point decide; if that brings a vote, the votes are counted."""
+        """Let the members at the point decide, and count the votes if one was added."""
         ballot = self._ballot
-        asked = came = False
-        shown: dict[str, dict[str, Any]] | None = None
+        any_member = new_vote = False
+        member_details: dict[str, dict[str, Any]] | None = None
         for member in self._members:
             if member.point != point:
                 continue
-            asked = True
+            any_member = True
             decision = member.decide(point, measurement)
             if decision.fire and decision.key > self._last:
-                came = True
+                new_vote = True
                 ballot.take(member.name, decision.key, decision.reason)
             if decision.details:
-                shown = {**(shown or {}), member.name: _shown(decision)}
-        if not asked:
+                member_details = {**(member_details or {}), member.name: _as_json(decision)}
+        if not any_member:
             raise ValueError(f"decide({point}) must follow the next_point that named it")
-        count, needed, now = len(ballot.voted), self._needed, ballot.show()
-        fire = came and (count >= needed if needed is not None else self.rule.asks_user(now.votes))
-        details = now.details if shown is None else {**now.details, "members": shown}
-        return Decision(fire, ballot.key if fire else point, now.reason, float(count), self._threshold, details)
+        count, needed, view = len(ballot.voted), self._needed, ballot.view()
+        fire = new_vote and (count >= needed if needed is not None else self.rule.accepts(view.votes))
+        details = view.details if member_details is None else {**view.details, "members": member_details}
+        return Decision(fire, ballot.key if fire else point, view.reason, float(count), self._threshold, details)
 
     def triggered(self, key: int) -> None:
-        """All votes are cleared; every member is told."""
+        """Clear all votes, and pass the trigger on to every member."""
         self._last = key
         self._ballot.clear()
-        for member in self._hear_triggers:
+        for member in self._trigger_listeners:
             member.triggered(key)
 
     def model_trained(self, trained: ModelTrained) -> None:
-        """Every member is told."""
-        for member in self._hear_models:
+        """Pass the model on to every member."""
+        for member in self._model_listeners:
             member.model_trained(trained)
 
     def hears(self, message: str) -> bool:
-        """Of models it need not be told when no member cares."""
+        """The ensemble reacts to ``message``; to ``model_trained`` only where a member does."""
         own = getattr(type(self), message) is not EnsemblePolicy.model_trained
-        return own or bool(self._hear_models)
+        return own or bool(self._model_listeners)
 
     def state_dict(self) -> State:
-        """Key of the last trigger, votes since then in their order, and each member's state."""
+        """Key of the last trigger, votes since then in their order, and state of each member."""
         votes = self._ballot.as_json()
         return {"last": self._last, "votes": votes, "members": {member.name: member.state_dict() for member in self._members}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up all of it."""
+        """Restore all of it."""
         self._stream = None
         self._last = int(state.get("last", ORIGIN))
         self._ballot.restore(state.get("votes", ()))
@@ -176,7 +186,7 @@ class EnsemblePolicy(TriggeringPolicy):
             member.load_state_dict(members.get(member.name, {}))
 
 
-def _shown(decision: Decision) -> dict[str, Any]:
+def _as_json(decision: Decision) -> dict[str, Any]:
     return {
         "fire": decision.fire,
         "reason": decision.reason,

@@ -1,18 +1,28 @@
-"""At most so many triggers."""
+"""Max-triggers wrapper: at most so many triggers."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from modyn_dagster.triggering.measurement import Measurement, MeasurementSpec
-from modyn_dagster.triggering.policy import Decision, ModelTrained, State, TriggeringPolicy
+from modyn_dagster.triggering.policy import State, TriggeringPolicy
 from modyn_dagster.triggering.stream.training_stream import Stream
+from modyn_dagster.triggering.wrappers.wrapper import Wrapper
 
 
-class MaxTriggersPolicy(TriggeringPolicy):
-    """Another policy until there were ``max_triggers`` triggers; then there is nothing more to decide."""
+class MaxTriggersPolicy(Wrapper):
+    """Ends decisions after ``max_triggers`` triggers, manual ones included.
+
+    Args:
+        policy: the policy inside.
+        max_triggers: number of triggers.
+
+    >>> from modyn_dagster.triggering import build_policy, simulate
+    >>> policy = MaxTriggersPolicy(build_policy({"kind": "amount", "every": 2}), max_triggers=2)
+    >>> [decision.index for decision in simulate(policy, range(10))]
+    [1, 3]
+    """
 
     def __init__(self, policy: TriggeringPolicy, max_triggers: int) -> None:
-        self.policy = policy
+        super().__init__(policy)
         self.max_triggers = max_triggers
         self._fired = 0
 
@@ -20,31 +30,21 @@ class MaxTriggersPolicy(TriggeringPolicy):
         return f"MaxTriggersPolicy({self.policy!r}, max_triggers={self.max_triggers})"
 
     def next_point(self, cursor: int, stream: Stream) -> int | None:
-        """The other policy's, while triggers are left."""
-        return self.policy.next_point(cursor, stream) if self._fired < self.max_triggers else None
+        """Next point of the policy inside, while triggers remain."""
+        return super().next_point(cursor, stream) if self._fired < self.max_triggers else None
 
-    def needs(self, point: int) -> MeasurementSpec:
-        """The other policy's."""
-        return self.policy.needs(point)
-
-    def decide(self, point: int, measurement: Measurement | None = None) -> Decision:
-        """The other policy's."""
-        return self.policy.decide(point, measurement)
+    def refusal(self, key: int, stream: Stream) -> None:
+        """No refusal: after the last trigger there is no point."""
 
     def triggered(self, key: int) -> None:
-        """Counted, and passed on."""
+        """Count a trigger."""
         self._fired += 1
-        self.policy.triggered(key)
+        super().triggered(key)
 
-    def model_trained(self, trained: ModelTrained) -> None:
-        """Passed on."""
-        self.policy.model_trained(trained)
+    def own_state(self) -> State:
+        """Number of triggers."""
+        return {"fired": self._fired}
 
-    def state_dict(self) -> State:
-        """The count and the other policy's state."""
-        return {"fired": self._fired, "policy": self.policy.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up both."""
+    def load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the number of triggers."""
         self._fired = int(state.get("fired", 0))
-        self.policy.load_state_dict(state.get("policy", {}))

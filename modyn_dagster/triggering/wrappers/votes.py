@@ -1,4 +1,4 @@
-"""Votes of an ensemble: the rule that counts them, and the ballot since the last trigger."""
+"""Votes of an ensemble: rule that counts them, and ballot since the last trigger."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,49 +10,49 @@ from modyn_dagster.keys import ORIGIN
 from modyn_dagster.spec.triggers.base import AtLeast
 from modyn_dagster.spec.triggers.trigger import CustomRule
 
-#: Whether members that voted so far, by name, are enough.
+#: Decides on the votes of members by name: True for enough votes.
 VoteFunction = Callable[[dict[str, bool]], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class VoteRule:
-    """When votes are enough.
+    """Rule that says which votes are enough.
 
     Attributes:
         name: for people, for example ``majority``.
-        needed: how many votes are enough; None for a rule of the user's.
-        asks_user: the user's rule, asked where ``needed`` is None.
+        needed: least number of votes; None for a custom rule.
+        accepts: decides on the votes where ``needed`` is None.
     """
 
     name: str
     needed: int | None
-    asks_user: VoteFunction
+    accepts: VoteFunction
 
     def __repr__(self) -> str:
         return self.name
 
 
 def needed_of(rule: str | AtLeast, members: int) -> int:
-    """How many of so many must agree; a majority is more than half."""
-    named = {"majority": members // 2 + 1, "any": 1, "all": members}
-    return named[rule] if isinstance(rule, str) else rule.at_least
+    """Number of members that must agree; a majority is more than half."""
+    numbers = {"majority": members // 2 + 1, "any": 1, "all": members}
+    return numbers[rule] if isinstance(rule, str) else rule.at_least
 
 
 def vote_rule(rule: str | AtLeast | CustomRule, members: int, *, source: str = "trigger") -> VoteRule:
-    """The rule of an ensemble of so many members.
+    """Vote rule of an ensemble of so many members.
 
     >>> vote_rule("majority", 4).needed
     3
     """
     if isinstance(rule, CustomRule):
-        return VoteRule(rule.factory, None, _custom(rule, source))
+        return VoteRule(rule.factory, None, _custom_rule(rule, source))
     needed = needed_of(rule, members)
     name = rule if isinstance(rule, str) else f"at least {rule.at_least}"
     return VoteRule(name, needed, lambda votes: sum(votes.values()) >= needed)
 
 
-def _custom(rule: CustomRule, source: str) -> VoteFunction:
-    """The user's callable with its config; anything but a bool it returns is an error naming its path."""
+def _custom_rule(rule: CustomRule, source: str) -> VoteFunction:
+    """Callable of the user with its config; any answer but a bool is an error that names its import path."""
     function = import_callable(rule.factory, source=source, field="rule.factory")
     config: Mapping[str, Any] = rule.config
 
@@ -60,8 +60,8 @@ def _custom(rule: CustomRule, source: str) -> VoteFunction:
         try:
             answer = function(dict(votes), **config)
         except Exception as error:
-            refused = f"{rule.factory} failed on votes {votes}: {type(error).__name__}: {error}"
-            raise ConfigError(source, "rule.config", rule.config, refused) from error
+            reason = f"{rule.factory} failed on votes {votes}: {type(error).__name__}: {error}"
+            raise ConfigError(source, "rule.config", rule.config, reason) from error
         if not isinstance(answer, bool):
             raise ImportPathError(source, "rule.factory", rule.factory, f"must return a bool, not {type(answer).__name__}")
         return answer
@@ -69,18 +69,18 @@ def _custom(rule: CustomRule, source: str) -> VoteFunction:
     return enough
 
 
-#: Ways to have voted that are remembered; with scores in their reasons hardly two are alike.
-_REMEMBERED: Final = 64
+#: Number of ballot views kept; with scores in the reasons hardly two ballots are alike.
+_MOST_VIEWS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a decision says of the votes; shared by decisions, never changed.
+class BallotView:
+    """Votes as a decision reports them; shared by decisions, never changed.
 
     Attributes:
-        votes: whether each member has voted.
+        votes: True for each member that has voted.
         reason: for people.
-        details: the votes as a decision's details.
+        details: votes as details of a decision.
     """
 
     votes: dict[str, bool]
@@ -89,70 +89,69 @@ class Shown:
 
 
 class Ballot:
-    """Which members have voted, for which keys, and why.
+    """Votes of the members, with keys and reasons.
 
-    What a decision shows of it is made when a decision asks, and remembered for a while: of most decisions of an ensemble it
-    is the same.
+    Views for decisions are built on demand and kept for a while, because most decisions of an ensemble share one.
 
     Attributes:
-        voted: by member, in the order of their first votes: the reason it gave for the largest key it voted for.
-        key: the largest key of all; ``ORIGIN`` without votes.
+        voted: reason of each member's vote for its largest key, in the order of first votes.
+        key: largest key of all votes; ``ORIGIN`` without votes.
     """
 
-    __slots__ = ("_keys", "_known", "_names", "_nobody", "_rule", "_shown", "key", "voted")
+    __slots__ = ("_empty", "_keys", "_names", "_rule", "_view", "_views", "key", "voted")
 
     def __init__(self, names: Sequence[str], rule: str) -> None:
         self._names = list(names)
         self._rule = rule
-        self._known: dict[tuple[tuple[str, str], ...], Shown] = {}
+        self._views: dict[tuple[tuple[str, str], ...], BallotView] = {}
         self._keys: dict[str, int] = {}
         self.voted: dict[str, str] = {}
         self.key = ORIGIN
-        self._nobody = self._made(())
-        self._shown: Shown | None = self._nobody
+        self._empty = self._build_view(())
+        self._view: BallotView | None = self._empty
 
     def clear(self) -> None:
-        """No votes."""
+        """Remove all votes."""
         self.voted, self._keys = {}, {}
         self.key = ORIGIN
-        self._shown = self._nobody
+        self._view = self._empty
 
     def take(self, name: str, key: int, why: str) -> None:
-        """A vote; of a member's votes the one with the largest key counts."""
-        before = self._keys.get(name)
-        if before is not None and key <= before:
+        """Add a vote; of several votes of a member the one with the largest key counts."""
+        earlier = self._keys.get(name)
+        if earlier is not None and key <= earlier:
             return
         self._keys[name] = key
         self.key = max(self.key, key)
         if self.voted.get(name) != why:
             self.voted[name] = why
-            self._shown = None
+            self._view = None
 
-    def show(self) -> Shown:
-        """What a decision says of the votes as they are."""
-        shown = self._shown
-        if shown is None:
-            said = tuple(self.voted.items())
-            shown = self._shown = self._known.get(said) or self._remembered(said)
-        return shown
+    def view(self) -> BallotView:
+        """Votes for a decision."""
+        view = self._view
+        if view is None:
+            voted = tuple(self.voted.items())
+            view = self._view = self._views.get(voted) or self._add_view(voted)
+        return view
 
     def as_json(self) -> list[list[Any]]:
         """Name, key and reason of every vote, in order."""
         return [[name, self._keys[name], why] for name, why in self.voted.items()]
 
     def restore(self, votes: Iterable[Sequence[Any]]) -> None:
-        """Take up what ``as_json`` gave."""
+        """Restore the votes of ``as_json``."""
         self.clear()
         for name, key, why in votes:
             self.take(name, key, why)
 
-    def _remembered(self, said: tuple[tuple[str, str], ...]) -> Shown:
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        return self._known.setdefault(said, self._made(said))
+    def _add_view(self, voted: tuple[tuple[str, str], ...]) -> BallotView:
+        if len(self._views) >= _MOST_VIEWS:
+            self._views.clear()
+        return self._views.setdefault(voted, self._build_view(voted))
 
-    def _made(self, said: tuple[tuple[str, str], ...]) -> Shown:
-        voted = dict(said)
-        votes = {name: name in voted for name in self._names}
-        text = ", ".join(f"{name} ({why})" for name, why in said) or "none"
-        return Shown(votes, f"{len(said)} of {len(self._names)} voted, {self._rule}: {text}", {"votes": votes})
+    def _build_view(self, voted: tuple[tuple[str, str], ...]) -> BallotView:
+        names = dict(voted)
+        votes = {name: name in names for name in self._names}
+        text = ", ".join(f"{name} ({why})" for name, why in voted) or "none"
+        return BallotView(votes, f"{len(voted)} of {len(self._names)} voted, {self._rule}: {text}", {"votes": votes})

@@ -1,4 +1,4 @@
-"""Windows to compare, and how they are compared."""
+"""Windows to compare, and calls of the metrics."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from modyn_dagster.triggering.measurement import DriftNeed, Measured
 
 SPEC: Final[TypeAdapter[DriftMetricSpec]] = TypeAdapter(DriftMetricSpec)
 
-#: Every metric of ours, and the variants that take other paths through the code.
+#: Every metric of this package, and variants that take other paths through the code.
 METRICS: Final[dict[str, dict[str, Any]]] = {
     "mmd": {"metric": "mmd"},
     "mmd_in_blocks": {"metric": "mmd", "block": 7},
@@ -29,7 +29,7 @@ METRICS: Final[dict[str, dict[str, Any]]] = {
     "hellinger": {"metric": "hellinger", "bins": 10},
     "jensen_shannon": {"metric": "jensen_shannon", "bins": 10},
 }
-#: Those whose score is itself a p-value.
+#: Metrics whose score is a p-value.
 CORRECTED: Final[dict[str, dict[str, Any]]] = {
     "corrected_ks": {"metric": "ks", "reduce": "p_value"},
     "corrected_cramer_von_mises": {"metric": "cramer_von_mises", "reduce": "p_value", "correction": "holm"},
@@ -47,7 +47,7 @@ def measured(
     p_values: bool = False,
     **features: Any,
 ) -> Measured:
-    """The answer of one metric, under the name ``it``."""
+    """Answer of one metric, under the name ``it``."""
     need = DriftNeed(
         ordinal, KeyRange(0, 1), KeyRange(1, 2), {"it": SPEC.validate_python(spec)}, FeaturesSpec(**features), p_values
     )
@@ -62,7 +62,7 @@ def score(spec: dict[str, Any], reference: npt.ArrayLike, current: npt.ArrayLike
 
 
 def statistic(spec: dict[str, Any], reference: npt.ArrayLike, current: npt.ArrayLike, **options: Any) -> dict[str, Any]:
-    """What the details say of the metric."""
+    """Details of the metric."""
     return dict(measured(spec, reference, current, **options).details["statistics"]["it"])
 
 

@@ -1,4 +1,4 @@
-"""alibi-detect as a backend, and as an oracle of ours."""
+"""alibi-detect as a backend, and as an oracle of the metrics of this package."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from modyn_dagster.spec.triggers.drift import BackendMetric
 from modyn_dagster.triggering.drift.backends.alibi import DETECTORS
 from modyn_dagster.triggering.drift.backends.third_party import load
 from modyn_dagster.triggering.drift.multivariate.lsdd import density_differences
-from modyn_dagster.triggering.drift.score import indicators
+from modyn_dagster.triggering.drift.score import split_indicators
 from tests.triggering.drift.drifting import measured, normal, score
 
 
@@ -38,7 +38,7 @@ def test_statistics_of_columns_are_theirs(ours, name, reduce):
 def test_lsdd_of_the_same_kernel_is_theirs():
     module = load("alibi_detect.utils.pytorch.distance", BackendMetric(backend="alibi", metric="lsdd"), package="", extra="")
     rng = np.random.default_rng(2)
-    kernel, members = rng.uniform(size=(50, 8)), indicators(30, 20, 60, rng)
+    kernel, members = rng.uniform(size=(50, 8)), split_indicators(30, 20, 60, rng)
     root = rng.uniform(size=(8, 12))
     overlaps = root @ root.T
     splits = [(np.flatnonzero(split), np.flatnonzero(split == 0)) for split in members.T]

@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from modyn_dagster.triggering.drift.multivariate.classifier import balanced_accuracies
 from modyn_dagster.triggering.drift.multivariate.frechet import gaussian_distances
 from modyn_dagster.triggering.drift.multivariate.lsdd import density_differences
-from modyn_dagster.triggering.drift.score import indicators
+from modyn_dagster.triggering.drift.score import split_indicators
 from modyn_dagster.triggering.drift.windows import PCA
 from tests.triggering.drift.drifting import normal, score, statistic
 
@@ -68,7 +68,7 @@ def test_the_frechet_distance_compares_principal_components_of_the_reference():
 
 def test_gaussians_of_all_splits_at_once_are_those_of_each():
     samples = np.random.default_rng(5).normal(size=(40, 3))
-    members = indicators(25, 15, 5, np.random.default_rng(6))
+    members = split_indicators(25, 15, 5, np.random.default_rng(6))
     expected = [frechet_by_definition(samples[split == 1], samples[split == 0]) for split in members.T]
     assert gaussian_distances(samples, members) == pytest.approx(np.array(expected), rel=1e-5)
 
@@ -88,7 +88,7 @@ def test_no_more_components_are_kept_than_there_are():
 
 
 def test_lsdd_estimates_the_integral_of_the_squared_difference():
-    """Of two normal densities in one dimension, known by quadrature; standardized as the metric does."""
+    """The estimate for two standardized normal densities in one dimension, against quadrature."""
     x, y = normal(9, 6_000, 6_000, 1, shift=1.0)
     spread = np.concatenate([x, y]).std()
 
@@ -114,7 +114,7 @@ def test_lsdd_solves_its_least_squares_problem():
 def test_the_classifier_is_right_as_often_as_fishers_discriminant():
     """scikit-learn's, with equal priors: the same but for the ridge."""
     x, y = normal(11, 120, 60, 4, shift=0.8)
-    samples, members = np.concatenate([x, y]), indicators(120, 60, 0, np.random.default_rng(0))
+    samples, members = np.concatenate([x, y]), split_indicators(120, 60, 0, np.random.default_rng(0))
     fold = np.random.default_rng(1).permutation(np.arange(180) % 5)
     right = np.empty(180)
     for number in range(5):

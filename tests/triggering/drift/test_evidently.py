@@ -1,4 +1,4 @@
-"""evidently as a backend, and as an oracle of ours."""
+"""evidently as a backend, and as an oracle of the metrics of this package."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What holds for every drift metric of ours: invariances, seeds, false alarms, what windows it cannot judge."""
+"""Laws of every drift metric: invariances, seeds, false alarms, windows without a score."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a measurement of drift answers: several metrics, samples, components, shapes, devices, missing libraries."""
+"""Answers of a drift measurement: several metrics, samples, components, shapes, devices, missing libraries."""
 
 import json
 import sys

@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist
 
 from modyn_dagster.triggering.drift.bandwidth import element_of_rank
 from modyn_dagster.triggering.drift.pair_sums import half_squares, pair_sums
-from modyn_dagster.triggering.drift.score import indicators, permutation_p_value
+from modyn_dagster.triggering.drift.score import permutation_p_value, split_indicators
 from tests.triggering.drift.drifting import normal, score, statistic
 
 
@@ -85,7 +85,7 @@ def test_random_features_come_close_to_the_exact_value():
 
 def test_all_splits_at_once_are_each_split_on_its_own():
     samples = np.random.default_rng(4).normal(size=(23, 2))
-    members = indicators(14, 9, 6, np.random.default_rng(5))
+    members = split_indicators(14, 9, 6, np.random.default_rng(5))
     kernels = ((i, j, halves.exp_()) for i, j, halves in half_squares(torch.from_numpy(samples), 8, absent=-np.inf))
     found = pair_sums(kernels, members).difference(14, 9)
     expected = [brute_force(samples[split == 1], samples[split == 0], 1.0) for split in members.T]
@@ -162,7 +162,7 @@ def test_the_p_value_counts_the_split_itself_and_ties():
 
 
 def test_splits_are_random_and_keep_the_sizes():
-    members = indicators(5, 8, 300, np.random.default_rng(8))
+    members = split_indicators(5, 8, 300, np.random.default_rng(8))
     assert members.shape == (13, 301)
     assert members[:, 0].tolist() == [1] * 5 + [0] * 8
     assert set(members.sum(axis=0).tolist()) == {5}

@@ -11,14 +11,14 @@ from modyn_dagster.triggering.drift.backends.third_party import (
     SOURCE,
     isolated_randomness,
     load,
-    reduced,
+    reduced_score,
     refused_config,
     unknown_metric,
 )
 from modyn_dagster.triggering.drift.score import Score
 from modyn_dagster.triggering.drift.windows import Windows
 
-#: Our name for a detector, and its class there.
+#: Classes of alibi-detect by name of a metric.
 DETECTORS: Final[Mapping[str, str]] = {
     "mmd": "MMDDrift",
     "lsdd": "LSDDDrift",
@@ -29,24 +29,34 @@ DETECTORS: Final[Mapping[str, str]] = {
     "classifier": "ClassifierDrift",
     "learned_kernel": "LearnedKernelDrift",
 }
-#: Those that test every column on its own.
+#: Detectors that test every column on its own.
 _PER_COLUMN: Final = {"ks", "cvm", "fet", "chi_square"}
-#: Those that compute with torch, on the device of the features.
+#: Detectors that compute with torch, on the device of the features.
 _TORCH: Final = {"mmd", "lsdd", "learned_kernel"}
-#: Those that train a model, which has float32 parameters.
+#: Detectors that train a model with float32 parameters.
 _TRAINED: Final = {"classifier", "learned_kernel"}
-#: Settings that are objects: by import path of a function that makes one.
-_MADE: Final = ("model", "kernel", "preprocess_fn", "optimizer")
+#: Settings that are objects, given by import path of a function that makes one.
+_OBJECTS: Final = ("model", "kernel", "preprocess_fn", "optimizer")
 
 
 def alibi(spec: BackendMetric, windows: Windows) -> Score:
-    """The detector's distance and p-value; per-column ones are reduced as the spec says.
+    """Distance and p-value of a detector of alibi-detect (Van Looveren et al., github.com/SeldonIO/alibi-detect).
 
-    ``config`` goes to the detector's constructor. ``model``, ``kernel``, ``preprocess_fn`` and ``optimizer`` are given by import
-    path of a function without arguments; by default the classifier is scikit-learn's logistic regression, and the learned kernel
-    an RBF kernel on a small network's output. Its p-values are shares of permutations, and may be 0.
+    Distances and p-values of columns are reduced. P-values are shares of permutations and may be 0.
 
-    Raises ``MissingExtra``, and ``ConfigError`` for a metric or a setting that alibi-detect does not know.
+    Args:
+        spec: metric, reduction, and ``config`` for the detector's constructor. Its ``model``, ``kernel``, ``preprocess_fn`` and
+            ``optimizer`` are import paths of functions without arguments. By default the classifier is scikit-learn's logistic
+            regression, and the learned kernel an RBF kernel on the output of a small network.
+        windows: reference and current window.
+
+    Raises:
+        MissingExtra: alibi-detect is not installed.
+        ConfigError: alibi-detect does not know the metric or a setting.
+
+    >>> windows = Windows(np.arange(10.0)[:, None], np.arange(5.0, 15.0)[:, None])
+    >>> round(alibi(BackendMetric(backend="alibi", metric="ks"), windows).value, 3)
+    0.5
     """
     if spec.metric not in DETECTORS:
         raise unknown_metric(spec, list(DETECTORS))
@@ -55,18 +65,18 @@ def alibi(spec: BackendMetric, windows: Windows) -> Score:
         settings, dtype = _settings(spec, windows), np.float32 if spec.metric in _TRAINED else windows.reference.dtype
         try:
             detector = getattr(library, DETECTORS[spec.metric])(windows.reference.astype(dtype), **settings)
-            # Per column the answer is an array; the library's own correction is left out.
-            asked = {"drift_type": "feature"} if spec.metric in _PER_COLUMN else {}
-            found = detector.predict(windows.current.astype(dtype), **asked)
+            # Metrics of columns answer with arrays; the library's own correction is not used.
+            options = {"drift_type": "feature"} if spec.metric in _PER_COLUMN else {}
+            answer = detector.predict(windows.current.astype(dtype), **options)
         except TypeError as error:
             raise refused_config(spec, error) from error
         except (ValueError, ArithmeticError) as error:
             return Score.undefined(f"alibi-detect: {error}")
-    return reduced(spec, distances=found["data"]["distance"], p_values=found["data"]["p_val"], windows=windows)
+    return reduced_score(spec, distances=answer["data"]["distance"], p_values=answer["data"]["p_val"], windows=windows)
 
 
 def _settings(spec: BackendMetric, windows: Windows) -> dict[str, Any]:
-    settings = {name: _made(value) if name in _MADE else value for name, value in spec.config.items()}
+    settings = {name: _call_factory(value) if name in _OBJECTS else value for name, value in spec.config.items()}
     if "sigma" in settings:
         settings["sigma"] = np.atleast_1d(np.asarray(settings["sigma"], dtype=windows.reference.dtype))
     if spec.metric in _TORCH:
@@ -79,7 +89,7 @@ def _settings(spec: BackendMetric, windows: Windows) -> dict[str, Any]:
     return settings
 
 
-def _made(path: Any) -> Any:
+def _call_factory(path: Any) -> Any:
     return import_callable(str(path), source=SOURCE, field="metrics.config")()
 
 

@@ -1,4 +1,4 @@
-"""Isolation and answers of drift metrics of other libraries: random numbers, warnings, reduction over columns."""
+"""Drift metrics of other libraries: isolated randomness, suppressed warnings, reduction over columns."""
 
 import warnings
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ SOURCE = "drift trigger"
 
 
 def load(module: str, spec: BackendMetric, *, package: str, extra: str) -> ModuleType:
-    """A module of the library; ``MissingExtra`` names the extra that installs it."""
-    with _quiet():
+    """Import a module of the library; ``MissingExtra`` names the extra that installs it."""
+    with _without_warnings():
         try:
             return import_module(module)
         except ModuleNotFoundError as error:
@@ -29,25 +29,25 @@ def load(module: str, spec: BackendMetric, *, package: str, extra: str) -> Modul
             raise MissingExtra(SOURCE, "metrics.backend", spec.backend, package=package, extra=extra) from error
 
 
-def unknown_metric(spec: BackendMetric, known: list[str]) -> ConfigError:
-    """The library has no metric of this name."""
-    return ConfigError(SOURCE, "metrics.metric", spec.metric, f"backend {spec.backend} has {', '.join(sorted(known))}")
+def unknown_metric(spec: BackendMetric, names: list[str]) -> ConfigError:
+    """Error for a metric that the library does not have."""
+    return ConfigError(SOURCE, "metrics.metric", spec.metric, f"backend {spec.backend} has {', '.join(sorted(names))}")
 
 
 def refused_config(spec: BackendMetric, error: TypeError) -> ConfigError:
-    """The library does not take these settings."""
+    """Error for settings that the library does not accept."""
     return ConfigError(SOURCE, "metrics.config", spec.config, f"{spec.backend} {spec.metric} refuses it: {error}")
 
 
 @contextmanager
 def isolated_randomness(windows: Windows) -> Iterator[None]:
-    """Global generators are seeded from the windows' place and put back afterwards; warnings of the library are dropped."""
+    """Seed the global generators of NumPy and torch from the windows' place, and restore them; suppress all warnings."""
     import torch
 
     seed = seed_for(windows.seed, *windows.place, "backend")
     numpy_state = np.random.get_state()
     devices = [torch.cuda.current_device()] if windows.device == "cuda" else []
-    with torch.random.fork_rng(devices=devices), _quiet():
+    with torch.random.fork_rng(devices=devices), _without_warnings():
         torch.manual_seed(seed)
         np.random.seed(seed)
         try:
@@ -56,10 +56,12 @@ def isolated_randomness(windows: Windows) -> Iterator[None]:
             np.random.set_state(numpy_state)
 
 
-def reduced(spec: BackendMetric, *, distances: npt.ArrayLike | None, p_values: npt.ArrayLike | None, windows: Windows) -> Score:
-    """One answer of a library's values per column, or of its only ones.
+def reduced_score(
+    spec: BackendMetric, *, distances: npt.ArrayLike | None, p_values: npt.ArrayLike | None, windows: Windows
+) -> Score:
+    """Score of a library's values, one for each column or one for all.
 
-    Without distances the score is the p-value, which is the smallest one after correction.
+    Without distances the score is the smallest p-value after correction.
     """
     p = None if p_values is None else smallest_corrected(np.atleast_1d(np.asarray(p_values, dtype=np.float64)), spec.correction)
     if distances is None or spec.reduce == "p_value":
@@ -71,7 +73,7 @@ def reduced(spec: BackendMetric, *, distances: npt.ArrayLike | None, p_values: n
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _without_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -8,31 +8,43 @@ import numpy.typing as npt
 
 from modyn_dagster.spec.triggers.drift import LSDDMetric
 from modyn_dagster.triggering.drift.bandwidth import median_bandwidth
-from modyn_dagster.triggering.drift.score import Float64, Score, indicators, permutation_p_value
-from modyn_dagster.triggering.drift.windows import Windows, standardized
+from modyn_dagster.triggering.drift.score import Score, permutation_p_value, split_indicators
+from modyn_dagster.triggering.drift.windows import Float64, Windows, standardized
 
-#: From strong to weak; the strongest is taken that changes the estimate little.
+#: Ridges from strong to weak; the first one that changes the estimate little is used.
 _RIDGES: Final = tuple(4.0**-i for i in range(10))
-#: How much the ridge may change the estimate (Bu et al., Pattern Recognition 2017, appendix A).
+#: Largest relative change of the estimate by the ridge (Bu et al., Pattern Recognition 2017, appendix A).
 _CHANGE: Final = 0.2
 _ROWS: Final = 4_096
 
 
 def lsdd(spec: LSDDMetric, windows: Windows, *, p_value: bool) -> Score:
-    """An estimate of ``∫ (p(x) - q(x))² dx`` from Gaussians at sampled centers, of standardized columns.
+    """Estimate of ``∫ (p(x) - q(x))² dx`` on standardized columns, from Gaussians at sampled centers.
 
-    It is larger than the integral by the constant ``(π sigma²)^(d/2)``, which leaves it finite in many dimensions. It does not
-    change when columns are shifted or scaled. Without drift it is above 0: compare it with earlier scores or take its p-value.
+    The estimate is larger than the integral by the factor ``(π sigma²)^(d/2)``, which keeps it finite in many dimensions. It is
+    invariant to a shift and a scale of columns. Without drift it lies above 0; compare it with earlier scores or take its
+    p-value.
+
+    Args:
+        spec: number of centers, bandwidth, permutations.
+        windows: reference and current window.
+        p_value: compute the p-value by permutation too.
+
+    >>> rng = np.random.default_rng(0)
+    >>> windows = Windows(rng.normal(size=(60, 2)), rng.normal(1.0, size=(60, 2)))
+    >>> score = lsdd(LSDDMetric(metric="lsdd"), windows, p_value=True)
+    >>> round(score.value, 3), round(score.p_value, 3)
+    (0.202, 0.005)
     """
     scaled = standardized(windows.pooled)
     same = replace(windows, reference=scaled[: windows.n], current=scaled[windows.n :])
     bandwidth = spec.bandwidth or median_bandwidth(same)
     if bandwidth is None:
         return Score(0.0, 1.0 if p_value else None, {"why": "all samples are equal"})
-    chosen = windows.rng("centers").choice(len(scaled), min(spec.centers, len(scaled)), replace=False)
-    centers = scaled[np.sort(chosen)]
-    # The ridge is chosen over the shuffled splits too, so these are drawn in any case.
-    members = indicators(windows.n, windows.m, spec.permutations, windows.rng("permutations"))
+    sampled = windows.rng("centers").choice(len(scaled), min(spec.centers, len(scaled)), replace=False)
+    centers = scaled[np.sort(sampled)]
+    # The choice of the ridge uses the shuffled splits too, so that they are always drawn.
+    members = split_indicators(windows.n, windows.m, spec.permutations, windows.rng("permutations"))
     differences = _mean_differences(scaled, centers, bandwidth, members)
     statistics, ridge = density_differences(differences, _gaussians(centers, centers, bandwidth * np.sqrt(2)))
     p = float(permutation_p_value(statistics)) if p_value else None
@@ -40,7 +52,7 @@ def lsdd(spec: LSDDMetric, windows: Windows, *, p_value: bool) -> Score:
 
 
 def density_differences(differences: Float64, overlaps: Float64) -> tuple[Float64, float]:
-    """The estimate per split, ``float64[P]``, and the ridge.
+    """Estimate of every split, ``float64[P]``, and the ridge.
 
     Args:
         differences: ``float64[P, c]``, mean kernel to each center over the reference minus that over the current window.
@@ -51,7 +63,7 @@ def density_differences(differences: Float64, overlaps: Float64) -> tuple[Float6
         weights = differences @ inverse
         linear = (differences * weights).sum(axis=1)
         square = (weights * (weights @ overlaps)).sum(axis=1)
-        # All zero: both windows look the same from every center.
+        # All are zero where both windows have the same density at every center.
         change = 1 - square[linear > 0] / linear[linear > 0]
         if len(change) == 0 or change.mean() < _CHANGE:
             break
@@ -70,6 +82,6 @@ def _mean_differences(samples: Float64, centers: Float64, bandwidth: float, memb
 
 
 def _gaussians(samples: Float64, centers: Float64, bandwidth: float) -> Float64:
-    """``exp(-|x - c|² / (2 bandwidth²))``, ``float64[n, c]``."""
+    """Gaussians ``exp(-|x - c|² / (2 bandwidth²))``, ``float64[n, c]``."""
     squared = np.square(samples).sum(axis=1)[:, None] + np.square(centers).sum(axis=1) - 2 * samples @ centers.T
     return np.asarray(np.exp(-np.maximum(squared, 0.0) / (2 * bandwidth**2)))

@@ -9,38 +9,49 @@ import numpy as np
 from modyn_dagster.spec.triggers.drift import MMDMetric
 from modyn_dagster.triggering.drift.bandwidth import BLOCK, POINTS, bandwidth_of, median_bandwidth
 from modyn_dagster.triggering.drift.pair_sums import Block, PairSums, feature_sums, half_squares, pair_sums
-from modyn_dagster.triggering.drift.score import Indicators, Score, indicators, permutation_p_value
+from modyn_dagster.triggering.drift.score import Indicators, Score, permutation_p_value, split_indicators
 from modyn_dagster.triggering.drift.windows import Windows
 
 if TYPE_CHECKING:
     import torch
 
-#: Up to here float64 costs nothing worth mentioning, and ties between permutations of few samples stay ties.
+#: Largest number of samples that is computed in float64: it costs little there, and keeps ties between permutations.
 _SMALL: Final = 512
-#: Squared norms in bandwidths, up to which float32 exponents are good to 1e-4 at the very worst and 1e-7 on average.
+#: Squared norms in squared bandwidths up to which float32 exponents have errors of at most 1e-4, and 1e-7 on average.
 _FAR: Final = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Scaled:
-    """The bandwidth, and blocks of half squares that finding it has left; None where they are to be made."""
+    """Bandwidth, and blocks of half squares left over from its computation; None where they are still to be computed."""
 
     bandwidth: float | None
     blocks: list[Block] | None = None
 
 
 def mmd(spec: MMDMetric, windows: Windows, *, p_value: bool) -> Score:
-    """The unbiased squared MMD, whose mean is 0 without drift and which may be negative.
+    """Unbiased squared MMD, with mean 0 without drift; it may be negative (Gretton et al., JMLR 2012, eq. 3).
 
-    ``k(x, y) = exp(-|x - y|² / (2 sigma²))``; the statistic is the mean of k over pairs of different samples inside the
-    reference, plus that inside the current window, minus twice that across. It does not change when both windows are
-    shifted, and with the median heuristic not when they are scaled.
+    With ``k(x, y) = exp(-|x - y|² / (2 sigma²))`` the statistic is the mean of k over pairs of different samples inside the
+    reference, plus the mean inside the current window, minus twice the mean across. It is invariant to a shift of both windows,
+    and with the median heuristic to their scale.
+
+    Args:
+        spec: bandwidth, number of random features, permutations.
+        windows: reference and current window.
+        p_value: compute the p-value by permutation too.
+
+    >>> rng = np.random.default_rng(0)
+    >>> windows = Windows(rng.normal(size=(60, 2)), rng.normal(1.0, size=(60, 2)))
+    >>> score = mmd(MMDMetric(metric="mmd"), windows, p_value=True)
+    >>> round(score.value, 3), round(score.p_value, 3)
+    (0.121, 0.005)
     """
     samples = _centered(windows)
     scaled = _scale(spec, windows, samples)
     if scaled.bandwidth is None:
         return Score(0.0, 1.0 if p_value else None, {"why": "all samples are equal"})
-    members = indicators(windows.n, windows.m, spec.permutations if p_value else 0, windows.rng("permutations"))
+    members = split_indicators(windows.n, windows.m, spec.permutations if p_value else 0, windows.rng("permutations"))
     if spec.random_features is not None:
         rng = windows.rng("random features")
         sums = feature_sums(samples, scaled.bandwidth, spec.random_features, members, rng)
@@ -52,7 +63,7 @@ def mmd(spec: MMDMetric, windows: Windows, *, p_value: bool) -> Score:
 
 
 def _centered(windows: Windows) -> "torch.Tensor":
-    """Pooled samples around their mean; few samples as float64."""
+    """Pooled samples around their mean; few samples in float64."""
     import torch
 
     pooled = windows.pooled
@@ -65,7 +76,7 @@ def _scale(spec: MMDMetric, windows: Windows, samples: "torch.Tensor") -> _Scale
     if spec.bandwidth is not None:
         return _Scaled(spec.bandwidth)
     if spec.random_features is None and len(samples) <= POINTS:
-        # The distances that the median is taken of are all there are: they are kept.
+        # The median is over all distances, so that their blocks serve the kernel too.
         blocks = list(half_squares(samples, BLOCK, absent=-np.inf, keep=True))
         return _Scaled(bandwidth_of(blocks, samples), blocks)
     return _Scaled(median_bandwidth(windows))
@@ -85,5 +96,5 @@ def _exact_sums(
 
 def _kernels(blocks: Iterable[Block], bandwidth: float) -> Iterator[Block]:
     for i, j, halves in blocks:
-        # Rounding may leave the exponent of two equal samples just above 0.
+        # Rounding may put the exponent of two equal samples just above 0.
         yield i, j, halves.mul_(bandwidth**-2).clamp_max_(0).exp_()

@@ -1,4 +1,4 @@
-"""Metrics of single columns, reduced over columns."""
+"""Drift metrics of single columns, reduced over columns."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,15 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.spec.triggers.drift import UnivariateMetric
-from modyn_dagster.triggering.drift.score import Float64, Score, indicators, permutation_p_value, smallest_corrected
+from modyn_dagster.triggering.drift.score import Score, permutation_p_value, smallest_corrected, split_indicators
 from modyn_dagster.triggering.drift.univariate.cramer_von_mises import cramer_von_mises, cramer_von_mises_p_values
-from modyn_dagster.triggering.drift.univariate.hellinger import hellinger
-from modyn_dagster.triggering.drift.univariate.histograms import BinDistance, binned_distances
-from modyn_dagster.triggering.drift.univariate.jensen_shannon import jensen_shannon
+from modyn_dagster.triggering.drift.univariate.histograms import BinDistance, binned_distances, hellinger, jensen_shannon
 from modyn_dagster.triggering.drift.univariate.kolmogorov_smirnov import kolmogorov_smirnov, kolmogorov_smirnov_p_values
 from modyn_dagster.triggering.drift.univariate.ranked_columns import RankStatistic, observed, permuted
 from modyn_dagster.triggering.drift.univariate.wasserstein import wasserstein
-from modyn_dagster.triggering.drift.windows import Windows
+from modyn_dagster.triggering.drift.windows import Float64, Windows
 
 RANKED: Final[Mapping[str, RankStatistic]] = {
     "ks": kolmogorov_smirnov,
@@ -29,7 +27,7 @@ ASYMPTOTIC: Final = {"ks": kolmogorov_smirnov_p_values, "cramer_von_mises": cram
 
 @dataclass(frozen=True, slots=True)
 class _Permuted:
-    """What permutations say: per column the observed statistic and its p-value, ``float64[d]``, and the reduced one's."""
+    """Results of permutations: statistic and p-value of every column, ``float64[d]``, and p-value of the reduced statistic."""
 
     statistics: Float64
     p_values: Float64
@@ -37,11 +35,20 @@ class _Permuted:
 
 
 def univariate(spec: UnivariateMetric, windows: Windows, *, p_value: bool) -> Score:
-    """The statistic reduced over columns by mean or max, or the smallest p-value after correction.
+    """Statistic reduced over columns by mean or max, or smallest p-value after correction (``smallest_corrected``).
 
-    The p-value of a mean or a largest statistic is by permutation of samples, which keeps the dependence of columns. Of single
-    columns, so with ``reduce: p_value`` and where there is only one, it is asymptotic for ks and cramer_von_mises; for the others
-    it is by permutation and at least ``columns / (1 + permutations)`` after correction.
+    The p-value of a mean or maximum is by permutation of samples, which keeps the dependence of columns. P-values of single
+    columns (``reduce: p_value``, or one column) are asymptotic for ks and cramer_von_mises; for the other metrics they are by
+    permutation, and at least ``columns / (1 + permutations)`` after correction.
+
+    Args:
+        spec: metric, reduction, correction, permutations.
+        windows: reference and current window.
+        p_value: compute the p-value of the reduced statistic too.
+
+    >>> windows = Windows(np.array([[0.0, 5.0], [1.0, 5.0]]), np.array([[2.0, 5.0], [3.0, 5.0]]))
+    >>> univariate(UnivariateMetric(metric="ks"), windows, p_value=False).value
+    0.5
     """
     if spec.reduce == "p_value":
         return _corrected(spec, windows)
@@ -51,8 +58,8 @@ def univariate(spec: UnivariateMetric, windows: Windows, *, p_value: bool) -> Sc
         statistics = _statistics(spec, windows)
         reduced = float(ASYMPTOTIC[spec.metric](statistics, windows.n, windows.m)[0])
     else:
-        found = _by_permutation(spec, windows)
-        statistics, reduced = found.statistics, found.reduced_p_value
+        permuted_scores = _by_permutation(spec, windows)
+        statistics, reduced = permuted_scores.statistics, permuted_scores.reduced_p_value
     details = _extremes(statistics)
     return Score(details[spec.reduce], reduced, details)
 
@@ -62,26 +69,26 @@ def _corrected(spec: UnivariateMetric, windows: Windows) -> Score:
         statistics = _statistics(spec, windows)
         p_values = ASYMPTOTIC[spec.metric](statistics, windows.n, windows.m)
     else:
-        found = _by_permutation(spec, windows)
-        statistics, p_values = found.statistics, found.p_values
+        permuted_scores = _by_permutation(spec, windows)
+        statistics, p_values = permuted_scores.statistics, permuted_scores.p_values
     smallest = smallest_corrected(p_values, spec.correction)
     return Score(smallest, smallest, _extremes(statistics) | {"column": int(p_values.argmin())})
 
 
 def _extremes(statistics: Float64) -> dict[str, float]:
-    """Over columns; ``column`` is where the largest statistic stands."""
+    """Mean and maximum over columns, and the column of the maximum."""
     return {"mean": float(statistics.mean()), "max": float(statistics.max()), "column": int(statistics.argmax())}
 
 
 def _statistics(spec: UnivariateMetric, windows: Windows) -> Float64:
     if spec.metric in RANKED:
         return observed(RANKED[spec.metric], windows)
-    members = indicators(windows.n, windows.m, 0, windows.rng("permutations"))
+    members = split_indicators(windows.n, windows.m, 0, windows.rng("permutations"))
     return np.concatenate(list(_splits(spec, windows, members)))
 
 
 def _by_permutation(spec: UnivariateMetric, windows: Windows) -> _Permuted:
-    members = indicators(windows.n, windows.m, spec.permutations, windows.rng("permutations"))
+    members = split_indicators(windows.n, windows.m, spec.permutations, windows.rng("permutations"))
     statistics, p_values = np.empty(windows.width), np.empty(windows.width)
     reduced = np.zeros(members.shape[1])
     for c, scores in enumerate(_splits(spec, windows, members)):
@@ -91,7 +98,7 @@ def _by_permutation(spec: UnivariateMetric, windows: Windows) -> _Permuted:
 
 
 def _splits(spec: UnivariateMetric, windows: Windows, members: npt.NDArray[np.uint8]) -> Iterator[Float64]:
-    """Column by column the statistic of every split, ``float64[P]``."""
+    """Statistic of every split, ``float64[P]``, column by column."""
     if spec.metric in RANKED:
         return permuted(RANKED[spec.metric], windows, members)
     return binned_distances(BINNED[spec.metric], windows, members, spec.bins)

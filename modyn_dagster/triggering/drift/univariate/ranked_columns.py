@@ -1,4 +1,4 @@
-"""Columns of two windows in sorted order: what statistics of empirical distribution functions are computed from."""
+"""Columns of two windows in sorted order, for statistics of empirical distribution functions."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,11 +8,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.triggering.drift.windows import Windows
+from modyn_dagster.triggering.drift.windows import Float64, Windows
 
-Float64 = npt.NDArray[np.float64]
-
-#: Values of a group of columns worked on at once: they stay in the processor's cache.
+#: Number of values of a group of columns: they fit the processor's cache.
 _GROUP: Final = 1 << 15
 
 
@@ -22,8 +20,8 @@ class Ranked:
 
     Attributes:
         values: ``[c, N]``, ascending.
-        order: ``int64[c, N]``, the pooled sample each came from.
-        n, m: samples of the reference and of the current window, ``n + m = N``.
+        order: ``int64[c, N]``, number of the pooled sample of each value.
+        n, m: numbers of samples of the reference and of the current window, ``n + m = N``.
     """
 
     values: npt.NDArray[np.floating[Any]]
@@ -33,31 +31,38 @@ class Ranked:
 
     @cached_property
     def last(self) -> npt.NDArray[np.bool_]:
-        """``[c, N]``: whether a value is the last of those equal to it; there distribution functions are defined."""
+        """Last value of each run of equal values, ``bool[c, N]``; distribution functions are defined there."""
         ends = np.ones(self.values.shape, dtype=np.bool_)
         np.not_equal(self.values[:, 1:], self.values[:, :-1], out=ends[:, :-1])
         return ends
 
+    @cached_property
+    def middle_ranks(self) -> Float64:
+        """Ranks from 1, ``float64[c, N]``; equal values share the middle of theirs."""
+        from scipy.stats import rankdata
+
+        return np.asarray(rankdata(self.values, axis=-1))
+
     def column(self, c: int) -> "Ranked":
-        """One column on its own, to be broadcast over permutations."""
+        """One column, to be broadcast over permutations."""
         return Ranked(self.values[c : c + 1], self.order[c : c + 1], self.n, self.m)
 
     def counts(self, in_reference: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-        """How many of the first 1, 2, ... N values are of the reference, ``int32[..., N]``."""
+        """Number of reference values among the first 1, 2, ... N, ``int32[..., N]``."""
         return np.cumsum(in_reference, axis=-1, dtype=np.int32)
 
     def differences(self, counts: npt.NDArray[np.int32]) -> Float64:
-        """Reference's minus current window's distribution function after each value; only at ``last`` it means something."""
-        seen = np.arange(1, self.n + self.m + 1, dtype=np.int32)
-        return counts / self.n - (seen - counts) / self.m
+        """Distribution function of the reference minus that of the current window after each value; defined only at ``last``."""
+        numbers = np.arange(1, self.n + self.m + 1, dtype=np.int32)
+        return counts / self.n - (numbers - counts) / self.m
 
 
-#: A statistic per column or per permutation: ``(ranked, in_reference bool[..., N]) -> float64[...]``.
+#: Statistic of every column or permutation: ``(ranked, in_reference bool[..., N]) -> float64[...]``.
 RankStatistic = Callable[[Ranked, npt.NDArray[np.bool_]], Float64]
 
 
 def ranked_columns(windows: Windows) -> Iterator[Ranked]:
-    """All columns, a group at a time, in their order."""
+    """Groups of columns, in order."""
     pooled = windows.pooled
     group = max(1, _GROUP // len(pooled))
     for start in range(0, windows.width, group):
@@ -67,12 +72,12 @@ def ranked_columns(windows: Windows) -> Iterator[Ranked]:
 
 
 def observed(statistic: RankStatistic, windows: Windows) -> Float64:
-    """The statistic of every column, ``float64[d]``."""
+    """Statistic of every column, ``float64[d]``."""
     return np.concatenate([statistic(ranked, ranked.order < ranked.n) for ranked in ranked_columns(windows)])
 
 
 def permuted(statistic: RankStatistic, windows: Windows, members: npt.NDArray[np.uint8]) -> Iterator[Float64]:
-    """Column by column the statistic of every split, ``float64[P]``; ``members`` is ``uint8[N, P]``."""
+    """Statistic of every split, ``float64[P]``, column by column; ``members`` is ``uint8[N, P]``."""
     splits = np.ascontiguousarray(members.T).view(np.bool_)
     rows = max(1, _GROUP // len(members))
     for ranked in ranked_columns(windows):

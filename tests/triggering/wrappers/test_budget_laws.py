@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from modyn_dagster.keys import ORIGIN
 from modyn_dagster.triggering import ModelTrained, build_policy
 from tests.triggering.laws import one_batch
-from tests.triggering.test_budget import WINDOW, amount, budget, seconds
+from tests.triggering.wrappers.test_budget import WINDOW, amount, budget, seconds
 
 caps = st.fixed_dictionaries(
     {},
@@ -57,7 +57,7 @@ def test_no_window_of_sample_time_ever_exceeds_a_cap(caps, window, limit, every,
 
 
 def window_size(window: Any, key: int, trained: list[int], limit: int | None) -> int:
-    """How many samples a training set can hold at most; keys are indices here."""
+    """Largest possible training set; keys are indices here."""
     back = {"since_last_trigger": 1}.get(window) if isinstance(window, str) else window["last_triggers"]
     first = trained[-back] if back is not None and len(trained) >= back else -1
     return min(key - first, key - first if limit is None else limit)

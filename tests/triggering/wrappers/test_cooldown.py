@@ -1,4 +1,4 @@
-"""Cooldown and minimum samples: what is quiet, for how long, and what is recorded."""
+"""Cooldown and minimum samples: length of the quiet time, and records of suppressed fires."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Budgets: examples, and what is recorded of a suppressed fire."""
+"""Budgets: examples, and records of suppressed fires."""
 
 import json
 from typing import Any
@@ -123,7 +123,7 @@ def test_a_training_set_of_the_whole_run_leaves_out_what_came_before():
     ids=str,
 )
 def test_strategies_that_follow_the_stream_take_what_they_ever_saw(selection, reach, most):
-    """Their training sets are not bounded by what came since the last trigger, but by their places."""
+    """Training sets of such selections are bounded by the number of samples up to the trigger."""
     found = SelectionSpec.model_validate(selection)
     assert (found.reach, found.most) == (reach, most)
 
@@ -141,7 +141,7 @@ def test_a_budget_expects_of_a_sample_of_the_stream_what_it_can_hold():
 
 
 def needed_samples(policy: Any, n: int, *, train: bool) -> list[int]:
-    """What ``policy`` expects of its first n triggers, asked of its bill."""
+    """Expected cost of the first n triggers of ``policy``, from its bill."""
     stream, cursor, found = one_batch(seconds(*range(4 * n))), ORIGIN, []
     for _ in range(n):
         cursor = policy.next_point(cursor, stream)

@@ -1,4 +1,4 @@
-"""Performance policies: what is judged, avoidable misclassifications, forecasts."""
+"""Performance policies: evaluated windows, avoidable misclassifications, forecasts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Ensembles: what they do, by example."""
+"""Ensembles by example."""
 
 import json
 

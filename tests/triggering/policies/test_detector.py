@@ -1,4 +1,4 @@
-"""Stream detectors: ours against river driven by hand, and the policy that fires when one sounds."""
+"""Stream detectors against river driven by hand, and the detector policy."""
 
 import itertools
 import sys
@@ -15,7 +15,7 @@ from modyn_dagster.keys import KeyRange
 from modyn_dagster.randomness import rng_for, seed_for
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, Measured, ModelTrained, build_policy
-from modyn_dagster.triggering.stream_detectors import Listener
+from modyn_dagster.triggering.stream_detectors import DetectorReader
 from tests.triggering.laws import one_batch
 from tests.triggering.measured import decide, point_of
 
@@ -34,7 +34,7 @@ DETECTORS: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 def count_detections(spec: DetectorSpec, values: Any, after: int) -> int:
-    return Listener(spec).hear(values, after)
+    return DetectorReader(spec).read(values, after)
 
 
 def errors(seed: int, n: int = 800) -> np.ndarray:
@@ -63,11 +63,11 @@ def test_however_a_stream_is_cut_the_detector_sounds_at_the_same_places(name):
     fields, _ = DETECTORS[name]
     spec = _DETECTOR.validate_python({"name": name, **fields})
     values = errors(1)
-    whole, cut = Listener(spec), Listener(spec)
+    whole, cut = DetectorReader(spec), DetectorReader(spec)
     bounds = [0, 0, 1, 30, 31, 400, 533, 800]
-    pieces = [cut.hear(values[start:stop]) for start, stop in itertools.pairwise(bounds)]
-    assert sum(pieces) == whole.hear(values) > 0
-    assert (cut.heard, cut.total) == (whole.heard, whole.total) == (800, values.sum())
+    pieces = [cut.read(values[start:stop]) for start, stop in itertools.pairwise(bounds)]
+    assert sum(pieces) == whole.read(values) > 0
+    assert (cut.n_read, cut.total) == (whole.n_read, whole.total) == (800, values.sum())
 
 
 @pytest.mark.parametrize("name", ["adwin", "page_hinkley", "hddm_a", "hddm_w"])

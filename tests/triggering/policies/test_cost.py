@@ -50,7 +50,7 @@ def test_long_latency_is_exact():
     assert simulate(build_policy(block), times)[1].score == (n // 2) * years
     block["every"] = 1
     policy, stream = build_policy(block), one_batch(times.astype("datetime64[s]"))
-    assert stream.waited(-1, n + 1) == (n + 1) * years * 1_000_000
+    assert stream.waiting_time(-1, n + 1) == (n + 1) * years * 1_000_000
     assert policy.next_point(-1, stream) == 0
 
 

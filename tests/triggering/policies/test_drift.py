@@ -18,7 +18,7 @@ DAY = 86_400
 
 
 def need_at(block: dict[str, Any], times: np.ndarray, trigger: int, point: int, origin: int = -1) -> DriftNeed:
-    """What a policy whose last trigger was made at ``trigger`` asks for at a point; keys are indices."""
+    """Need at a point of a policy whose last trigger was at ``trigger``; keys are indices."""
     policy = build_policy({**block, "every": point - origin})
     policy.triggered(trigger)
     policy.model_trained(ModelTrained(trigger, 1, 1.0))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.triggering import build_policy, simulate
 from tests.triggering import user_policies
-from tests.triggering.test_ensemble import amount, drift, ensemble, fires, seconds
+from tests.triggering.wrappers.test_ensemble import amount, drift, ensemble, fires, seconds
 
 USER_CODE = user_policies.__name__
 MEMBERS = {
