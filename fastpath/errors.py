@@ -7,7 +7,7 @@ Error
    └─ CorruptFile    (path, expected, found, key, offset, dataset)
 """
 
-from pathlib import Path
+from pathlib import PurePath
 from typing import Self
 
 
@@ -33,7 +33,7 @@ class UnknownKey(StoreError, LookupError):
 class DeletedKey(StoreError, LookupError):
     """Key of a deleted sample; ``path`` and ``offset`` locate the first byte of the sample, where known."""
 
-    def __init__(self, key: int, dataset: str, path: Path | str | None = None, offset: int | None = None) -> None:
+    def __init__(self, key: int, dataset: str, path: PurePath | str | None = None, offset: int | None = None) -> None:
         place = "" if path is None else f", byte {offset} of {path}"
         super().__init__(
             f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF}{place})"
@@ -52,7 +52,7 @@ class CorruptFile(StoreError):
 
     def __init__(
         self,
-        path: Path | str,
+        path: PurePath | str,
         expected: str,
         found: str,
         *,

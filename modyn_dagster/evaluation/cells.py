@@ -4,12 +4,12 @@ The address of a cell is a digest of everything its value depends on: cells with
 """
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.digest import framed_digest
 from modyn_dagster.evaluation.intervals.generation import Interval
 from modyn_dagster.evaluation.metrics.confidence import ConfidenceInterval, confidence_interval, is_share, wilson
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
@@ -124,9 +124,6 @@ def _parts(times: npt.NDArray[np.datetime64], intervals: Sequence[Interval]) -> 
     return [slice(int(start), int(max(start, end))) for start, end in zip(starts, ends, strict=True)]
 
 
-_BYTES = 16
-
-
 def data_versions(
     predictions: Predictions, intervals: Sequence[Interval], dataset: str, contents: Mapping[int, str | None]
 ) -> list[str]:
@@ -174,11 +171,4 @@ def code_of(address: str) -> str:
 
 
 def _digest(texts: Sequence[str], *arrays: npt.NDArray[np.generic]) -> str:
-    digest = blake2b(digest_size=_BYTES)
-    for text in texts:
-        content = text.encode()
-        digest.update(len(content).to_bytes(8, "little"))
-        digest.update(content)
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+    return framed_digest((text.encode() for text in texts), *arrays)

@@ -133,13 +133,13 @@ def test_a_detector_reads_every_sample_once_per_model_and_says_what_a_fresh_one_
     first = world.tick("by_detector").train
     assert first is not None
     world.train("by_detector", first)
-    run, view, read, hear = world.run("by_detector", "live"), world.platform.view(DATASET), [], DetectorReader.hear
+    run, view, read, read_values = world.run("by_detector", "live"), world.platform.view(DATASET), [], DetectorReader.read
 
-    def heard(listener: DetectorReader, values: np.ndarray, after: int) -> int:
+    def recorded(reader: DetectorReader, values: np.ndarray, after: int) -> int:
         read.append(len(values))
-        return hear(listener, values, after)
+        return read_values(reader, values, after)
 
-    monkeypatch.setattr(DetectorReader, "read", heard)
+    monkeypatch.setattr(DetectorReader, "read", recorded)
     needs = [
         DetectorNeed(n, KeyRange(first.key, until), since, _DETECTOR.validate_python(detector), stream)
         for n, (since, until) in enumerate(

@@ -74,10 +74,10 @@ def test_a_selection_with_a_gap_is_refused_naming_both_batches(world_of):
     world = world_of(amount())
     world.deliver(range(6))
     keys = world.keys()
-    with pytest.raises(BatchGap, match="'day_01', the selection goes on at 'day_03'"):
+    with pytest.raises(BatchGap, match="'day_01', but the selection begins at 'day_03'"):
         world.replay("by_amount", [keys[0], keys[1], keys[3]])
     world.replay("by_amount", keys[:2])
-    with pytest.raises(BatchGap, match="'day_01', the selection goes on at 'day_04'"):
+    with pytest.raises(BatchGap, match="'day_01', but the selection begins at 'day_04'"):
         world.replay("by_amount", keys[4:])
 
 

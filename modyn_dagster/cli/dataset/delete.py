@@ -102,11 +102,11 @@ def _usages(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "l
 
 
 def _show(name: str, plan: "Sequence[BatchDeletion]", usages: "Sequence[SampleUse]") -> None:
-    n_samples = sum(len(step.wanted) for step in plan)
+    n_samples = sum(len(step.requested) for step in plan)
     click.echo(f"{name}: {n_samples} samples in {len(plan)} batches")
     for step in plan:
         already = f", {step.n_already} of them deleted before" if step.n_already else ""
-        click.echo(f"  batch {step.batch.partition_key}: {len(step.wanted)} of {step.batch.n_samples} samples{already}")
+        click.echo(f"  batch {step.batch.partition_key}: {len(step.requested)} of {step.batch.n_samples} samples{already}")
     click.echo(f"used by {len(usages)} training sets" + ":" * bool(usages))
     for usage in usages:
         click.echo(f"  {_line(usage)}")
@@ -124,7 +124,7 @@ def _delete(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray", reaso
     from modyn_dagster.ingestion.deletion.delete import delete_samples
 
     steps = delete_samples(platform.engine, platform.home, dataset, keys, reason)
-    n_deleted = sum(len(step.fresh) for step in steps)
+    n_deleted = sum(len(step.newly_deleted) for step in steps)
     click.echo(f"{dataset.name}: {n_deleted} samples deleted, {sum(step.n_already for step in steps)} were deleted before")
 
 

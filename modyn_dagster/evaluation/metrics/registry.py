@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from modyn_dagster.digest import code_digest
+from modyn_dagster.code_digest import code_digest
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.evaluation.metrics import classification, ranking, regression
 from modyn_dagster.evaluation.metrics.evaluation_samples import (

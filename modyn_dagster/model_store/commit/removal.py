@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from modyn_dagster.backoff import growing_pauses
 from modyn_dagster.errors import CorruptFile, ModelInUse
 from modyn_dagster.model_store.commit.saving import rebase_model
 from modyn_dagster.model_store.format.hash_tree import ModelId
@@ -71,13 +72,12 @@ def _remove_duplicates(repository: Repository, models: Iterable[StoredModel], ol
 def _wait_for_dependents(repository: Repository, model: ModelId) -> None:
     if (reservations := repository.folder.reservations) is None:
         return
-    end, pause = time.monotonic() + PATIENCE, 0.05
+    end, pauses = time.monotonic() + PATIENCE, growing_pauses(0.05, longest=1.0)
     while pending := reservations.pending_on(model, ABANDONED):
         if time.monotonic() >= end:
             remedy = "these are being saved; try again later (if their saver was killed: after a day, or gc(older_than=seconds))"
             raise ModelInUse(model, pending, remedy)
-        time.sleep(pause)
-        pause = min(2 * pause, 1.0)
+        time.sleep(next(pauses))
 
 
 def _require_no_dependents(model: ModelId, children: Sequence[StoredModel], rebase: bool) -> None:

@@ -1,6 +1,5 @@
 """Saving of a state: choose the strategy and commit the file, without a dependency that is removed in the meantime."""
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from modyn_dagster.environment import Environment
 from modyn_dagster.errors import StorageError, UnknownModel
+from modyn_dagster.json_values import canonical_json
 from modyn_dagster.model_store.commit.dependencies import ConcurrentSave, DependencyRemoved, reserve_dependencies
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.model_store.format.metadata import ModelMetadata
@@ -33,7 +33,7 @@ def metadata_of(
     return ModelMetadata(
         "snapshot",
         base=base,
-        environment=repository.documents.save(json.dumps((recorded or Environment.now()).to_json(), sort_keys=True)),
+        environment=repository.documents.save(canonical_json((recorded or Environment.now()).to_json())),
         code=None if source is None else repository.documents.save(source),
         architecture=None if architecture is None else architecture.to_json(),
         provenance=None if provenance is None else provenance.to_json(),

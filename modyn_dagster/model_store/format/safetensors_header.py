@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
 from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.tensors import DTYPES, is_shape
 
 #: Larger headers are refused before they are read: about 100,000 tensors.
@@ -44,11 +45,6 @@ class Header:
     def data_start(self) -> int:
         """Offset of the first tensor in the file."""
         return len(self.encoded)
-
-
-def compact_json(content: object, *, sort_keys: bool = False) -> str:
-    """JSON without spaces or escapes, as all headers are written."""
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False, sort_keys=sort_keys)
 
 
 def encode_header(metadata: Mapping[str, str], places: Mapping[str, Place]) -> bytes:

@@ -3,8 +3,6 @@
 Values go through JSON first, so that decisions from memory and from Postgres are bit-identical.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,7 +12,8 @@ from pydantic import BaseModel
 
 from modyn_dagster.catalog.decisions import MeasurementRow, measurements_after
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.json_values import json_number, json_values_of
+from modyn_dagster.digest import bytes_digest
+from modyn_dagster.json_values import canonical_json, json_number, json_values_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
 from modyn_dagster.triggering.loop import MeasurementPending
@@ -68,8 +67,7 @@ def measurement_row(run: RunRow, point: int, needs: MeasurementSpec, measurement
 def needs_digest(needs: MeasurementSpec) -> str:
     """Digest needs: any other window, metric or setting gives another digest."""
     content = {path: {"kind": type(need).__name__, **asdict(need)} for path, need in needs.items()}
-    text = json.dumps(content, sort_keys=True, default=_json_default)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return bytes_digest(canonical_json(content, default=_json_default).encode())
 
 
 def _json_default(value: object) -> Any:

@@ -5,7 +5,6 @@ The catalog is the source: missing versions are registered, wrong aliases are mo
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
+from modyn_dagster.digest import bytes_digest
 from modyn_dagster.evaluation.composite.champion import Verdict
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
 from modyn_dagster.reporting.mlflow.series import utc_text
@@ -161,7 +161,7 @@ def _newest_is_of(versions: Sequence[ModelVersion], run: RunRow) -> bool:
 def _digests(run: RunRow, texts: Sequence[str]) -> str:
     """Time of creation of a run, and a digest of each block of its verdicts."""
     blocks = ["\n".join(texts[start : start + BLOCK]) for start in range(0, len(texts), BLOCK)]
-    digests = [hashlib.blake2b(block.encode(), digest_size=6).hexdigest() for block in blocks]
+    digests = [bytes_digest(block.encode(), 6) for block in blocks]
     return " ".join([utc_text(run.created_at).replace(" ", "_"), *digests])
 
 

@@ -4,8 +4,6 @@ The step of an interval metric is the position of the interval in the run's list
 1970: where the first interval begins earlier, timestamps count from its start (tag ``modyn/time_zero``).
 """
 
-import hashlib
-import json
 import math
 import re
 from bisect import bisect_left
@@ -17,6 +15,7 @@ from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import FillPoint
+from modyn_dagster.digest import json_digest
 from modyn_dagster.reporting.scores import CompositeSeries, Interval
 
 #: Prefixes of the names of metrics that are series.
@@ -146,7 +145,7 @@ def _thin(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 def digest_of(content: object) -> str:
     """Equal content (plain JSON values), equal digest."""
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return json_digest(content)
 
 
 #: Slices of one model that are shown, in order of their names; the catalog has all.

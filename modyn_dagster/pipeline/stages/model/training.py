@@ -21,7 +21,7 @@ from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from modyn_dagster.pipeline.weights import weights_of
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.randomness import seed_for
-from modyn_dagster.storage import inside, storage_errors
+from modyn_dagster.storage import inside
 from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, TrainedModel, TrainingData, train
 
 logger = logging.getLogger(__name__)
@@ -84,20 +84,19 @@ def fit(
     """Train on the training set of a trigger, from a previous model and a checkpoint where there are any; store nothing."""
     training_set = open_training_set(context, row)
     source = f"pipeline {context.run.pipeline}"
-    with storage_errors():
-        return train(
-            with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source),
-            TrainingData(training_set, context.view.reader, fast_path),
-            task=task_of(context.view, source),
-            previous=previous,
-            initial=None if previous else _initial_weights(context, source),
-            calibrate=_calibration(context, row, fast_path),
-            checkpoint=checkpoint,
-            seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
-            threads=context.run.threads,
-            source=source,
-            progress=progress,
-        )
+    return train(
+        with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source),
+        TrainingData(training_set, context.view.reader, fast_path),
+        task=task_of(context.view, source),
+        previous=previous,
+        initial=None if previous else _initial_weights(context, source),
+        calibrate=_calibration(context, row, fast_path),
+        checkpoint=checkpoint,
+        seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
+        threads=context.run.threads,
+        source=source,
+        progress=progress,
+    )
 
 
 def _calibration(context: TriggerContext, row: TrainingSetRow, fast_path: FastPath) -> TrainingData | None:

@@ -134,7 +134,7 @@ def _select_again(context: TriggerContext, selection: Selection | OnlineSelectio
         with context.platform.transaction() as conn:
             get_trigger(conn, context.trigger.id, lock=True)
             # A process that selected it at the same time may have published the same bytes.
-            if staged.is_there:
+            if staged.is_unpublished:
                 staged.publish()
     return recorded
 
