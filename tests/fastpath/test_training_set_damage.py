@@ -1,4 +1,4 @@
-"""Whatever happens to the file of a training set: the right keys, or an error that names it."""
+"""Damaged training sets: the right keys, or an error that names the file."""
 
 import io
 import os

@@ -1,8 +1,8 @@
-"""Every order in which processes can touch the files of one store, as far as the order makes a difference.
+"""Every relevant order in which processes can access the files of one store.
 
-Each is a thread that stops before everything it does to a file of models or reservations, and goes on when told. Of orders that
-differ only in steps that do not touch each other one is run (sleep sets: P. Godefroid, Partial-Order Methods for the
-Verification of Concurrent Systems, Springer 1996).
+Each process is a thread that pauses before every access to a file of models or reservations. Of orders that differ only in
+independent steps one is run (sleep sets: P. Godefroid, Partial-Order Methods for the Verification of Concurrent Systems,
+Springer 1996).
 """
 
 import queue

@@ -1,4 +1,4 @@
-"""What a tensor's codec is chosen by, and what adaptive expects of a model: small samples that speak for the whole."""
+"""Choice of a tensor's codec, and the estimates of the adaptive strategy from small samples."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that are not what they were, or never were a model: an error that says what, and nothing else."""
+"""Damaged files, and files that never were a model: an error that names the fault, and nothing else."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""What is saved as ``extra``: a training that goes on from the store ends with the bits of one that was never interrupted."""
+"""Extra state: a training resumed from the store ends with the bits of an uninterrupted one."""
 
 import random
 from collections import Counter, OrderedDict

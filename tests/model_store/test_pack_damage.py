@@ -1,4 +1,4 @@
-"""Packed files that are not what they were, or never were a model: an error that names the tensor, in bounded memory."""
+"""Damaged packed files, and files that never were a model: an error that names the tensor, in bounded memory."""
 
 import hashlib
 import json

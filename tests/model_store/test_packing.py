@@ -1,4 +1,4 @@
-"""Planes of small numbers come back as they were, and nothing that is not one of them is taken for one."""
+"""Packing of planes of small numbers: exact, and nothing else passes for a packed plane."""
 
 import numpy as np
 import pytest

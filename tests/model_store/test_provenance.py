@@ -1,4 +1,4 @@
-"""Models stored as how they were trained: trained again bit for bit, or refused with the field that differs."""
+"""Models stored as their provenance: retrained bit for bit, or refused with the field that differs."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One model that is damaged, gone or being changed keeps nobody from the others, and what names it from being told."""
+"""Isolation of damage: one damaged, missing or changing model affects no other, and errors name it."""
 
 import tempfile
 from concurrent.futures import ThreadPoolExecutor

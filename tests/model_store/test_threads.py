@@ -1,4 +1,4 @@
-"""Things lent and work handed over: nobody shares a thing, nothing is left out and nothing changes its place."""
+"""Object pools and executors: no object has two borrowers, and work keeps its order."""
 
 import threading
 import time

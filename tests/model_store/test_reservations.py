@@ -1,4 +1,4 @@
-"""What savers and removers of a store without locks tell each other, one case each; ``test_orders.py`` runs all orders."""
+"""Reservations of savers and removers of a store without locks, one case each; ``test_orders.py`` runs all orders."""
 
 import threading
 from collections.abc import Callable
