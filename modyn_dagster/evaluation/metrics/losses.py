@@ -1,8 +1,9 @@
 """Softmax, losses and squared distances of single samples, computed from raw outputs in float64.
 
 Two classes need one exponential per sample; the bits equal those of the softmax over both columns, because the larger of the
-two powers is always exp(0). ``scipy.special.softmax`` and ``log_softmax`` add up in another order: the last bit of stored losses
-and scores would change.
+two powers is always exp(0). ``scipy.special.log_softmax`` and ``softmax`` give the same bits as these functions but take longer
+(60,000 samples: 6.4 ms instead of 1.3 for 2 classes, 7.1 instead of 2.5 for 3, 12 instead of 10 for 10) and 0.17 s to import;
+the logarithm of ``softmax`` differs in the last bit of a quarter to a half of the losses, which are stored.
 """
 
 from typing import Any, Final, NamedTuple
