@@ -18,9 +18,9 @@ from fastpath.kernels._files import MappedFile
 CHECKSUM_BYTES: Final = 16
 
 _CHUNK: Final = 1 << 20
-_MAX_REMEMBERED: Final = 100_000
+MAX_REMEMBERED: Final = 100_000
 #: Checksums computed in this process, by identity of the file: several stores read the same shards.
-_hashed: Final[dict[tuple[int, ...], str]] = {}
+verified_checksums: Final[dict[tuple[int, ...], str]] = {}
 
 
 class Version(NamedTuple):
@@ -85,16 +85,16 @@ def _check(expected: Expected, descriptor: int, status: os.stat_result) -> None:
 
 def _checksum(path: Path, descriptor: int, status: os.stat_result) -> str:
     identity = _identity(status)
-    checksum = _hashed.get(identity)
+    checksum = verified_checksums.get(identity)
     if checksum is None:
         digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
         while chunk := os.read(descriptor, _CHUNK):
             digest.update(chunk)
         if _identity(os.fstat(descriptor)) != identity:
             raise CorruptFile(path, "a file that nobody writes", "it changed while it was read")
-        if len(_hashed) >= _MAX_REMEMBERED:
-            _hashed.clear()
-        checksum = _hashed[identity] = digest.hexdigest()
+        if len(verified_checksums) >= MAX_REMEMBERED:
+            verified_checksums.clear()
+        checksum = verified_checksums[identity] = digest.hexdigest()
     return checksum
 
 

@@ -53,9 +53,9 @@ class Scratch:
 Attempt = Callable[[int, int, Scratch], int | None]
 
 #: Keys of one piece: the memory of a request besides its result stays below 6 MB a thread.
-_PIECE: Final = 1 << 18
+PIECE: Final = 1 << 18
 #: Keys of one piece where nearly every sample has a file of its own: a bound on the files mapped at once.
-_PIECE_OF_FILES: Final = 1 << 12
+PIECE_OF_FILES: Final = 1 << 12
 _ATTEMPTS: Final = 3
 #: Limit of repetitions of a piece because other requests opened files again in the meantime.
 _MAX_OVERTAKEN: Final = 1_000
@@ -77,15 +77,15 @@ class Attempts:
 
         def work(start: int, stop: int) -> None:
             if not self._attempt_piece(keys, start, stop, attempt):
-                for at in range(start, stop, _PIECE_OF_FILES):
-                    self._attempt_piece(keys, at, min(at + _PIECE_OF_FILES, stop), attempt)
+                for at in range(start, stop, PIECE_OF_FILES):
+                    self._attempt_piece(keys, at, min(at + PIECE_OF_FILES, stop), attempt)
 
-        self._workers.run(len(keys), _PIECE, threads, work)
+        self._workers.run(len(keys), PIECE, threads, work)
 
     def map(self, keys: KeyArray, scratch: Scratch) -> bool:
         """Map the files of a piece; False when these are too many at once."""
         missing = self._files.missing(scratch.touched)
-        if len(missing) > _PIECE_OF_FILES:
+        if len(missing) > PIECE_OF_FILES:
             return False
         for file in missing:
             with self._reading(keys, scratch, file):

@@ -52,7 +52,7 @@ class Users:
 
 
 #: Smallest number of keys for which another thread pays.
-_MIN_KEYS: Final = 1 << 13
+MIN_KEYS: Final = 1 << 13
 
 
 class Workers:
@@ -72,7 +72,7 @@ class Workers:
 
         Returns or raises when all pieces have ended; raises the error of the first piece that failed.
         """
-        threads = max(1, min(threads, n // _MIN_KEYS))
+        threads = max(1, min(threads, n // MIN_KEYS))
         step = min(max_piece, -(-n // threads)) if n else 1
         bounds = [(start, min(start + step, n)) for start in range(0, n, step)]
         if threads == 1 or len(bounds) == 1:

@@ -56,12 +56,12 @@ class ModelStore:
         folder = open_folder(root, storage_options or {})
         self.root: Any = folder.root
         self.allow = tuple(allow)
-        self._repository = Repository(folder, threads)
+        self.repository = Repository(folder, threads)
 
     @property
     def threads(self) -> int:
         """Number of threads to encode, decode and hash with."""
-        return self._repository.threads
+        return self.repository.threads
 
     def save(
         self,
@@ -92,7 +92,7 @@ class ModelStore:
             rule = "cannot be recovered by training; choose another strategy"
             raise ConfigError("model store", "extra", type(extra).__name__, rule)
         state = with_extra_state(tensors.without_wrappers(state_dict), extra)
-        return saving.save(self._repository, state, chosen, base, architecture, provenance)
+        return saving.save(self.repository, state, chosen, base, architecture, provenance)
 
     def load(
         self, model: ModelId, *, retrain: bool = False, environment: OnDifference = "warn", verify: bool = True
@@ -108,11 +108,11 @@ class ModelStore:
 
         ``CorruptFile`` names the tensor that changed, ``UnknownModel`` a missing model.
         """
-        return loading.load(self._repository, model, retrain=retrain, environment=environment, verify=verify, allow=self.allow)
+        return loading.load(self.repository, model, retrain=retrain, environment=environment, verify=verify, allow=self.allow)
 
     def load_extra(self, model: ModelId) -> Any:
         """Extra state saved with a model, with its types; None for a model without."""
-        return loading.load_extra(self._repository, model)
+        return loading.load_extra(self.repository, model)
 
     def load_into(self, model: ModelId, module: nn.Module) -> None:
         """Copy a model into a module, which may be compiled or wrapped. ``StorageError`` names the tensors that do not fit."""
@@ -120,33 +120,33 @@ class ModelStore:
 
     def info(self, model: ModelId) -> ModelInfo:
         """Description of a stored model, without reading weights."""
-        return info_of(self._repository.open(model))
+        return info_of(self.repository.open(model))
 
     def list(self) -> Sequence[ModelId]:
         """All ids, sorted."""
-        return self._repository.ids()
+        return self.repository.ids()
 
     def tree(self) -> Mapping[ModelId | None, Sequence[ModelId]]:
         """Children by parent; those of None have no base, or a deleted one."""
-        return tree_of(self._repository.readable())
+        return tree_of(self.repository.readable())
 
     def size(self, model: ModelId) -> int:
         """Bytes of the model's own file, without its base or shared tensors."""
-        return self._repository.size(model)
+        return self.repository.size(model)
 
     def diff(self, a: ModelId, b: ModelId) -> Sequence[str]:
         """Names of the layers that differ, or that only one of the models has, by the trees of hashes."""
-        return difference(self._repository.open(a).record, self._repository.open(b).record)
+        return difference(self.repository.open(a).record, self.repository.open(b).record)
 
     def verify(
         self, model: ModelId | None = None, *, progress: Callable[[int, int], None] | None = None
     ) -> Sequence[CorruptFile]:
         """Read one or every model and return the damage found; ``progress`` gets the numbers of models done and of all models."""
-        return loading.verify_all(self._repository, None if model is None else [model], progress)
+        return loading.verify_all(self.repository, None if model is None else [model], progress)
 
     def delete(self, model: ModelId, *, rebase: bool = False) -> None:
         """Remove a model for good. Models that need its tensors are stored again without it, or it is ``ModelInUse``."""
-        removal.delete(self._repository, model, rebase=rebase)
+        removal.delete(self.repository, model, rebase=rebase)
 
     def gc(
         self, *, older_than: float = removal.ABANDONED, progress: Callable[[int, int], None] | None = None
@@ -156,7 +156,7 @@ class ModelStore:
         ``older_than`` is the age in seconds at which a file counts as left where a store has no locks (not a local folder).
         ``progress`` gets the numbers of models read and of all models.
         """
-        return removal.collect(self._repository, older_than, progress) if self._repository.folder.files() else []
+        return removal.collect(self.repository, older_than, progress) if self.repository.folder.files() else []
 
     def export(self, model: ModelId, path: Path | str, *, inputs: tuple[Any, ...] | None = None, retrain: bool = False) -> None:
         """Write a model for other systems: ``.safetensors``, ``.pt`` (TorchScript) or ``.pt2`` (``torch.export``).
@@ -164,9 +164,9 @@ class ModelStore:
         A model stored as its provenance is retrained with ``retrain``, otherwise it is ``WeightsNotStored``.
         """
         state = self.load(model, retrain=retrain)
-        export(state, Path(path), self._repository.open(model).metadata.architecture, self.allow, inputs)
+        export(state, Path(path), self.repository.open(model).metadata.architecture, self.allow, inputs)
 
     def environment(self, model: ModelId) -> Environment | None:
         """Environment in which a model was saved, or trained, if it is recorded."""
-        digest = self._repository.open(model).metadata.environment
-        return None if digest is None else self._repository.documents.environment(digest)
+        digest = self.repository.open(model).metadata.environment
+        return None if digest is None else self.repository.documents.environment(digest)

@@ -53,8 +53,8 @@ class Actor:
         self._said: queue.SimpleQueue[Step | None] = queue.SimpleQueue()
         self._go: queue.SimpleQueue[None] = queue.SimpleQueue()
         store, files = ModelStore(url, threads=1), Files()
-        folder: Any = store._repository.folder
-        folder._fs, folder._is_atomic, files.actor = files, True, self
+        folder: Any = store.repository.folder
+        folder.filesystem, folder.is_atomic, files.actor = files, True, self
         self._thread = threading.Thread(target=self._run, args=(partial(use, store, *given),), daemon=True)
         self._thread.start()
         #: None at the end.

@@ -134,14 +134,14 @@ def test_a_document_that_is_no_environment_is_an_error_of_ours(store, content):
         store.environment(model)
     for other in ("../../../etc/passwd", "x" * 64, "٣" * 64):
         with pytest.raises(CorruptFile, match="no such document"):
-            store._repository.documents.load(other)
+            store.repository.documents.load(other)
 
 
 def test_an_environment_of_a_billion_threads_is_refused(store):
     honest = store.save({"a": torch.ones(1)})
     [document] = documents_of(store)
     content = json.dumps(json.loads(document.read_bytes()) | {"threads": 10**9}, sort_keys=True)
-    digest = store._repository.documents.save(content)
+    digest = store.repository.documents.save(content)
     model = lying(store, {"a": ROW}, b"1", {"strategy": "snapshot", "environment": digest})
     with pytest.raises(CorruptFile, match="the threads of an environment are 1 to 4096"):
         store.environment(model)

@@ -29,7 +29,7 @@ from modyn_dagster.model_store import ModelStore
 from tests.model_store.lineages import moved, network
 def act(does, url, fatal):
     store = ModelStore(url, threads=1, storage_options=given["options"])
-    files, writes = store._repository.folder._fs, 0
+    files, writes = store.repository.folder.filesystem, 0
     def before(function):
         def write(*args, **kwargs):
             nonlocal writes

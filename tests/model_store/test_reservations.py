@@ -24,7 +24,7 @@ def test_of_two_savers_of_one_model_the_first_stays(tmp_path, memory_url, monkey
     root = tmp_path if is_local else memory_url
     store, another = ModelStore(root), ModelStore(root)
     saves = three_savers(store)
-    folder: Any = store._repository.folder
+    folder: Any = store.repository.folder
     real = folder.writing
     models: list[str] = []
 
@@ -58,7 +58,7 @@ def test_a_base_that_was_removed_and_stored_otherwise_is_seen(memory_url, monkey
 
 def before_announcing(store: ModelStore, monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Have this done once, when the store has planned a file and is about to say so."""
-    reservations: Any = store._repository.folder.reservations
+    reservations: Any = store.repository.folder.reservations
     real = reservations.announce
 
     def late(*args: Any) -> PurePath:
@@ -112,7 +112,7 @@ def test_a_child_that_goes_meanwhile_leaves_no_notice(chain, monkeypatch):
     before_announcing(store, monkeypatch, lambda: another.delete(third))
     with pytest.raises(UnknownModel, match=third):
         store.delete(second, rebase=True)
-    assert not store._repository.folder.files("coming")
+    assert not store.repository.folder.files("coming")
     assert store.verify() == []
 
 
@@ -161,15 +161,15 @@ def test_who_is_not_answered_leaves_the_notice(memory_url, monkeypatch):
     """The request may still be obeyed."""
     store = ModelStore(memory_url)
     base = store.save(SMALL[0])
-    folder: Any = store._repository.folder
-    real = folder._put
+    folder: Any = store.repository.folder
+    real = folder.put_file
 
     def unanswered(local: str, full: str, path: PurePath) -> None:
         if path.suffix == ".pack":
             raise WriteFailed(path, "no answer")
         real(local, full, path)
 
-    monkeypatch.setattr(folder, "_put", unanswered)
+    monkeypatch.setattr(folder, "put_file", unanswered)
     with pytest.raises(WriteFailed):
         store.save(SMALL[1], base=base, strategy="delta")
     with pytest.raises(ModelInUse):

@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 def depth_of(store: ModelStore, model: str) -> int:
-    with store._repository.sources() as sources:
+    with store.repository.sources() as sources:
         stored = sources.model(model)
         return max(sources.depth(stored, name) for name in stored.entries)
 

@@ -113,7 +113,7 @@ def test_a_tick_computes_no_embedding_and_no_score_however_much_there_is_to_meas
 
 
 def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick, monkeypatch):
-    monkeypatch.setattr(measurement_rows, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(measurement_rows, "ROWS_AT_ONCE", 7)
     read: list[int] = []
     inner = measurements_after
 
@@ -137,7 +137,7 @@ def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick,
 
 
 def test_a_look_for_models_to_judge_stops_and_the_next_one_goes_on(world_of, clock, monkeypatch):
-    monkeypatch.setattr(pending_evaluations, "_MODELS_AT_ONCE", 2)
+    monkeypatch.setattr(pending_evaluations, "MODELS_AT_ONCE", 2)
     world = world_of(triggered("often", {"kind": "amount", "every": 20}))
     world.deliver(range(3))
     run = world.live_until_idle("often").run

@@ -33,7 +33,7 @@ def said() -> Iterator[list[str]]:
 
     logger, handler = dg.get_dagster_logger("mlflow"), Collect()
     logger.addHandler(handler)
-    module._say_off.cache_clear()
+    module.log_tracking_off.cache_clear()
     yield messages
     logger.removeHandler(handler)
 

@@ -124,7 +124,7 @@ def test_a_sync_reads_the_newest_versions_and_older_ones_only_where_a_verdict_ch
     tracker: Tracker, client: MlflowClient, live: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "BLOCK", 3)
-    monkeypatch.setattr(registry, "_ON_PAGE", 1)
+    monkeypatch.setattr(registry, "VERSIONS_ON_PAGE", 1)
     rows = trained(live, [0.5, 0.9, *[0.6] * 9])
     n_read, real = 0, MlflowClient.search_model_versions
 

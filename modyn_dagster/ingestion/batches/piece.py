@@ -16,8 +16,8 @@ from modyn_dagster.ingestion.sources.source import Source
 from modyn_dagster.parallel_map import map_in_threads
 
 #: Bytes and files that one thread reads at a time.
-_GROUP_BYTES: Final = 4 << 20
-_GROUP_FILES: Final = 64
+GROUP_BYTES: Final = 4 << 20
+GROUP_FILES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class SmallFiles:
     def _groups(self, order: Int64Array) -> Iterator[Int64Array]:
         sizes = np.array([state.size for state in self.states], dtype=np.int64)[order]
         # A group ends at each multiple of the group sizes, counted from the first file.
-        by_bytes = (np.cumsum(sizes) - sizes) // _GROUP_BYTES
-        by_count = np.arange(len(order)) // _GROUP_FILES
+        by_bytes = (np.cumsum(sizes) - sizes) // GROUP_BYTES
+        by_count = np.arange(len(order)) // GROUP_FILES
         ends = np.flatnonzero((np.diff(by_bytes) != 0) | (np.diff(by_count) != 0)) + 1
         yield from np.split(order, ends) if len(order) else ()
 

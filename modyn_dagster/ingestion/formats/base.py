@@ -61,7 +61,7 @@ class RowFormat(Protocol):
 T = TypeVar("T")
 
 _BOM: Final = b"\xef\xbb\xbf"
-_STEP: Final = 1 << 20
+STEP: Final = 1 << 20
 
 
 def after_bom(data: ByteArray) -> int:
@@ -81,10 +81,10 @@ def first_bad_byte(data: ByteArray) -> int | None:
 
 def _position_of_bad_byte(data: ByteArray) -> int:
     decoder = getincrementaldecoder("utf-8")()
-    for start in range(0, len(data), _STEP):
+    for start in range(0, len(data), STEP):
         pending, _ = decoder.getstate()
         try:
-            decoder.decode(data[start : start + _STEP].tobytes(), final=start + _STEP >= len(data))
+            decoder.decode(data[start : start + STEP].tobytes(), final=start + STEP >= len(data))
         except UnicodeDecodeError as error:
             return start - len(pending) + error.start
     raise ValueError("the text is UTF-8")

@@ -81,7 +81,7 @@ def _longest(rows: CsvRows, span: slice) -> int:
 T = TypeVar("T")
 
 #: Bytes that one thread parses at a time.
-_CHUNK: Final = 4 << 20
+CHUNK_BYTES: Final = 4 << 20
 #: Bytes whose columns are inferred together if smaller runs disagree.
 _LARGE_CHUNK: Final = 64 << 20
 
@@ -103,7 +103,7 @@ class CsvFile:
 
     def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
         """Infer dtypes, the widest of all runs. Dates and times stay strings."""
-        runs = self._infer(keep, _CHUNK)
+        runs = self._infer(keep, CHUNK_BYTES)
         if not runs_agree([run.columns for run in runs]):
             runs = self._infer(keep, _LARGE_CHUNK)
         self._inferred = runs if keep else []
@@ -138,7 +138,7 @@ class CsvFile:
         def read(data: ByteArray, longest: int) -> TypedRows:
             return TypedRows.of(read_rows(data, self._rows.names, parsed, self._rows.delimiter, longest), parsed, names)
 
-        parts = self._parse_runs(read, _CHUNK, columns)
+        parts = self._parse_runs(read, CHUNK_BYTES, columns)
         require_present(self._rows.path, columns, parts)
         return joined_columns(columns, names, [part.kept for part in parts])
 

@@ -89,7 +89,7 @@ def _whole_column(
 T = TypeVar("T")
 
 #: Bytes that one thread parses at a time.
-_CHUNK: Final = 4 << 20
+CHUNK_BYTES: Final = 4 << 20
 #: Bytes whose fields are inferred together if smaller runs disagree.
 _LARGE_CHUNK: Final = 64 << 20
 _OPEN: Final = ord("{")
@@ -137,7 +137,7 @@ class JsonlFile:
 
     def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
         """Infer fields, in order of first appearance. A field that some objects lack has missing values."""
-        runs = self._infer(_CHUNK)
+        runs = self._infer(CHUNK_BYTES)
         if not runs_agree(runs):
             runs = self._infer(_LARGE_CHUNK)
         return merge_columns(runs)
@@ -147,7 +147,7 @@ class JsonlFile:
 
     def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
         """Check all cells and keep some columns."""
-        runs = self._read(columns, lambda table: TypedRows.of(table, columns, names), _CHUNK)
+        runs = self._read(columns, lambda table: TypedRows.of(table, columns, names), CHUNK_BYTES)
         expected = {column.name for column in columns}
         filled = {name for run in runs for name in run.filled}
         absent = {name for name in expected - filled if not self._mentions(name)}

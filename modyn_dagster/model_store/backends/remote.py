@@ -105,14 +105,14 @@ class RemoteFolder:
         self._secrets = tuple(text for text in _texts_in(options) if len(text) > 3)
         shown = without_secrets(url, self._secrets)
         try:
-            self._fs, base = fsspec.core.url_to_fs(url, **options)
+            self.filesystem, base = fsspec.core.url_to_fs(url, **options)
         except (ValueError, ImportError) as error:
             raise ConfigError("model store", "root", shown, f"fsspec cannot open it: {self._safe_text(error)}") from None
         if ".." in base.split("/"):
             raise ConfigError("model store", "root", shown, "must not have .. in it")
         self._base = base.rstrip("/")
-        protocols = self._fs.protocol
-        self._is_atomic = not _ATOMIC.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
+        protocols = self.filesystem.protocol
+        self.is_atomic = not _ATOMIC.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
         scheme, _, rest = shown.partition("://")
         self.root = Address(f"{scheme}:", rest.strip("/"))
         self.reservations = Reservations(self)
@@ -150,12 +150,12 @@ class RemoteFolder:
                 file.flush()
             except OSError as error:
                 raise WriteFailed(file.name, error.strerror or str(error)) from error
-            self._put(file.name, self._full(path), path)
+            self.put_file(file.name, self._full(path), path)
 
     def remove(self, path: PurePath) -> None:
         """Remove a file, if it exists."""
         with suppress(FileNotFoundError), self._reading(path):
-            self._fs.rm_file(self._full(path))
+            self.filesystem.rm_file(self._full(path))
 
     def shared_lock(self) -> nullcontext[None]:
         """No lock: removers leave reservations."""
@@ -178,51 +178,52 @@ class RemoteFolder:
     def removable(self, path: PurePath, older_than: float) -> bool:
         """True if the file system reports a last change so long ago."""
         with self._reading(path):
-            self._fs.invalidate_cache()
-            return is_older(self._fs.info(self._full(path)), older_than)
+            self.filesystem.invalidate_cache()
+            return is_older(self.filesystem.info(self._full(path)), older_than)
 
     def _listing(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
         place = f"{self._base}/{below}" if below else self._base
         with self._reading(self.root / below):
-            self._fs.invalidate_cache()
+            self.filesystem.invalidate_cache()
             try:
-                found = self._fs.find(place, detail=True)
+                found = self.filesystem.find(place, detail=True)
             except FileNotFoundError as error:
                 # A folder without files is no error to a file system; a missing bucket or host is.
                 raise StorageError(f"{self.root}: {self._safe_text(error)}") from None
             if not found:
                 # Without a connection or permission most file systems find nothing; listing raises the reason.
                 with suppress(FileNotFoundError):
-                    self._fs.ls(place)
+                    self.filesystem.ls(place)
         inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}
         return {self.root / name: info for name, info in inside.items() if ".." not in name.split("/")}
 
     def _size(self, path: PurePath) -> int:
         with self._reading(path):
             # The cached listing may be stale: others change and remove files.
-            self._fs.invalidate_cache()
-            info = self._fs.info(self._full(path))
+            self.filesystem.invalidate_cache()
+            info = self.filesystem.info(self._full(path))
             if info["type"] != "file":
                 raise FileNotFoundError
             return int(info["size"])
 
     def _read(self, path: PurePath, start: int, end: int) -> bytes:
         with self._reading(path):
-            return bytes(self._fs.cat_file(self._full(path), start=start, end=end))
+            return bytes(self.filesystem.cat_file(self._full(path), start=start, end=end))
 
-    def _put(self, local: str, full: str, path: PurePath) -> None:
+    def put_file(self, local: str, full: str, path: PurePath) -> None:
+        """Upload a local file under its full name; through a temporary name where a put is not atomic."""
         parent, _, name = full.rpartition("/")
-        temporary = full if self._is_atomic else f"{parent}/.{name}.{secrets.token_hex(4)}.tmp"
+        temporary = full if self.is_atomic else f"{parent}/.{name}.{secrets.token_hex(4)}.tmp"
         try:
-            self._fs.put_file(local, temporary)
+            self.filesystem.put_file(local, temporary)
             if temporary != full:
-                self._fs.mv(temporary, full)
+                self.filesystem.mv(temporary, full)
         except Exception as error:  # noqa: BLE001 - libraries have errors of their own; all become one of ours
             if temporary != full:
                 with suppress(Exception):
-                    self._fs.rm_file(temporary)
+                    self.filesystem.rm_file(temporary)
             raise WriteFailed(str(path), self._safe_text(error)) from None
-        self._fs.invalidate_cache(parent)
+        self.filesystem.invalidate_cache(parent)
 
     def _full(self, path: PurePath) -> str:
         return f"{self._base}/{path.relative_to(self.root)}"

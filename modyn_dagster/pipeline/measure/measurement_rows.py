@@ -18,7 +18,7 @@ from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
 from modyn_dagster.triggering.loop import MeasurementPending
 
-_ROWS_AT_ONCE: Final = 5_000
+ROWS_AT_ONCE: Final = 5_000
 
 
 class RecordedMeasurements:
@@ -47,9 +47,9 @@ class RecordedMeasurements:
         model, rows = self._run.previous_model, list[MeasurementRow]()
         if model is not None:
             with self._platform.transaction() as conn:
-                rows = measurements_after(conn, self._run.id, model, point - 1, _ROWS_AT_ONCE)
+                rows = measurements_after(conn, self._run.id, model, point - 1, ROWS_AT_ONCE)
         self._rows = {row.point: row for row in rows}
-        self._read_until = rows[-1].point if len(rows) == _ROWS_AT_ONCE else math.inf
+        self._read_until = rows[-1].point if len(rows) == ROWS_AT_ONCE else math.inf
 
 
 def measurement_row(run: RunRow, point: int, needs: MeasurementSpec, measurement: Measurement) -> MeasurementRow:

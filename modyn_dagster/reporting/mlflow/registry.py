@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 #: Versions listed on the page of a registered model.
-_ON_PAGE: Final = 100
+VERSIONS_ON_PAGE: Final = 100
 _CHAMPION_BECAUSE: Final = "modyn/champion"
 _DIGEST_TAG: Final = "modyn/told"
 #: Versions whose verdicts share a digest: all of them are read again when one changes.
@@ -70,12 +70,14 @@ class RegisteredModels:
         digests = _digests(run, texts)
         with self._errors():
             registered = self._ensure(name, run)
-            shown = list(self._client.search_model_versions(f"name = '{name}'", max_results=_ON_PAGE, order_by=_NEWEST_FIRST))
+            shown = list(
+                self._client.search_model_versions(f"name = '{name}'", max_results=VERSIONS_ON_PAGE, order_by=_NEWEST_FIRST)
+            )
             if keys:
                 first = _first_changed(registered.tags.get(tag := f"{_DIGEST_TAG}/{run.id}", ""), digests, len(keys))
                 champion = partition_key(run.id, verdicts[-1].champion)
                 own = _by_trigger(version for version in shown if belongs_to_run(version, run))
-                if len(shown) < _ON_PAGE:
+                if len(shown) < VERSIONS_ON_PAGE:
                     known, missing = own, [key for key in keys if key not in own]
                 else:
                     known, missing = self._known(run_filter(name, run), own, keys, first, champion)
@@ -86,7 +88,7 @@ class RegisteredModels:
                 if _newest_is_of(shown, run):
                     self._move(registered, {"current": known[keys[-1]], "champion": known[champion]})
                 self._client.set_registered_model_tag(name, tag, digests)
-            text = versions_page(in_order(shown)[-_ON_PAGE:], run.pipeline)
+            text = versions_page(in_order(shown)[-VERSIONS_ON_PAGE:], run.pipeline)
             if registered.description != text:
                 self._client.update_registered_model(name, text)
         return name

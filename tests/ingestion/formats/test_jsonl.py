@@ -56,7 +56,7 @@ def test_dtypes_are_inferred_and_dates_stay_text() -> None:
 
 
 def test_a_field_that_some_objects_lack_is_missing_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl_module, "_CHUNK", 40)
+    monkeypatch.setattr(jsonl_module, "CHUNK_BYTES", 40)
     data = lines([{"i": 1}] * 5 + [{"i": 2, "x": 3, "s": "t"}] + [{"x": None, "i": 4}] * 5, ascii_only=True)
     found = [column.resolved() for column in FORMAT.open(loaded(data)).find_columns()]
     assert found == columns(i="int64", x="float64", s="string")

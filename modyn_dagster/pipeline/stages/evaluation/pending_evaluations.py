@@ -24,7 +24,7 @@ from modyn_dagster.pipeline.stages.evaluation.prediction_files import missing_ba
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 
 #: Models of one scan, from the first pending one on; and of one read of the catalog.
-_MODELS_AT_ONCE: Final = 100
+MODELS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def scan_pending(platform: Platform, run: RunRow, begin: int = 0, seconds: float
     remaining = _with_rows(platform, contexts[::-1][begin:])
     for looked, (context, files, cells) in enumerate(remaining, begin + 1):
         if _is_pending(context, data, files, cells):
-            last = last if due else min(last, looked + _MODELS_AT_ONCE - 1)
+            last = last if due else min(last, looked + MODELS_AT_ONCE - 1)
             due.insert(0, context.trigger)
         if looked >= last or (not due and monotonic() > end):
             break
@@ -71,8 +71,8 @@ def _with_rows(
     platform: Platform, contexts: Sequence[TriggerContext]
 ) -> Iterator[tuple[TriggerContext, Sequence[PredictionFileRow], Sequence[EvaluationRow]]]:
     """Yield each context with its prediction files and its cells."""
-    for first in range(0, len(contexts), _MODELS_AT_ONCE):
-        chunk = contexts[first : first + _MODELS_AT_ONCE]
+    for first in range(0, len(contexts), MODELS_AT_ONCE):
+        chunk = contexts[first : first + MODELS_AT_ONCE]
         files: dict[int, list[PredictionFileRow]] = {context.trigger.id: [] for context in chunk}
         cells: dict[int, list[EvaluationRow]] = {context.trigger.id: [] for context in chunk}
         with platform.transaction() as conn:
