@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FastPath:
-    """How a training reads.
+    """Options of reading during a training.
 
     Attributes:
         threads: that prefetch: they gather, parse and prepare batches.
@@ -74,7 +74,7 @@ class TrainingData:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is learnt.
+    """Learning task: kind of output and number of classes.
 
     Attributes:
         kind: a class index, or a regression target.
@@ -99,7 +99,7 @@ class PreviousModel:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """What a training left.
+    """Result of a training: weights, architecture, losses and measurements.
 
     Attributes:
         state_dict: weights and standardisation, on the CPU.
@@ -129,7 +129,7 @@ class TrainedModel:
     epochs: list[dict[str, Any]] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
-        """What is written down of the training itself, JSON-serialisable."""
+        """Record of the training for the catalog, JSON-serialisable."""
         return {
             "n_steps": self.n_steps,
             "epochs": self.epochs,
@@ -151,7 +151,7 @@ _LOSSES_OF: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_e
 
 
 def default_loss(kind: TaskKind) -> LossName:
-    """What is minimised where the spec names nothing."""
+    """Default loss of a kind of task, where the spec names none."""
     return _LOSSES_OF[kind][0]
 
 

@@ -60,7 +60,7 @@ class StreamLoader:
             self._state = None
 
     def state_dict(self) -> State:
-        """Where the consumer is: the next batch of another loader with this state is the next one of this."""
+        """Position of the consumer: another loader with this state continues with the next batch of this one."""
         return dict(self._state if self._state is not None else self.stream.state_dict())
 
     def load_state_dict(self, state: State) -> None:

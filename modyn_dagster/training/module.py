@@ -15,7 +15,7 @@ _BESIDE: Final = frozenset({"n_outputs", "features", "task", "label", "seen"})
 
 
 def recorded_spec(architecture: Mapping[str, Any]) -> tuple[TrainingSpec, Layout]:
-    """How a model was trained, and what it takes, as ``train`` recorded it."""
+    """Training spec and input layout of a model, as ``train`` recorded them."""
     layout = Layout.from_json(architecture["features"])
     recorded = {name: value for name, value in architecture.items() if name not in _BESIDE}
     return TrainingSpec.model_validate(recorded | ({"features": layout.groups} if layout.groups else {})), layout

@@ -28,7 +28,7 @@ from modyn_dagster.training.user_code import user_code
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Where and how a model computes; all of it can change bits."""
+    """Device, precision and threads of a prediction; each can change bits."""
 
     device: Literal["cpu", "cuda"]
     threads: int

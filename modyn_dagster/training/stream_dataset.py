@@ -116,7 +116,7 @@ class StreamDataset(IterableDataset[Any]):
         self._running: BatchStream | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """This process's share of the rest of the epoch."""
+        """Iterate over this process's share of the rest of the epoch."""
         # Now, not at the first batch: all workers of a loader come by here before any of its later iterations begins.
         worker = get_worker_info()
         self._begin.enter(None if worker is None else worker.seed - worker.id)
@@ -138,7 +138,7 @@ class StreamDataset(IterableDataset[Any]):
         self._running = None
 
     def state_dict(self) -> State:
-        """Where the iteration of this process is; of a loader with workers the process that iterates says ``state_after``."""
+        """Position of this process's iteration; with loader workers, the iterating process has it as ``state_after``."""
         return dict(self._running.state_dict()) if self._running is not None else self.state_after(0)
 
     def state_after(self, n_batches: int) -> State:

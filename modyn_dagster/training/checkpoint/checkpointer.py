@@ -92,7 +92,7 @@ class Checkpointer:
         return None if self._file is None else self._file.load(self._fingerprint)
 
     def kept(self, part: Part, find: Callable[[CheckpointFile | None], Any]) -> Any:
-        """What ``find`` finds out, at once where it is known from before a kill; it goes on from the file that it is given."""
+        """Value of ``find``, read from the checkpoint if it was computed before a kill; ``find`` resumes from its file."""
         if self._file is None:
             return find(None)
         done, under_way = self._file.beside(LOSSES[part]), self._file.beside(TRAINING[part])

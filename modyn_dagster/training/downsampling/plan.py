@@ -57,27 +57,27 @@ class Plan:
 
     @property
     def holds_out(self) -> bool:
-        """Whether a share of the training set is kept from training."""
+        """True if a share of the training set is held out of training."""
         return "validation_gradient" in self.needs or ("irreducible_losses" in self.needs and self.spec.holdout.kind == "simple")
 
     @property
     def unsized(self) -> bool:
-        """Whether how many are chosen is up to chance."""
+        """True if the number of chosen samples is random."""
         return self.name in UNSIZED
 
     def needs_gradients(self, kind: TaskKind) -> bool:
-        """Whether gradients at the outputs have to be known; of outputs that are no logits, they say what those would."""
+        """True if the policy needs gradients at the outputs; they stand in for logits where the outputs are none."""
         wanted = {"gradients", "validation_gradient"} | ({"logits"} if kind == "target" else set())
         return self.spec.gradient == "last_layer" or bool(self.needs & wanted)
 
     def scores(self, pool: Pool) -> Tensor:
-        """What a policy with a history writes down of every sample in every epoch, ``float[n]``."""
+        """Scores that a policy with a history records for every sample in every epoch, ``float[n]``."""
         policy = self.policy.policy if isinstance(self.policy, ByClass) else self.policy
         scores: Tensor = getattr(policy, "scores")(pool)  # noqa: B009 - only policies that need a history have them
         return scores
 
     def budget(self, n: int) -> int:
-        """How many of ``n`` are chosen: the ratio, rounded, and at least one."""
+        """Number of samples to choose among ``n``: the ratio, rounded, at least one."""
         return max(1, round(self.spec.ratio * n))
 
 

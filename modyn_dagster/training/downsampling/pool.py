@@ -1,4 +1,4 @@
-"""What a policy chooses from, and what it chose."""
+"""Pool that a downsampling policy chooses from, and its choice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -122,13 +122,13 @@ class Pool:
         )
 
     def rng(self, seed: int) -> np.random.Generator:
-        """Of this policy in this epoch."""
+        """Random generator of this policy in this epoch."""
         return rng_for(seed, "downsampling", self.asked_by, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was chosen.
+    """Choice of a policy.
 
     Attributes:
         indices: ``int64[k]`` into the pool.

@@ -17,7 +17,7 @@ from modyn_dagster.training.models.network import SampleLoss
 
 
 class Positions:
-    """Where in a training set a key stands; keys are different."""
+    """Positions of keys in a training set without repeated keys."""
 
     def __init__(self, keys: KeyArray) -> None:
         self._order = np.argsort(keys, kind="stable")

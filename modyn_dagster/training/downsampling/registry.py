@@ -64,5 +64,5 @@ def build_policy(name: str, options: Mapping[str, Any]) -> Policy:
 
 
 def extends(name: str) -> bool:
-    """Whether the policy takes members that are selected already into account."""
+    """True if the policy takes the samples selected so far into account."""
     return bool(getattr(POLICIES[name], "extends", False))

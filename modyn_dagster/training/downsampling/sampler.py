@@ -69,7 +69,7 @@ class Sampler:
         return planned_sizes(self._plan, self._spec, len(self._data))
 
     def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
-        """What an epoch trains on, from batch ``start`` on: then the state is that of a sampler that had come so far."""
+        """Yield the batches of an epoch from batch ``start`` on; the state is as if the ones before had been yielded."""
         if self._validation is not None and start == 0:
             self._validation.renew(self._scorer)
             watch.lap("select")
@@ -86,13 +86,13 @@ class Sampler:
             yield drawn
 
     def trained(self, gradients: Tensor) -> None:
-        """What a step saw, ``float[b, n_outputs]`` at its outputs: from it DLIS learns when to start."""
+        """Take in a step's gradients at the outputs, ``float[b, n_outputs]``; DLIS decides by them when to start."""
         if self._start is not None:
             self._start.observe(gradients.norm(dim=1))
 
     @property
     def listens(self) -> bool:
-        """Whether ``trained`` wants to be told."""
+        """True if ``trained`` needs the gradients of each step."""
         return self._start is not None
 
     def state_dict(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def _modules_of(body: nn.Module) -> list[nn.Module]:
 
 
 def _is_plain(kind: type[nn.Module]) -> bool:
-    """Whether its mode is an attribute and nothing else; then there is no need for setters, which cost as much as a layer."""
+    """True if the module's mode is a plain attribute; setting it directly saves a call that costs as much as a layer."""
     return kind.train is nn.Module.train and kind.eval is nn.Module.eval and kind.__setattr__ is nn.Module.__setattr__
 
 
@@ -61,7 +61,7 @@ Forward = Callable[[Batch], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Of ``n`` samples, on the CPU unless they stay with their batch.
+    """Scores of ``n`` samples, on the CPU unless they stay with their batch.
 
     Attributes:
         outputs: ``float[n, n_outputs]``.

@@ -52,7 +52,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """What an epoch trains on.
+    """Samples that an epoch trains on.
 
     Attributes:
         positions: ``int64[k]`` in the training set.
@@ -104,7 +104,7 @@ class InMemory:
         self._unit = max(ALIGNMENT // math.gcd(ALIGNMENT, size) for size in sizes if size)
 
     def batches(self, order: Order, batching: Batching, take: Take, *, start: int) -> Iterator[Parts]:
-        """Those of an epoch, from number ``start`` on."""
+        """Batches of an epoch, from number ``start`` on."""
         number, end = start, len(batching)
         n_full = min(end, batching.n // batching.batch_size)
         while number < end:
@@ -143,7 +143,7 @@ class InMemory:
 
 
 def _sums(weights: npt.NDArray[np.float32]) -> list[float]:
-    """Of each row, added up as if it were alone."""
+    """Sum of each row, added up as if the row were alone."""
     if (weights == 1).all():
         return [float(weights.shape[1])] * len(weights)
     return [float(np.sum(row, dtype=np.float64)) for row in weights]

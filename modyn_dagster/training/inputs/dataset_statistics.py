@@ -27,7 +27,7 @@ EXAMPLE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class DatasetStatistics:
-    """What the pass found.
+    """Statistics of a training set that one pass over it computes.
 
     Attributes:
         reading: how samples become the model's inputs.

@@ -65,7 +65,7 @@ class Reading:
 
     @property
     def kind(self) -> TaskKind:
-        """What is learnt."""
+        """Kind of the learning task."""
         return self.relabeling.kind
 
     def __call__(self, walk: Walk, then: Callable[[Loaded], T]) -> Iterator[T]:
@@ -129,5 +129,5 @@ class Reading:
 
 
 def place_finder(reader: Reader) -> Where | None:
-    """Where a reader's samples lie, for errors; None if it does not read files."""
+    """Finder of a sample's file and offset for error messages; None if the reader does not read files."""
     return reader.store.where if isinstance(reader, SampleReader) else None

@@ -20,7 +20,7 @@ from modyn_dagster.training.telemetry import LossCurve, Stopwatch
 
 @dataclass
 class Place:
-    """Where a training is: its epoch, batches of it that are over, and samples trained on in all."""
+    """Position of a training: epoch, finished batches of it, and samples trained on in all."""
 
     epoch: int = 0
     batch: int = 0

@@ -16,7 +16,7 @@ from modyn_dagster.training.models.network import Network
 
 
 class MovingAverage:
-    """Of all parameters; buffers, such as the statistics of batch norm, are the model's own.
+    """Moving average of all parameters; buffers, such as the statistics of batch norm, are the model's own.
 
     After step t the average is ``d * average + (1 - d) * weights``, d the smaller of ``decay`` and ``(1 + t) / (10 + t)``.
 
@@ -86,7 +86,7 @@ class EarlyStopping:
         self._weights: dict[str, Tensor] | None = None
 
     def end_epoch(self) -> bool:
-        """Whether this was the last epoch."""
+        """End an epoch; True if it was the last one."""
         before = None if self._average is None else self._average.swapped()
         over = self._judge()
         if self._average is not None and before is not None:

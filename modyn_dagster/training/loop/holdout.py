@@ -34,7 +34,7 @@ Keep = Callable[[Part, Callable[[CheckpointFile | None], Tensor]], Tensor]
 
 
 def split(data: TrainingData, share: float, seed: int) -> tuple[TrainingData, TrainingData]:
-    """What is trained on, and what is set aside: at least one sample each, both in the order of the set."""
+    """Split a training set into a part to train on and a held-out part, at least one sample each, both in the set's order."""
     n = len(data)
     if n < 2:
         raise TrainingError(f"a training set of {n} sample cannot be split for downsampling")
@@ -54,7 +54,7 @@ def irreducible_losses(
     source: str,
     keep: Keep = lambda _, find: find(None),
 ) -> Tensor:
-    """Of every sample of ``data`` by a model trained on ``aside``, or else on the half that it is not in: ``float32[n]``."""
+    """Compute the loss of every sample of ``data`` under a model trained on ``aside``, or on the other half: ``float32[n]``."""
 
     def by_model_of(other: TrainingData, scored: TrainingData, checkpoint: CheckpointFile | None) -> Tensor:
         return _losses(train_on(other, checkpoint), scored, loss, threads=threads, source=source)
@@ -120,7 +120,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Irreducible:
-    """How the models of irreducible losses are trained: as the one they serve, without downsampling.
+    """Training of the models behind irreducible losses: as the model they serve, without downsampling.
 
     Attributes:
         train: ``modyn_dagster.training.train``.
@@ -139,7 +139,7 @@ class Irreducible:
     saver: Checkpointer
 
     def losses(self, plan: Plan, parts: "Parts", loss: SampleLoss, seed: int) -> Tensor:
-        """Of every sample that is trained on, ``float32[n]``."""
+        """Irreducible loss of every sample to train on, ``float32[n]``."""
         # Budgets and early stopping are those of the model that is served.
         none = dict.fromkeys(["downsampling", "early_stopping", "max_steps", "max_samples", "initial_weights"])
         changes = none | {"carry_optimizer": False, "epochs": plan.spec.holdout.epochs or self.spec.epochs}

@@ -1,4 +1,4 @@
-"""What a training starts from: fresh weights, a file of weights, or the previous model."""
+"""Initial weights of a training: fresh ones, a file of weights, or the previous model."""
 
 from collections.abc import Mapping
 from typing import Any

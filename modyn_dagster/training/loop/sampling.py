@@ -26,13 +26,13 @@ class Sampling(Protocol):
 
     @property
     def listens(self) -> bool:
-        """Whether ``trained`` wants to be told."""
+        """True if ``trained`` needs the gradients of each step."""
 
     def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
         """The batches of an epoch, from number ``start`` on."""
 
     def trained(self, gradients: Tensor) -> None:
-        """What a step saw at its outputs, ``float[b, n_outputs]``."""
+        """Take in a step's gradients at the outputs, ``float[b, n_outputs]``."""
 
     def state_dict(self) -> dict[str, Any]:
         """All that later batches depend on beside model, seed and place."""
@@ -53,7 +53,7 @@ class Everything:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Of the batches of an epoch."""
+        """Sizes of the batches of an epoch."""
         return batch_sizes(self.n, self.spec)
 
     def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
@@ -82,7 +82,7 @@ def sampling_of(
     seed: int,
     resumed: bool = False,
 ) -> Sampling:
-    """What hands out the batches of a training; ``aside`` are those of what is set aside.
+    """Build the source of a training's batches; ``aside`` are the batches of the held-out part.
 
     ``resumed``: a state will be loaded, with whatever takes long to find out.
     """

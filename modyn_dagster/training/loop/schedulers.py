@@ -23,7 +23,7 @@ class Length:
 
 
 def length_of(sizes: Sequence[int], spec: TrainingSpec) -> Length:
-    """Of epochs with batches of these many samples, within the spec's budgets.
+    """Length of a training whose epochs have batches of these sizes, within the spec's budgets.
 
     >>> length_of([4, 4, 2], TrainingSpec(model={"name": "mlp"}, epochs=2, accumulate=2))
     Length(n_batches=6, n_steps=4, n_epochs=2)
@@ -44,7 +44,7 @@ def length_of(sizes: Sequence[int], spec: TrainingSpec) -> Length:
 
 
 def spent(spec: TrainingSpec, n_steps: int, n_samples: int, size: int) -> bool:
-    """Whether the budgets forbid a batch of ``size`` after so many steps and samples."""
+    """True if the budgets forbid a batch of ``size`` after so many steps and samples."""
     return n_steps == spec.max_steps or (spec.max_samples is not None and n_samples + size > spec.max_samples)
 
 
@@ -98,7 +98,7 @@ class Scheduler:
             self._scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is."""
+        """Position in the schedule."""
         return dict(self._scheduler.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the steps of a training leave for later ones, as it goes into checkpoints."""
+"""State that the steps of a training leave for later ones, as checkpoints hold it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,6 +62,6 @@ class StepState:
         return parts | ({"loss": self.loss} if hasattr(self.loss, "state_dict") else {})
 
     def _passing_buffers(self) -> dict[str, Tensor]:
-        """Those that are no part of a model."""
+        """Buffers that are not part of a stored model."""
         kept = self.network.state_dict()
         return {name: buffer for name, buffer in self.network.named_buffers() if name not in kept}

@@ -65,11 +65,11 @@ class Steps:
 
     @property
     def average(self) -> MovingAverage | None:
-        """Of the weights, if it becomes the model."""
+        """Moving average of the weights, if it becomes the model."""
         return self._average
 
     def schedule(self, length: Length) -> None:
-        """How long the training will be: learning rates follow it from now on."""
+        """Set the length of the training; learning rates follow it from now on."""
         fields = optimizer_fields(len(self._spec.optimizers))
         for spec, optimizer, field in zip(self._spec.optimizers, self._optimizers, fields):
             if spec.scheduler is not None:
@@ -77,7 +77,7 @@ class Steps:
                 self._schedulers.append(found)
 
     def gradients(self, batch: Batch) -> Tensor:
-        """Of the last batch's losses at the outputs, ``float[b, n_outputs]``."""
+        """Gradients of the last batch's losses at the outputs, ``float[b, n_outputs]``."""
         return gradients_at(self._outputs.float(), batch.targets, self._loss)[1]
 
     def step(self, batch: Batch, number: int, watch: Stopwatch) -> float:
@@ -138,7 +138,7 @@ class Steps:
             return check_outputs(returned, (len(batch.weights), self._n_outputs), what=model)
 
     def _share(self, batch: Batch) -> Tensor:
-        """What a batch's mean loss counts beside that of the first one it is accumulated with."""
+        """Weight of a batch's mean loss relative to the first batch it is accumulated with."""
         weight = batch.weights.sum() if batch.divisor is None else torch.full_like(batch.weights[0], batch.divisor)
         if self.n_pending == 0:
             self._first, self._total = weight, torch.zeros_like(weight)

@@ -1,4 +1,4 @@
-"""What is inside a model while it is at work: outputs of modules by name, and what its last linear layer gets."""
+"""Activations of a model: outputs of named modules, and the input of its last linear layer."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager

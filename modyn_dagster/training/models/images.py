@@ -82,7 +82,7 @@ def _convolution(n_in: int, n_out: int, size: int, stride: int) -> nn.Sequential
 
 
 class Pictures(nn.Module):
-    """What a network of images sees: rows become ``shape``, whole numbers become 0 to 1."""
+    """Images from rows: reshape to ``shape`` and scale whole numbers to 0 to 1."""
 
     def __init__(self, shape: tuple[int, int, int], body: nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What stands where in a model's inputs."""
+"""Layout of a model's inputs: named columns, shapes and their order."""
 
 import math
 from collections.abc import Collection, Mapping

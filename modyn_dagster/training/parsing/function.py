@@ -16,7 +16,7 @@ class Blobs(Protocol):
     """The bytes of samples, each as anything with a buffer; ``list[bytes]`` and what a store hands out are such."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Number of samples."""
 
     def __getitem__(self, i: int, /) -> Any:
         """One of them."""

@@ -70,7 +70,7 @@ _SIXTEEN_BITS: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Which part of an image (``box``: top, left, height, width) goes where in the result (``window``, likewise)."""
+    """Part of an image (``box``: top, left, height, width) and its place in the result (``window``, likewise)."""
 
     box: tuple[float, float, float, float]
     window: tuple[int, int, int, int]
@@ -92,7 +92,7 @@ class Fit:
 
     @property
     def shrink(self) -> float:
-        """How many times smaller the image may be without being magnified."""
+        """Largest factor by which the image may be reduced without being magnified later."""
         return min(self.box[2] / self.window[2], self.box[3] / self.window[3])
 
 

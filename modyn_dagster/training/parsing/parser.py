@@ -19,7 +19,7 @@ from modyn_dagster.training.parsing.texts import TextParser, Texts, TokenizerPar
 
 
 class Place(Protocol):
-    """Where a sample's bytes lie; ``fastpath.Place`` is one."""
+    """Place of a sample's bytes; ``fastpath.Place`` is one."""
 
     @property
     def dataset(self) -> str:
@@ -27,11 +27,11 @@ class Place(Protocol):
 
     @property
     def path(self) -> str:
-        """Of the file."""
+        """Path of the file."""
 
     @property
     def offset(self) -> int:
-        """Of the sample's first byte."""
+        """Offset of the sample's first byte."""
 
 
 #: Finds the place of a key.
@@ -172,7 +172,7 @@ def _parse_of(parser: Parser | None, source: str) -> _Parse | None:
 
 
 def field_of(parser: Parser) -> str:
-    """Where the spec names the function."""
+    """Field of the spec that names the parser's function."""
     return "training.parser" if isinstance(parser, str) else "training.parser.function"
 
 

@@ -28,7 +28,7 @@ class Processes:
         self._open()
 
     def __call__(self, blobs: Sequence[Any]) -> Columns:
-        """What the function makes of these samples; ``ParseFailed`` also when its process dies over one of them."""
+        """Parse samples in a process; ``ParseFailed`` also when the process dies over one of them."""
         if self._owner != os.getpid():
             # We were forked: these pipes belong to the process we came from.
             self._open()

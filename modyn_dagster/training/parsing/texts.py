@@ -29,7 +29,7 @@ class TextParser(ABC):
         self.columns = columns
 
     def __call__(self, blobs: Blobs) -> Columns:
-        """Of samples that are UTF-8; ``ParseFailed`` for the first that is not."""
+        """Parse samples of UTF-8 text; ``ParseFailed`` for the first that is not."""
         texts = []
         for position in range(len(blobs)):
             try:
@@ -39,7 +39,7 @@ class TextParser(ABC):
         return {"features": self.encode(texts)}
 
     def of_columns(self, columns: Columns) -> Columns:
-        """Of text columns; a missing value is an empty text. ``KeyError`` for a column that is not there."""
+        """Parse text columns; a missing value is an empty text. ``KeyError`` for a missing column."""
         parts = [columns[name].tolist() for name in self.columns or ()]
         texts = [" ".join(part for part in row if isinstance(part, str)) for row in zip(*parts, strict=True)]
         return {"features": self.encode(texts)}

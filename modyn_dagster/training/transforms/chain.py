@@ -52,7 +52,7 @@ class Pass:
         return torch.from_numpy(aligned(single.contiguous().numpy()))
 
     def split(self) -> tuple["Pass", "Pass"]:
-        """Those that any thread may run, up to the first that only the thread that trains may; and the rest."""
+        """Split into the leading transforms that any thread may run, and the rest, which need the training thread."""
         ahead = list(takewhile(lambda step: not step[0].beside, self.steps))
         return Pass(ahead, self.dtype), Pass(self.steps[len(ahead) :], self.dtype)
 
@@ -78,11 +78,11 @@ class Transforms:
         return bool(self._all)
 
     def training(self, seed: int, epoch: int) -> Pass:
-        """What samples that are trained on go through."""
+        """Transforms of samples that are trained on."""
         return self._pass("train", seed, epoch)
 
     def evaluation(self) -> Pass:
-        """What samples that are predicted, measured or watched go through; a sample draws the same every time."""
+        """Transforms of samples that are predicted, measured or watched; a sample draws the same every time."""
         return self._pass("evaluate", 0, 0)
 
     def require_quiet(self, inputs: Tensors, keys: KeyArray) -> None:

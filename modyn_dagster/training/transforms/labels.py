@@ -61,7 +61,7 @@ _FIELD = "training.label_transform"
 
 
 class Relabeling:
-    """What a dataset's label becomes; without a transform it stays.
+    """Mapping of a dataset's label to the learnt one; without a transform the label stays.
 
     Args:
         spec: of the transform, classes by number (``numbered``).
@@ -81,11 +81,11 @@ class Relabeling:
         self._own = own and partial(import_callable(own.function, source=source, field=f"{_FIELD}.function"), **own.config)
 
     def task(self, task: Task) -> Task:
-        """What is learnt of a dataset's task."""
+        """Learning task after the label transform."""
         return task if self.spec is None else Task(self.kind, self.n_classes, task.exclude)
 
     def learnt(self, truth: Truth, keys: KeyArray) -> Truth:
-        """Of samples that all have a label. ``TrainingError`` names the first key whose label is in no group."""
+        """Transform labels of labelled samples. ``TrainingError`` names the first key whose label is in no group."""
         if self.spec is None:
             return truth
         found = self._of(truth, keys)
@@ -97,7 +97,7 @@ class Relabeling:
         return found
 
     def judged(self, samples: Samples) -> Samples:
-        """Of samples to be judged by: who has no label stays so, and a label in no group is a class that no model knows."""
+        """Transform labels for evaluation: missing ones stay missing, a label in no group becomes a class no model knows."""
         truth = samples.labels if self.given == "class" else samples.targets
         if self.spec is None or truth is None:
             return samples

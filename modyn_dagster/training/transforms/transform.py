@@ -33,7 +33,7 @@ class Draws:
 
     @classmethod
     def of(cls, seed: int, number: int, epoch: int) -> "Draws":
-        """Of the transform with this number."""
+        """Draws of the transform with this number."""
         return cls(seed_for(seed, "transform", number, epoch))
 
     def seeds_of_samples(self, keys: KeyArray) -> list[int]:

@@ -42,7 +42,7 @@ class CRAIG:
 
 
 def cluster_sizes(features: Tensor, centres: Tensor, *, block_bytes: int) -> Tensor:
-    """How many of ``float[n, d]`` are nearest to each centre, ``float64[k]``; a centre is nearest to itself."""
+    """Count the rows of ``float[n, d]`` nearest to each centre, ``float64[k]``; a centre is nearest to itself."""
     found, squares = prepared(features)
     n = len(found)
     nearest = torch.full((n,), torch.inf, dtype=found.dtype, device=found.device)

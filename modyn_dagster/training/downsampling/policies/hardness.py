@@ -45,7 +45,7 @@ class EL2N(_Hardest):
         return self.hardest(scores.double().reshape(-1, pool.n).mean(0), k, pool, seed)
 
     def scores(self, pool: Pool) -> Tensor:
-        """Of the pool's logits, ``float[..., n]``."""
+        """Score the pool by its logits, ``float[..., n]``."""
         return pool.last_layer().square().sum(-1).sqrt()
 
 
@@ -61,13 +61,16 @@ class GraNd(_Hardest):
         return self.hardest(scores.double().reshape(-1, pool.n).mean(0), k, pool, seed)
 
     def scores(self, pool: Pool) -> Tensor:
-        """Of the pool's gradients, ``float[..., n]``."""
+        """Score the pool by its gradients, ``float[..., n]``."""
         return pool.sample_gradients().square().sum(-1).sqrt()
 
 
 @dataclass(frozen=True)
 class Forgetting(_Hardest):
-    """How often a sample was right in one epoch and wrong in the next; never right: infinite (Toneva et al., ICLR 2019)."""
+    """Prefer samples that are often forgotten: right in one epoch, wrong in the next (Toneva et al., ICLR 2019).
+
+    A sample that was never right counts as forgotten infinitely often.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"logits", "history"})
 
@@ -76,12 +79,12 @@ class Forgetting(_Hardest):
         return self.hardest(forgetting_events(pool.need("history")), k, pool, seed)
 
     def scores(self, pool: Pool) -> Tensor:
-        """Whether each sample is right now, ``float[n]``."""
+        """Correctness of each sample in this epoch, ``float[n]``: 1 or 0."""
         return (pool.need("logits").argmax(-1) == pool.need("labels")).double()
 
 
 def forgetting_events(right: Tensor) -> Tensor:
-    """Of ``[epochs, n]``, ``float64[n]``.
+    """Count forgetting events in a history of correctness ``[epochs, n]``: ``float64[n]``.
 
     >>> forgetting_events(torch.tensor([[1, 0, 1], [0, 0, 1], [1, 0, 0]])).tolist()
     [1.0, inf, 1.0]

@@ -124,7 +124,7 @@ class ImportanceStart:
         self._tau = SMOOTHING * self._tau + (1 - SMOOTHING) * variance_gain(scores)
 
     def reached(self, n: int, k: int) -> bool:
-        """Whether choosing ``k`` of ``n`` by importance pays now."""
+        """True once choosing ``k`` of ``n`` by importance pays off."""
         return self._tau > gain_needed(n, k)
 
     def state_dict(self) -> dict[str, Any]:

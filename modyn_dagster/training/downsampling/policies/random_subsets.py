@@ -72,7 +72,7 @@ def block(n: int, k: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
 
 
 def _part(walk: npt.NDArray[np.int64], number: int, n: int, start: int, k: int) -> npt.NDArray[np.int64]:
-    """What a block that begins at ``start`` takes of permutation ``number``."""
+    """Part of permutation ``number`` that belongs to the block beginning at ``start``."""
     return walk[max(0, start - number * n) : max(0, start + k - number * n)]
 
 

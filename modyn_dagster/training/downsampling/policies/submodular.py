@@ -35,13 +35,13 @@ class SimilarityPolicy:
     extends: ClassVar[bool] = True
 
     def similarity(self, features: Tensor) -> Similarity | PrecomputedSimilarity:
-        """Of some features, or the given one."""
+        """Similarity of features, or the precomputed one."""
         if self.similarities is not None:
             return PrecomputedSimilarity(torch.as_tensor(self.similarities))
         return Similarity(features, self.metric, block_bytes=self.block_bytes)
 
     def of(self, pool: Pool) -> Similarity | PrecomputedSimilarity:
-        """Of the pool's embeddings."""
+        """Similarity of the pool's embeddings."""
         if self.similarities is None:
             return self.similarity(pool.features())
         given = self.similarity(torch.empty(0))
@@ -56,7 +56,7 @@ class SimilarityPolicy:
 
 
 def members_of(pool: Pool) -> list[int]:
-    """What is selected already."""
+    """Positions of the samples selected so far."""
     return [] if pool.selected is None else pool.selected.tolist()
 
 

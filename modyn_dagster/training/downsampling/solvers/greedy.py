@@ -27,10 +27,10 @@ class Objective(Protocol):
         """An upper bound of every gain from now on, ``float64[n]``, in one pass over all."""
 
     def worn(self) -> bool:
-        """Whether so many gains were looked at that ``bounds`` would pay again."""
+        """True if enough gains were evaluated for new ``bounds`` to pay off."""
 
     def gain(self, j: int, likely: Likely | None = None) -> float:
-        """What ``j`` would add; ``likely`` says which samples may be asked for next."""
+        """Gain of adding ``j``; ``likely`` names the samples that may be asked for next."""
 
     def add(self, j: int) -> None:
         """Take ``j`` into the set."""

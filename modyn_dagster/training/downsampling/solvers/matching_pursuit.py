@@ -120,7 +120,7 @@ class _Support:
         self.noise = largest * float(np.abs(self._target).sum()) * float(torch.finfo(rows.dtype).eps)
 
     def correlations(self) -> Float64:
-        """Of every row with the residual, ``float64[n]``."""
+        """Correlation of every row with the residual, ``float64[n]``."""
         residual = torch.from_numpy(self._target - self.weights @ self._used[: len(self.members)]).to(self._rows)
         found: Float64 = (self._rows @ residual).double().cpu().numpy()
         return found
@@ -142,7 +142,7 @@ class _Support:
         return self._let_go()
 
     def _let_go(self) -> list[int]:
-        """Of rows without a weight."""
+        """Drop rows whose weight fell to zero and return their positions."""
         stay = np.flatnonzero(self.weights > 0)
         gone = np.flatnonzero(self.weights <= 0)
         dropped = [self.members[i] for i in gone]

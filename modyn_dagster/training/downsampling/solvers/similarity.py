@@ -13,7 +13,7 @@ from modyn_dagster.training.downsampling.solvers.distances import Metric, distan
 
 
 class Above:
-    """What of the rows ``s[j, :]`` lies above a level that only rises: what lies below it never counts again.
+    """Entries of the rows ``s[j, :]`` above a level that only rises; an entry below it never counts again.
 
     Args:
         n: rows and columns.
@@ -93,7 +93,7 @@ class Similarity:
 
     @property
     def diagonal(self) -> npt.NDArray[np.float64]:
-        """Of everyone to itself, ``float64[n]``."""
+        """Similarity of each sample to itself, ``float64[n]``."""
         if self.metric == "euclidean":
             return np.full(self.n, self._largest)
         if self.metric == "rbf":
