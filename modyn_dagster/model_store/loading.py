@@ -33,11 +33,11 @@ def load(
     with repository.folder.adding():
         stored = repository.open(model)
         if stored.has_weights:
-            return extras.split(_read(repository, stored, verify))[0]
+            return extras.split_extra_state(_read(repository, stored, verify))[0]
         if not retrain:
             raise WeightsNotStored(model, "only how to train it again: load(id, retrain=True) does that (model export --retrain)")
         start, todo = lineage_to_train(stored, repository.open)
-        state = None if start is None else extras.split(_read(repository, start, verify))[0]
+        state = None if start is None else extras.split_extra_state(_read(repository, start, verify))[0]
     for each in todo:
         provenance = provenance_of(each, repository.documents)
         require_allowed(provenance.train, allow)
@@ -52,7 +52,7 @@ def load_extra(repository: Repository, model: ModelId) -> Any:
         stored = repository.open(model)
         if extras.PREFIX not in stored.record.leaves or not stored.has_weights:
             return None
-        return extras.split(_read(repository, stored, verify=True))[1]
+        return extras.split_extra_state(_read(repository, stored, verify=True))[1]
 
 
 def _read(repository: Repository, stored: Stored, verify: bool) -> dict[str, Tensor]:

@@ -94,7 +94,7 @@ class ModelStore:
             raise ConfigError(
                 "model store", "extra", type(extra).__name__, "cannot be trained again; store it by another strategy"
             )
-        state = extras.joined(tensors.without_wrappers(state_dict), extra)
+        state = extras.with_extra_state(tensors.without_wrappers(state_dict), extra)
         return saving.save(self._repository, state, chosen, base, architecture, provenance)
 
     def load(
