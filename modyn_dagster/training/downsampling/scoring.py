@@ -117,7 +117,7 @@ class Scorer:
         tapping = listening(self._body, [EMBEDDING], source=self._source) if self._embeddings else nullcontext(None)
         with judging(self._body), tapping as heard, torch.no_grad():
             outputs = self._forward(batch).float()
-            embeddings = None if heard is None else torch.from_numpy(heard(EMBEDDING, len(outputs)))
+            embeddings = None if heard is None else torch.from_numpy(heard(EMBEDDING, len(outputs))).to(outputs.device)
         if self._gradients:
             losses, gradients = gradients_at(outputs, batch.targets, self._loss)
             return Scored(outputs, batch.targets, losses, gradients, embeddings)
@@ -141,7 +141,7 @@ def gradients_at(outputs: Tensor, targets: Tensor, loss: SampleLoss) -> tuple[Te
 
 def with_bias_column(embeddings: Tensor) -> Tensor:
     """A column of ones for the bias, ``float[n, h + 1]``."""
-    return torch.cat([embeddings, torch.ones(len(embeddings), 1)], dim=1)
+    return torch.cat([embeddings, embeddings.new_ones(len(embeddings), 1)], dim=1)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ class Steps:
         self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)
         self._scaler = getattr(fabric.strategy.precision, "scaler", None)
         network.train()
+        # Before the optimizers: some make their state of the parameters at once, where these are.
+        fabric.to_device(network.body)
         self._optimizers = build_optimizers(spec.optimizers, network.body, source=reading.source)
         body = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
         # In single precision Fabric's wrappers would only cost time.
