@@ -5,6 +5,8 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 # Of pytest; for two cores, as tests that wait for daemons leave theirs to others.
 TEST_PROCESSES ?= 3
+# One of tests/suites.py.
+PART ?= all
 
 BIN := $(abspath $(VENV))/bin
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
@@ -18,12 +20,12 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up system-packages demo ui test sanitize lint clean
+.PHONY: help set-up system-packages demo ui lint check test soak sanitize clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
-	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= and TEST_PROCESSES= (for make test)"
+	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= and TEST_PROCESSES= (for tests), PART= (of make soak)"
 
 set-up: $(STAMP) ## virtual environment, pinned dependencies, native build; done once
 	@:
@@ -56,8 +58,17 @@ lint: set-up ## ruff, mypy, and whether the code location loads
 	$(BIN)/mypy
 	MODYN_PROJECT='$(EXAMPLE)' sh .ci/validate-definitions.sh $(BIN)/dagster
 
-test: set-up system-packages lint ## lint and all tests
+check: set-up ## the inner loop: ruff, mypy and the tests that start no process and train briefly
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest --fast -q -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+test: set-up system-packages lint ## lint and all tests that a change must pass
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
+
+soak: set-up system-packages ## kills at every point, fuzzers, laws with many examples; for nights and releases
+	$(BIN)/pytest --soak '$(PART)' -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 sanitize: set-up system-packages ## tests of fastpath under the address and undefined-behaviour sanitizers
 	@sh .ci/sanitize.sh '$(BIN)/python'

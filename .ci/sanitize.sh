@@ -23,7 +23,7 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/modyn_dagster" "$scratch/tests"
 cp -p modyn_dagster/__init__.py "$scratch/modyn_dagster/"
 cp -Rp pyproject.toml README.md LICENSE fastpath "$scratch/"
-cp -Rp tests/conftest.py tests/disk.py tests/fastpath "$scratch/tests/"
+cp -Rp tests/conftest.py tests/disk.py tests/examples.py tests/suites.py tests/fastpath "$scratch/tests/"
 find "$scratch/fastpath" -name '*.so' -delete
 # Half the time of a build at -O3, and stack traces that name the lines of the kernels.
 sed 's/"-O3"/"-O1"/' setup.py >"$scratch/setup.py"

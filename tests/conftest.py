@@ -13,7 +13,6 @@ from pathlib import Path
 # Several processes of pytest share the cores, and threads of torch that wait for each other take most of their time there.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import hypothesis
 import pytest
 import sqlalchemy as sa
 
@@ -23,12 +22,9 @@ from modyn_dagster.catalog.database.urls import DATABASES, database_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.settings import Settings
 from tests.disk import do_not_wait_for_the_disk
+from tests.suites import pytest_addoption, pytest_configure
 
-# How long an example takes says nothing on a busy machine.
-hypothesis.settings.register_profile("untimed", deadline=None)
-# For runs in which every example takes several times as long, such as those under sanitizers.
-hypothesis.settings.register_profile("few", deadline=None, max_examples=15)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "untimed"))
+__all__ = ["pytest_addoption", "pytest_configure"]
 
 do_not_wait_for_the_disk()
 

@@ -12,6 +12,7 @@ from benchmarks.drift import main
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.soak("benchmarks")
 def test_the_command_writes_figures_with_their_five_fields(tmp_path):
     out = tmp_path / "out.json"
     command = [sys.executable, str(ROOT / "benchmarks/drift.py"), "--quick", "--sizes", "60", "--widths", "3"]

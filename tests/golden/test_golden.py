@@ -2,10 +2,11 @@
 
 What models and measurements decide (weights, predictions, scores) is compared only on the processor and with the libraries of
 the record; batches, JSON Schemas, and decisions and training sets that no model has a part in, everywhere. All pipelines are
-compared by ``python -m tests.golden.record --compare``, which takes some minutes.
+compared by the part ``golden`` of `make soak`, and by ``python -m tests.golden.record --compare``; both take some minutes.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,23 +20,39 @@ from tests.golden.record import PIPELINES, RECORD, made, read, read_common
 
 #: A policy of one's own and the cost of waiting; T-TBS and R-TBS; downsampling; differences and provenance.
 CHOSEN: Final = ("own_policy", "cost_latency")
+OTHERS: Final = tuple(sorted(set(PIPELINES) - set(CHOSEN)))
 _PREFIX: Final = "golden_"
 
 
-@pytest.fixture(scope="module")
-def found(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Subjects:
-    subjects = made(tmp_path_factory.mktemp("golden"), postgres_server.url, CHOSEN, _PREFIX)
+def record(server: RunningServer, folder: Path, pipelines: Sequence[str]) -> Subjects:
+    """Subjects of some pipelines, replayed and live, as a record holds them."""
+    subjects = made(folder, server.url, pipelines, _PREFIX)
     for mode in ("replay", "live"):
         for name in DATABASES:
-            postgres_server.drop_database(f"{_PREFIX}{mode}_{name}")
+            server.drop_database(f"{_PREFIX}{mode}_{name}")
     as_recorded: Subjects = json.loads(json.dumps(subjects))
     return as_recorded
 
 
-def test_a_few_pipelines_come_to_what_was_recorded(found: Subjects) -> None:
+@pytest.fixture(scope="module")
+def found(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Subjects:
+    return record(postgres_server, tmp_path_factory.mktemp("golden"), CHOSEN)
+
+
+def assert_as_recorded(subjects: Subjects) -> None:
     same_place = read_common(RECORD)["environment"] == environment()
-    lines = difference(read(RECORD, list(found)), found, same_place=same_place)
+    lines = difference(read(RECORD, list(subjects)), subjects, same_place=same_place)
     assert [line for line in lines if not ours(line)] == []
+
+
+def test_a_few_pipelines_come_to_what_was_recorded(found: Subjects) -> None:
+    assert_as_recorded(found)
+
+
+@pytest.mark.soak("golden")
+@pytest.mark.parametrize("group", range(3))
+def test_every_pipeline_comes_to_what_was_recorded(postgres_server: RunningServer, tmp_path: Path, group: int) -> None:
+    assert_as_recorded(record(postgres_server, tmp_path / "golden", OTHERS[group::3]))
 
 
 def test_live_they_are_what_they_are_replayed(found: Subjects) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pytest
+
 from modyn_dagster.catalog.decisions import list_decisions
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import Mode
@@ -103,6 +105,7 @@ class Stream:
         return outcome_of(self.deployment.platform, run), decided, [model.ordinal for model in models]
 
 
+@pytest.mark.soak("kills-daemons")
 def test_killed_measuring_a_killed_tick_and_a_lost_database_change_no_decision_and_no_model(
     own_server: RunningServer, tmp_path: Path
 ) -> None:

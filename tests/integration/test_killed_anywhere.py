@@ -1,6 +1,6 @@
 """A replay killed at any of its steps and started again ends as one that nobody disturbed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +15,10 @@ from tests.integration.harness.outcome import Ending
 from tests.projects.tiny import batch_text, drop, timed
 
 PIPELINE: Final = "by_time"
-#: The matrix is cut into this many tests, for pytest to spread over processes.
+#: The matrix is cut into this many tests.
 CHUNKS: Final = 8
+#: Kill points of `make test`, spread over the steps of the replay; `make soak` has all of them.
+FEW: Final = 6
 SPLIT: Final = {"train": 0.8, "calibrate": 0.05, "evaluate": 0.15}
 
 
@@ -66,10 +68,9 @@ def test_an_undisturbed_replay_has_triggers_models_and_evaluations(undisturbed: 
     assert len({point.number for point in undisturbed.points if point.kind == "rename"}) >= 3 * len(outcome.triggers)
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_killed_replay_started_again_ends_as_if_undisturbed(undisturbed: Undisturbed, chunk: int) -> None:
-    for number, point in enumerate(undisturbed.points[chunk::CHUNKS]):
-        with undisturbed.world.copied(f"k{chunk}_{number}") as world:
+def kill_and_start_again(undisturbed: Undisturbed, points: Sequence[Point], name: str) -> None:
+    for number, point in enumerate(points):
+        with undisturbed.world.copied(f"{name}_{number}") as world:
             killed = world.replay(PIPELINE, point)
             assert killed.exit_code == -9, f"{point}: {killed.error}"
             again = world.replay(PIPELINE)
@@ -78,6 +79,18 @@ def test_a_killed_replay_started_again_ends_as_if_undisturbed(undisturbed: Undis
             assert_dagster_shows_everything(world)
 
 
+def test_a_replay_killed_at_a_few_steps_and_started_again_ends_as_if_undisturbed(undisturbed: Undisturbed) -> None:
+    points = undisturbed.points
+    kill_and_start_again(undisturbed, [points[number * (len(points) - 1) // (FEW - 1)] for number in range(FEW)], "few")
+
+
+@pytest.mark.soak("kills-replay")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_killed_replay_started_again_ends_as_if_undisturbed(undisturbed: Undisturbed, chunk: int) -> None:
+    kill_and_start_again(undisturbed, undisturbed.points[chunk::CHUNKS], f"k{chunk}")
+
+
+@pytest.mark.soak("kills-replay")
 def test_a_replay_killed_again_and_again_ends_as_if_undisturbed(undisturbed: Undisturbed) -> None:
     """Every start comes five transactions further: just enough to begin, to take a trigger over and to train it."""
     with undisturbed.world.copied("again") as world:

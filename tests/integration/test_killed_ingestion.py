@@ -18,6 +18,7 @@ from tests.integration.harness.outcome import row_counts
 from tests.projects.tiny import DATASET, amount, batch_text, drop
 
 CHUNKS: Final = 3
+SOAK: Final = pytest.mark.soak("kills-ingestion")
 BAD: Final = "day_01"
 
 #: Rows of every table, the samples, and per batch key, state, counts and checksums.
@@ -67,13 +68,19 @@ def test_an_undisturbed_import_has_good_batches_and_the_bad_one(undisturbed: tup
     assert {"commit", "rename"} == {point.kind for point in points}
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        pytest.param(slice(1, None, 8), id="few"),
+        *(pytest.param(slice(n, None, CHUNKS), id=str(n), marks=SOAK) for n in range(CHUNKS)),
+    ],
+)
 def test_a_killed_ingestion_started_again_gives_the_same_stream(
-    world: World, undisturbed: tuple[list[Point], Stream], chunk: int
+    world: World, undisturbed: tuple[list[Point], Stream], chunk: slice
 ) -> None:
     points, stream = undisturbed
-    for number, point in enumerate(points[chunk::CHUNKS]):
-        with world.copied(f"i{chunk}_{number}") as copy:
+    for number, point in enumerate(points[chunk]):
+        with world.copied(f"i{chunk.start}_{chunk.step}_{number}") as copy:
             killed = copy.import_history(point)
             assert killed.exit_code == -9, f"{point}: {killed.error}"
             again = copy.import_history()

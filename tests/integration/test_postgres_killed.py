@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import deployed
 from tests.integration.harness.fork_server import ForkServer
@@ -12,6 +14,7 @@ from tests.projects.tiny import amount, batch_text, drop
 PIPELINE = "by_amount"
 
 
+@pytest.mark.soak("kills-daemons")
 def test_a_replay_whose_postgres_was_killed_says_so_and_started_again_ends_as_if_undisturbed(
     own_server: RunningServer, forks: ForkServer, tmp_path: Path
 ) -> None:

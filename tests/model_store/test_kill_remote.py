@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from modyn_dagster.errors import ModelInUse
 from modyn_dagster.model_store import ModelStore, Snapshot
 from modyn_dagster.model_store.commit import removal
@@ -73,6 +75,7 @@ def killed(s3: S3, base: str, jobs: list[tuple[str, str, int]]) -> list[list[str
     return [line.split() for line in done.stdout.splitlines()]
 
 
+@pytest.mark.soak("kills-store")
 def test_killed_before_any_write_nothing_lacks_what_it_needs(s3, monkeypatch):
     monkeypatch.setattr(removal, "PATIENCE", 0.0)
     stores, jobs, expected_ends = [], [], []

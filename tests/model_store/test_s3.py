@@ -125,6 +125,7 @@ print(json.dumps([store.save(moved(network(), n), base=given["base"], strategy="
 """
 
 
+@pytest.mark.soak("kills-store")
 def test_two_writers_in_two_processes_and_a_remover(s3, url):
     store = s3.store(url)
     base = store.save(network(), strategy=Snapshot(compress=True))

@@ -1,0 +1,158 @@
+"""Suites: `make check` (fast), `make test` (everything a change must pass) and the parts of `make soak`.
+
+A test belongs to the fast suite unless it is marked ``process`` or ``long``. Tests that use a server get the mark ``process`` by
+their fixtures, those of some folders by their place. Soak tests are marked ``soak("<part>")``; the parts of ``LAWS`` run the
+hypothesis tests of their folders once more, with many times as many examples.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from hypothesis import is_hypothesis_test, settings
+
+# How long an example takes says nothing on a busy machine. Tests with a number of their own ask `examples` for it.
+settings.register_profile("untimed", deadline=None)
+# For the inner loop.
+settings.register_profile("quick", deadline=None, max_examples=20)
+# For runs in which every example takes several times as long, such as those under sanitizers.
+settings.register_profile("few", deadline=None, max_examples=15)
+# For nights and releases.
+settings.register_profile("deep", deadline=None, max_examples=1000)
+
+#: Fixtures that start a server or a process.
+STARTING: Final = frozenset({"postgres_server", "own_server", "new_server", "running_server", "forks", "s3"})
+#: Folders whose tests all start processes, by their paths from the root.
+STARTING_FOLDERS: Final = ("tests/integration", "tests/dagster")
+
+#: Parts of ``make soak`` with tests of their own, and what they do.
+MARKED: Final = {
+    "benchmarks": "the programs that measure, run to their end",
+    "golden": "every policy, strategy and store against the recorded hashes",
+    "kills-daemons": "daemons, measuring runs and Postgres killed under production and under a replay",
+    "kills-replay": "a replay killed before and after every commit and rename",
+    "kills-ingestion": "an import and a deletion killed at every step",
+    "kills-store": "savers and removers of models killed before every write",
+    "fuzz": "tens of thousands of damaged files",
+}
+#: Parts with the hypothesis tests of some folders under the profile ``deep``.
+LAWS: Final = {
+    "laws-data": ("tests/ingestion", "tests/catalog_ingestion", "tests/catalog", "tests/spec"),
+    "laws-fastpath": ("tests/fastpath",),
+    "laws-models": ("tests/model_store", "tests/benchmarks"),
+    "laws-policies": ("tests/selection", "tests/triggering"),
+    "laws-results": ("tests/evaluation", "tests/reporting", "tests/pipeline", "tests/dagster", "tests/cli"),
+    "laws-training": ("tests/training",),
+}
+PARTS: Final = tuple(sorted([*MARKED, *LAWS]))
+
+#: Events of Python's audit that say that a process starts.
+_STARTS: Final = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options that select a suite; without them all tests but those of the soak suite run."""
+    group = parser.getgroup("suites")
+    group.addoption("--fast", action="store_true", help="only tests that start no process and train briefly: make check")
+    group.addoption("--soak", metavar="PART", help="only a part of the soak suite, or all of it: make soak")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Select the suite, and how many examples its laws get."""
+    suites = Suites(fast=config.getoption("fast"), soak=config.getoption("soak"))
+    config.pluginmanager.register(suites, "suites")
+    # Before tests are imported: some derive a number of their own from it.
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", suites.profile))
+
+
+def part_of_commit(commit: str) -> str:
+    """The part of ``make soak`` that runs with a commit, given by its hash."""
+    return PARTS[int(commit, 16) % len(PARTS)]
+
+
+class Suites:
+    """The pytest plugin that selects the tests of one suite."""
+
+    def __init__(self, *, fast: bool, soak: str | None) -> None:
+        if soak not in (None, "all", *PARTS):
+            raise pytest.UsageError(f"--soak {soak}: no such part of the soak suite; there are {', '.join(PARTS)}, and all")
+        if fast and soak:
+            raise pytest.UsageError("--fast and --soak exclude each other")
+        self.fast, self.soak = fast, soak
+        self._started: list[str] = []
+        if fast:
+            sys.addaudithook(self._note_start)
+
+    @property
+    def profile(self) -> str:
+        """Hypothesis profile, unless the environment names one."""
+        return "deep" if self.soak else "quick" if self.fast else "untimed"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Mark tests by what they use, and deselect those of other suites."""
+        for item in items:
+            if _starts(item):
+                item.add_marker(pytest.mark.process)
+        chosen = [self._is_chosen(item) for item in items]
+        if not all(chosen):
+            config.hook.pytest_deselected(items=[item for item, is_chosen in zip(items, chosen) if not is_chosen])
+            items[:] = [item for item, is_chosen in zip(items, chosen) if is_chosen]
+
+    def pytest_ignore_collect(self, collection_path: os.PathLike[str], config: pytest.Config) -> bool | None:
+        """Spare the fast suite the imports of folders of which it has no test."""
+        path = os.path.relpath(collection_path, config.rootpath)
+        return True if self.fast and path in STARTING_FOLDERS else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Forget the processes of the test before."""
+        self._started.clear()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Fail tests of the fast suite that start a process."""
+        yield
+        if self._started:
+            pytest.fail(f"starts a process ({self._started[0]}): mark it with pytest.mark.process", pytrace=False)
+
+    def _is_chosen(self, item: pytest.Item) -> bool:
+        part = part_of(item)
+        if self.soak is None:
+            return part is None and not (self.fast and (_is_marked(item, "process") or _is_marked(item, "long")))
+        if self.soak == "all":
+            return part is not None or _is_law(item)
+        folders = LAWS.get(self.soak, ())
+        return part == self.soak or (part is None and _is_law(item) and _is_below(item, folders))
+
+    def _note_start(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event in _STARTS:
+            self._started.append(" ".join([event, *map(str, arguments[:1])]))
+
+
+def part_of(item: pytest.Item) -> str | None:
+    """The part of the soak suite that a test is marked with. ``UsageError`` where there is no such part."""
+    mark = item.get_closest_marker("soak")
+    if mark is None:
+        return None
+    if len(mark.args) != 1 or mark.args[0] not in MARKED:
+        raise pytest.UsageError(f"{item.nodeid}: expected soak(<part>) with one of {', '.join(MARKED)}, found soak{mark.args}")
+    return str(mark.args[0])
+
+
+def _starts(item: pytest.Item) -> bool:
+    return not STARTING.isdisjoint(getattr(item, "fixturenames", ())) or _is_below(item, STARTING_FOLDERS)
+
+
+def _is_marked(item: pytest.Item, name: str) -> bool:
+    return item.get_closest_marker(name) is not None
+
+
+def _is_law(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)
+
+
+def _is_below(item: pytest.Item, folders: tuple[str, ...]) -> bool:
+    return any(item.nodeid.startswith(f"{folder}/") for folder in folders)
