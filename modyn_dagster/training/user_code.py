@@ -64,7 +64,7 @@ def transform_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
 def check_user_code(spec: TrainingSpec, *, source: str) -> None:
     """Import all user code of a training; ``ImportPathError`` names ``source`` (the pipeline) and the field.
 
-    ``MissingExtra`` for a model in the box that needs a library which is not installed.
+    ``MissingExtra`` for a built-in model whose library is not installed.
     """
     if isinstance(spec.model, DistilBertSpec) and find_spec("transformers") is None:
         raise MissingExtra(source, "training.model.name", spec.model.name, package="transformers", extra="text")
