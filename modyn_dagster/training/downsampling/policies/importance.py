@@ -89,7 +89,7 @@ class DLIS(Loss):
         # A diverged model has gradients of NaN, whose variance gain would read as "importance sampling does not help".
         require_numbers(scores.detach().to("cpu", torch.float64).numpy(), pool.asked_by, finite=True)
         if self.start == "auto" and variance_gain(scores) <= gain_needed(pool.n, k):
-            return self.before(pool, k, seed)
+            return self.uniform(pool, k, seed)
         return self.draw(scores, pool, k, seed)
 
     def scores(self, pool: Pool) -> Tensor:
@@ -98,11 +98,11 @@ class DLIS(Loss):
             return pool.gradients.square().sum(1).sqrt()
         return pool.last_layer().square().sum(1).sqrt()
 
-    def before(self, pool: Pool, k: int, seed: int) -> Chosen:
+    def uniform(self, pool: Pool, k: int, seed: int) -> Chosen:
         """Draw uniformly with weight 1, as before the start of importance sampling."""
         return Chosen.plain(torch.from_numpy(pool.rng(seed).choice(pool.n, k, replace=False)))
 
-    def started(self) -> "DLIS":
+    def after_start(self) -> "DLIS":
         """Return this policy with importance sampling started."""
         return replace(self, start="always")
 
