@@ -17,7 +17,7 @@ from modyn_dagster.training.downsampling.pool import Chosen, Pool
 from modyn_dagster.training.downsampling.pool_builder import History, Pools, Positions, Validation
 from modyn_dagster.training.downsampling.scoring import Scored, Scorer
 from modyn_dagster.training.inputs.batch import Batch, Subset
-from modyn_dagster.training.inputs.batches import Batches, batch_sizes
+from modyn_dagster.training.inputs.batches import Batches, batch_sizes, in_order
 from modyn_dagster.training.telemetry import Stopwatch
 from modyn_dagster.training.user_code import user_code
 
@@ -121,14 +121,14 @@ class Sampler:
         if self._start is not None and isinstance(policy, DLIS):
             if not self._start.reached(n, k):
                 chosen = policy.uniform(Pool(n, self._plan.name, epoch=epoch), k, seed)
-                return batch.drawn(chosen.indices, chosen.weights, estimates=False)
+                return batch.subset(chosen.indices, chosen.weights, estimates=False)
             policy = policy.after_start()
         positions = None if self._positions is None else self._positions.of(batch.keys)
         scored = self._scorer(batch) if self._plan.needs else None
         pool = self._pools.of(scored, batch.targets, positions, epoch)
         with user_code(self._source):
             chosen = policy(pool, k, seed)
-        return batch.drawn(chosen.indices, chosen.weights, estimates=self._estimates(chosen))
+        return batch.subset(chosen.indices, chosen.weights, estimates=self._estimates(chosen))
 
     def _seed_of(self, epoch: int, number: int) -> int:
         if (epoch, number) not in self._seeds:
@@ -151,8 +151,7 @@ class Sampler:
             self._subset = self._subset_of(chosen)
 
     def _scored(self) -> Scored:
-        ordered = self._spec.model_copy(update={"shuffle": False, "drop_last": False})
-        return self._scorer.all(self._batches.epoch(ordered, seed=self._seed, epoch=0, evaluate=True))
+        return self._scorer.all(self._batches.epoch(in_order(self._spec), seed=self._seed, epoch=0, evaluate=True))
 
     def _subset_of(self, chosen: Chosen) -> Subset:
         positions, factors = chosen.indices.cpu().numpy(), chosen.weights.to("cpu", torch.float64).numpy()
