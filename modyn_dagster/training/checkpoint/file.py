@@ -19,7 +19,7 @@ from modyn_dagster.training.checkpoint.parts import SUFFIXES
 
 logger = logging.getLogger(__name__)
 
-#: Encoding of the state; a file of another one is refused, and its training begins anew.
+#: Version of the encoding. A training with a file of another version begins anew.
 _VERSION: Final = "2"
 
 
@@ -27,7 +27,7 @@ class CheckpointFile:
     """The newest checkpoint of one training: a safetensors file that is replaced as a whole, and holds no pickle.
 
     Args:
-        path: of the file; its folder is made.
+        path: path of the file; its folder is created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class CheckpointFile:
             with safe_open(self.path, framework="pt") as file:
                 header = file.metadata() or {}
                 if (header.get("version"), header.get("fingerprint")) != (_VERSION, fingerprint):
-                    logger.info("%s is of another training; this one begins at its beginning", self.path)
+                    logger.info("%s belongs to another training; this one begins at its beginning", self.path)
                     return None
                 tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
                 content = json.loads(header["state"])

@@ -18,7 +18,7 @@ from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.inputs.batch import Batch, InMemory, Positions, Subset, scaled_to_pool
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
 from modyn_dagster.training.inputs.device import DeviceCopy, pinned_empty, tensor_of
-from modyn_dagster.training.inputs.reading import Loaded, Walk
+from modyn_dagster.training.inputs.reading import EpochOrder, LoadedBatch
 from modyn_dagster.training.memory import aligned, empty_aligned
 from modyn_dagster.training.models.network import Network, Tensors
 from modyn_dagster.training.telemetry import Stopwatch
@@ -90,7 +90,7 @@ class Batches:
     def _read(
         self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int, passing: Pass
     ) -> Iterator[Batch]:
-        walk = Walk(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start)
+        walk = EpochOrder(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start)
         reading = self._reading
         if subset is not None:
             keys, _ = reading.data.chosen.take(subset.positions)
@@ -112,17 +112,17 @@ class Batches:
 
         yield from self._cached.batches(order, Batching(n, spec.batch_size, spec.drop_last), take, start=start)
 
-    def _of(self, loaded: Loaded) -> Batch:
+    def _of(self, loaded: LoadedBatch) -> Batch:
         inputs, targets = self._arrays(loaded)
         tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
         return _batch(loaded.keys, loaded.weights, tensors, torch.from_numpy(targets))
 
-    def _arrays(self, loaded: Loaded) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+    def _arrays(self, loaded: LoadedBatch) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
         reading = self._reading
         targets = targets_of(loaded.truth, loaded.keys, reading.kind, self._n_outputs, source=reading.source)
         return self._prepare(loaded.inputs), aligned(targets)
 
-    def _gather(self, chunks: list[Loaded]) -> InMemory:
+    def _gather(self, chunks: list[LoadedBatch]) -> InMemory:
         parts = [self._arrays(chunks.pop(0)) for _ in range(len(chunks))]
         names = parts[0][0]
         inputs = {name: torch.cat([torch.from_numpy(inputs[name]) for inputs, _ in parts]) for name in names}

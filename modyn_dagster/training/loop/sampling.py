@@ -13,7 +13,7 @@ from modyn_dagster.training.downsampling.sampler import Sampler
 from modyn_dagster.training.downsampling.scoring import Model, Scorer
 from modyn_dagster.training.inputs.batch import Batch
 from modyn_dagster.training.inputs.batches import Batches, batch_sizes, in_order
-from modyn_dagster.training.loop.holdout import Irreducible, Parts
+from modyn_dagster.training.loop.holdout import Division, Irreducible
 from modyn_dagster.training.telemetry import Stopwatch
 
 
@@ -72,7 +72,7 @@ class WholeSet:
 
 
 def sampling_of(
-    parts: Parts,
+    division: Division,
     spec: TrainingSpec,
     batches: Batches,
     model: Model,
@@ -86,16 +86,16 @@ def sampling_of(
 
     ``resumed``: a state will be loaded later, which holds the irreducible losses.
     """
-    plan = parts.plan
+    plan = division.plan
     if plan is None:
-        return WholeSet(batches, spec, len(parts.data), seed)
+        return WholeSet(batches, spec, len(division.data), seed)
     last_layer = plan.spec.gradient == "last_layer"
     embeddings, gradients = "embeddings" in plan.needs or last_layer, plan.needs_gradients(irreducible.task.kind)
     scorer = Scorer(model.body, model.forward, model.loss, gradients=gradients, embeddings=embeddings, source=irreducible.source)
     needs_floors = "irreducible_losses" in plan.needs and not resumed
-    floors = irreducible.losses(plan, parts, model.loss, seed) if needs_floors else None
+    floors = irreducible.losses(plan, division, model.loss, seed) if needs_floors else None
     validation = None
     if "validation_gradient" in plan.needs and aside is not None:
         held_out = partial(aside.epoch, in_order(spec), seed=seed, epoch=0, evaluate=True)
         validation = Validation(held_out, model.loss, last_layer=last_layer)
-    return Sampler(plan, spec, parts.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)
+    return Sampler(plan, spec, division.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)
