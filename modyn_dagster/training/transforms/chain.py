@@ -25,8 +25,8 @@ class Pass:
     """Some of the transforms, one after the other, in one epoch.
 
     Attributes:
-        steps: each with the random numbers it draws.
-        dtype: of floats that they return.
+        steps: transforms with their seeds.
+        dtype: dtype of returned floats.
     """
 
     steps: Sequence[tuple[Transform, Draws]]
@@ -36,7 +36,7 @@ class Pass:
         return bool(self.steps)
 
     def __call__(self, inputs: Tensors, keys: KeyArray) -> Tensors:
-        """Inputs of the samples with these keys, as the model gets them."""
+        """Transform the inputs of the samples with these keys."""
         if not self.steps:
             return inputs
         found = dict(inputs)
@@ -48,7 +48,7 @@ class Pass:
 
     def _finished(self, tensor: Tensor) -> Tensor:
         single = tensor.to(self.dtype) if tensor.is_floating_point() else tensor
-        # Kernels choose their path by alignment: the same bits, wherever a batch was made.
+        # Aligned, because kernels choose their path and thereby the bits by alignment.
         return torch.from_numpy(aligned(single.contiguous().numpy()))
 
     def split(self) -> tuple["Pass", "Pass"]:
@@ -61,8 +61,8 @@ class Transforms:
     """All transforms of a training spec.
 
     Args:
-        spec: of the training.
-        source: the pipeline, for errors.
+        spec: spec of the training.
+        source: name of the pipeline, for errors.
         where: finds the place of a sample, for errors.
     """
 
@@ -86,7 +86,7 @@ class Transforms:
         return self._pass("evaluate", 0, 0)
 
     def require_quiet(self, inputs: Tensors, keys: KeyArray) -> None:
-        """``ConfigError`` for a transform that says it draws nothing and is seen to draw from the process's generators."""
+        """Check that transforms with ``draws: false`` draw nothing from the process's generators; else ``ConfigError``."""
         for passing in (self.training(0, 0), self.evaluation()):
             found = dict(inputs)
             for transform, draws in passing.steps:

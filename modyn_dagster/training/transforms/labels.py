@@ -64,13 +64,14 @@ class Relabeling:
     """Mapping of a dataset's label to the learnt one; without a transform the label stays.
 
     Args:
-        spec: of the transform, classes by number (``numbered``).
-        given: what the dataset's label is.
-        source: the pipeline, for errors.
+        spec: spec of the transform, with classes by number (``numbered``).
+        given: kind of the dataset's label.
+        source: name of the pipeline, for errors.
 
     Attributes:
-        given, kind: what the label is before and after.
-        n_classes: after; None where there are none, or without a transform.
+        given: kind of the label before the transform.
+        kind: kind of the label after it.
+        n_classes: number of classes after it; None for a target, or without a transform.
     """
 
     def __init__(self, spec: LabelTransform | None, given: TaskKind, source: str) -> None:
@@ -112,7 +113,7 @@ class Relabeling:
         return replace(samples, labels=None, targets=targets)
 
     def _of(self, truth: Truth, keys: KeyArray) -> Truth:
-        """A class in no group becomes one more than there are."""
+        """Map labels; a class in no group becomes the number of groups."""
         match self.spec:
             case GroupedLabels(groups=groups):
                 found = np.full(len(truth), len(groups), dtype=np.int64)
@@ -153,7 +154,7 @@ class Relabeling:
 
 
 def numbered(spec: TrainingSpec, classes: Sequence[str], *, pinned: bool, source: str) -> TrainingSpec:
-    """The spec with classes by number, as far as their names are known: of others no sample has come yet.
+    """Replace names of classes by numbers where a sample of the class exists.
 
     ``ConfigError`` for a name that the dataset can never have: it pins its classes, or they have no names.
     """
@@ -177,7 +178,7 @@ def numbered(spec: TrainingSpec, classes: Sequence[str], *, pinned: bool, source
 
 
 def _among(truth: Truth, classes: Sequence[str | int]) -> npt.NDArray[np.int64]:
-    """1 where a class is one of these, else 0."""
+    """Return 1 where a class is one of ``classes``, else 0."""
     return np.isin(truth, [number for number in classes if isinstance(number, int)]).astype(np.int64)
 
 
