@@ -1,70 +1,76 @@
-"""Nested state as JSON and tensors: what optimizers, schedulers and generators call their state, written without pickle."""
+"""Nested state of optimizers, schedulers and generators as JSON and tensors, without pickle.
 
-from collections.abc import Mapping
+Checkpoints and the model store share the encoding. Lists, tuples and dictionaries (ordered and counting ones too) of numbers,
+NumPy's as well, texts, bytes, tensors and arrays come back with these types; instances of subclasses come back as the base type.
+"""
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# Every container and everything that JSON has no word for is a dict of one entry, whose name says what it is.
-_TENSOR: Final = "tensor"
-_ARRAY: Final = "array"
-_LIST: Final = "list"
-_TUPLE: Final = "tuple"
-_DICT: Final = "dict"
+#: Take a tensor of a place in the state, and return the name under which ``decode`` finds it again.
+Keep = Callable[[Tensor, str], str]
+
+_MAPPINGS: Final[Mapping[str, Callable[[dict[Any, Any]], Mapping[Any, Any]]]] = {
+    "Counter": Counter,
+    "OrderedDict": OrderedDict,
+    "dict": dict,
+}
 
 
-def flatten(state: object, *, what: str) -> tuple[Any, dict[str, Tensor]]:
-    """A JSON value, and the tensors it speaks of by name: copies on the CPU, contiguous.
+def encode(value: object, place: str, keep: Keep) -> Any:
+    """Encode a state as a JSON value; ``keep`` takes its tensors and arrays, in order.
 
-    Takes None, numbers, texts, tensors, NumPy arrays, lists, tuples, and dicts with any of these as keys. ``TypeError``
-    for everything else, naming where in ``what`` it is.
+    What JSON has no word for becomes a list of two: its kind and its content. ``TypeError`` names the place of a value of
+    another type, ``RecursionError`` comes from a state that is nested too deeply or contains itself.
     """
-    tensors: dict[str, Tensor] = {}
-    return _flat(state, tensors, what), tensors
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else ["float", repr(value)]
+        case bytes():
+            return ["bytes", value.hex()]
+        case Tensor() | np.ndarray() | np.generic():
+            tensor = value if isinstance(value, Tensor) else _as_tensor(np.array(value), place)
+            return [
+                "tensor" if isinstance(value, Tensor) else "array" if isinstance(value, np.ndarray) else "scalar",
+                keep(tensor, place),
+            ]
+        case list() | tuple():
+            parts = [encode(part, f"{place}[{n}]", keep) for n, part in enumerate(value)]
+            return ["list" if isinstance(value, list) else "tuple", parts]
+        case Mapping():
+            pairs = [[encode(key, place, keep), encode(part, f"{place}[{key!r}]", keep)] for key, part in value.items()]
+            return [next((kind for kind in _MAPPINGS if type(value).__name__ == kind), "dict"), pairs]
+    raise TypeError(f"{place} is a {type(value).__name__}, which cannot be stored without pickle")
 
 
-def restore(content: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The inverse of ``flatten``. Tensors are copies in memory of torch's, by whose alignment kernels choose their path."""
-    if not isinstance(content, dict):
-        return content
-    ((kind, value),) = content.items()
-    match kind:
-        case "tensor":
-            return tensors[value].clone()
-        case "array":
-            return tensors[value].clone().numpy()
-        case "list":
-            return [restore(part, tensors) for part in value]
-        case "tuple":
-            return tuple(restore(part, tensors) for part in value)
-        case "dict":
-            return {restore(key, tensors): restore(part, tensors) for key, part in value}
-        case _:
-            raise ValueError(f"a state has no {kind!r}")
+def decode(content: Any, tensor_of: Callable[[str], Tensor]) -> Any:
+    """Decode what ``encode`` returned; ``tensor_of`` finds tensors by name. ``ValueError`` for anything else."""
+    match content:
+        case None | bool() | int() | float() | str():
+            return content
+        case ["list" | "tuple" as kind, list(parts)]:
+            values = [decode(part, tensor_of) for part in parts]
+            return values if kind == "list" else tuple(values)
+        case [str(kind), list(pairs)] if kind in _MAPPINGS:
+            return _MAPPINGS[kind]({decode(key, tensor_of): decode(part, tensor_of) for key, part in pairs})
+        case ["float" | "bytes" as kind, str(text)]:
+            return float(text) if kind == "float" else bytes.fromhex(text)
+        case ["tensor" | "array" | "scalar" as kind, str(name)]:
+            tensor = tensor_of(name)
+            return tensor if kind == "tensor" else tensor.numpy() if kind == "array" else tensor.numpy()[()]
+    raise ValueError(f"{str(content)[:100]} was never written")
 
 
-def _flat(state: object, tensors: dict[str, Tensor], at: str) -> Any:
-    if state is None or isinstance(state, (bool, int, float, str)):
-        return state
-    if isinstance(state, np.generic):
-        return state.item()
-    if isinstance(state, Tensor):
-        return {_TENSOR: _named(state.detach().to("cpu", copy=True), tensors)}
-    if isinstance(state, np.ndarray):
-        return {_ARRAY: _named(torch.from_numpy(state.copy()), tensors)}
-    if isinstance(state, Mapping):
-        return {
-            _DICT: [[_flat(key, tensors, f"{at} (a key)"), _flat(part, tensors, f"{at}.{key}")] for key, part in state.items()]
-        }
-    if isinstance(state, (list, tuple)):
-        parts = [_flat(part, tensors, f"{at}[{i}]") for i, part in enumerate(state)]
-        return {_TUPLE if isinstance(state, tuple) else _LIST: parts}
-    raise TypeError(f"{at} is a {type(state).__name__}; a checkpoint holds numbers, texts, tensors, arrays, lists and dicts")
-
-
-def _named(tensor: Tensor, tensors: dict[str, Tensor]) -> str:
-    name = str(len(tensors))
-    tensors[name] = tensor.contiguous()
-    return name
+def _as_tensor(array: np.ndarray[Any, Any], place: str) -> Tensor:
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):
+        raise TypeError(f"{place} is an array of {array.dtype}, a dtype that torch lacks") from None

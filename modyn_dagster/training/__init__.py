@@ -1,4 +1,4 @@
-"""How to train: the loop, the models in the box, the predictor a trained model becomes, and loaders for loops of your own.
+"""Training: the loop, built-in models, the predictor of a trained model, and loaders for loops of your own.
 
 Names load on first use: importing this package imports neither torch nor anything else.
 """

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FastPath:
-    """How a training reads.
+    """Options of reading during a training.
 
     Attributes:
-        threads: that prefetch: they gather, parse and prepare batches.
-        prefetch: batches made ahead of the model.
-        cache_bytes: training sets whose inputs are at most this large stay in memory between epochs.
-        pin: page-locked memory for batches on their way to a GPU; None: where there is one.
+        threads: number of threads that gather, parse and prepare batches.
+        prefetch: number of batches prepared ahead of the model.
+        cache_bytes: largest inputs of a training set that stay in memory between epochs.
+        pin: use page-locked memory for copies to a GPU; None does so if there is one.
         resident: keep the shards and files of the samples in memory, in large pages.
     """
 
@@ -38,10 +38,10 @@ class FastPath:
 
 
 class Reader(Protocol):
-    """Reads samples by key. ``SampleReader`` is one; any other is called by the thread that trains."""
+    """Reader of samples by key. Readers other than ``SampleReader`` are called by the training thread."""
 
     def read(self, keys: KeyArray) -> Samples:
-        """Samples in the order of ``keys``."""
+        """Read samples in the order of ``keys``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class TrainingData:
 
     Attributes:
         chosen: keys, and weights that are finite and positive; mapped from its file or in memory.
-        reader: of all its samples.
-        fast_path: how they are read; changes no result.
+        reader: reader of all its samples.
+        fast_path: options of reading, which change no result.
     """
 
     chosen: TrainingSet
@@ -74,13 +74,13 @@ class TrainingData:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is learnt.
+    """Learning task: kind of output and number of classes.
 
     Attributes:
-        kind: a class index, or a regression target.
-        n_classes: how many classes there are; None: as many as the training set shows (at least two, and no fewer than
-            the previous model knew).
-        exclude: columns that ``features: numeric`` leaves out: time, label, attributes.
+        kind: class index or regression target.
+        n_classes: number of classes; None counts those of the training set (at least two, and no fewer than the previous
+            model has).
+        exclude: columns that ``features: numeric`` leaves out, such as time, label and attributes.
     """
 
     kind: TaskKind
@@ -90,7 +90,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class PreviousModel:
-    """The model to start from: its weights, the ``architecture`` recorded with them, and its optimizers' states if asked for."""
+    """Previous model: its weights, recorded ``architecture``, and optimizer states if requested."""
 
     state_dict: Mapping[str, "Tensor"]
     architecture: Mapping[str, Any]
@@ -99,20 +99,20 @@ class PreviousModel:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """What a training left.
+    """Result of a training: weights, architecture, losses and measurements.
 
     Attributes:
         state_dict: weights and standardisation, on the CPU.
-        architecture: what builds the module again (``build_predictor``); JSON-serialisable.
+        architecture: record from which ``build_predictor`` builds the module; JSON-serialisable.
         losses: weighted mean loss of each epoch.
         curve: at most 1,000 points ``(batch, mean loss since the point before)``, batches counted from 1.
         n_steps: optimizer steps taken.
         n_samples: size of the training set.
         seconds: host time per stage: prepare, data (waiting for batches), to_device, select (downsampling), forward, backward,
-            step, calibrate (early stopping), finish. What a killed training took up to its checkpoint is among it.
-        optimizers: their states, where the spec says ``carry_optimizer``.
-        calibration_losses: of each epoch, where early stopping watched them.
-        epochs: of each epoch ``n_samples`` trained on and ``seconds`` per stage.
+            step, calibrate (early stopping), finish. The seconds of a killed training up to its checkpoint count.
+        optimizers: optimizer states, if the spec says ``carry_optimizer``.
+        calibration_losses: loss of each epoch on the calibration samples of early stopping.
+        epochs: ``n_samples`` and ``seconds`` per stage of each epoch.
         surroundings: libraries, hardware, thread count and settings that decide bits beside spec, data and seed.
     """
 
@@ -129,7 +129,7 @@ class TrainedModel:
     epochs: list[dict[str, Any]] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
-        """What is written down of the training itself, JSON-serialisable."""
+        """Record of the training for the catalog, JSON-serialisable."""
         return {
             "n_steps": self.n_steps,
             "epochs": self.epochs,
@@ -138,34 +138,34 @@ class TrainedModel:
         }
 
 
-#: Raw outputs: logits, or the regression value.
+#: Layer of raw outputs: logits, or the regression value.
 OUTPUTS: Final = "<outputs>"
-#: What the model's body gets: standardised columns, or a parser's array.
+#: Layer of the body's inputs: standardised columns, or a parser's array.
 COLUMNS: Final = "<columns>"
-#: What the last linear layer gets.
+#: Layer of the last linear layer's inputs.
 EMBEDDING: Final = "<embedding>"
 
-#: Of what kind of label a transform takes; any where it is not here.
-_TAKES: Final[Mapping[type, TaskKind]] = {GroupedLabels: "class", PositiveLabels: "class", ThresholdLabels: "target"}
-_LOSSES_OF: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
+#: Kinds of label that transforms need; other transforms take any.
+_LABEL_OF_TRANSFORM: Final[Mapping[type, TaskKind]] = {GroupedLabels: "class", PositiveLabels: "class", ThresholdLabels: "target"}
+_LOSSES_BY_KIND: Final[Mapping[TaskKind, tuple[LossName, ...]]] = {"class": ("cross_entropy",), "target": ("mse", "l1")}
 
 
 def default_loss(kind: TaskKind) -> LossName:
-    """What is minimised where the spec names nothing."""
-    return _LOSSES_OF[kind][0]
+    """Default loss of a kind of task, where the spec names none."""
+    return _LOSSES_BY_KIND[kind][0]
 
 
 def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
-    """``ConfigError`` when label transform or loss are not for what the dataset's label is."""
-    takes = _TAKES.get(type(spec.label_transform), kind)
-    if spec.label_transform is not None and takes != kind:
+    """Check label transform and loss against the dataset's label; ``ConfigError`` for unsuitable ones."""
+    required = _LABEL_OF_TRANSFORM.get(type(spec.label_transform), kind)
+    if spec.label_transform is not None and required != kind:
         (name,) = spec.label_transform.model_fields_set
         raise ConfigError(
-            source, f"training.label_transform.{name}", "(on)", f"is for a {takes}; the dataset's label is a {kind}"
+            source, f"training.label_transform.{name}", "(on)", f"is for a {required}; the dataset's label is a {kind}"
         )
     learnt = kind_after(spec.label_transform, kind)
-    allowed = _LOSSES_OF[learnt]
+    allowed = _LOSSES_BY_KIND[learnt]
     if spec.loss is not None and not isinstance(spec.loss, CustomSpec) and spec.loss not in allowed:
-        what = "the dataset's label" if spec.label_transform is None else "what label_transform makes"
+        what = "the dataset's label" if spec.label_transform is None else "the label after label_transform"
         rule = f"{what} is a {learnt}: use {' or '.join(allowed)}, or a loss of your own"
         raise ConfigError(source, "training.loss", spec.loss, rule)

@@ -10,13 +10,15 @@ import numpy.typing as npt
 import torch
 
 from fastpath import BatchStream
-from modyn_dagster.training.inputs.device import DeviceCopy
-from modyn_dagster.training.stream_dataset import State, StreamDataset, allocate_pinned, as_arrays, as_tensors
+from modyn_dagster.training.inputs.device import DeviceCopy, pinned_empty
+from modyn_dagster.training.stream_dataset import State, as_arrays, as_tensors
 
-__all__ = ["StreamDataset", "StreamLoader"]
-
-#: Makes a stream whose buffers come from what it is given (None: ordinary memory).
+#: Makes a stream from an allocator of its buffers (None: ordinary memory).
 MakeStream = Callable[[Callable[[int], npt.NDArray[np.uint8]] | None], BatchStream]
+
+
+def _allocate_pinned(n_bytes: int) -> npt.NDArray[np.uint8]:
+    return pinned_empty((n_bytes,), np.uint8)
 
 
 class StreamLoader:
@@ -31,18 +33,18 @@ class StreamLoader:
     page-locked and the next batch is copied beside the computation.
 
     Args:
-        stream: a stream, or what makes one: ``lambda allocate: BatchStream(store, chosen, 256, allocate=allocate)``. A made
-            one gathers straight into page-locked memory; batches of the other are copied there.
-        device: of the tensors.
-        pin: page-lock buffers; None: for CUDA.
+        stream: a stream, or a function that makes one: ``lambda allocate: BatchStream(store, chosen, 256, allocate=allocate)``.
+            The latter gathers straight into page-locked memory; batches of the former are copied there.
+        device: device of the tensors.
+        pin: page-lock buffers; None does so for CUDA.
     """
 
     def __init__(self, stream: BatchStream | MakeStream, *, device: torch.device | str = "cpu", pin: bool | None = None) -> None:
         self.device = torch.device(device)
         pinned = self.device.type == "cuda" if pin is None else pin
-        self.stream = stream if isinstance(stream, BatchStream) else stream(allocate_pinned if pinned else None)
+        self.stream = stream if isinstance(stream, BatchStream) else stream(_allocate_pinned if pinned else None)
         self._copy = DeviceCopy(self.device, pin=pinned)
-        # Of the consumer, while copies run ahead of it.
+        # Position of the consumer, while copies run ahead of it.
         self._state: State | None = None
 
     def __len__(self) -> int:
@@ -50,21 +52,21 @@ class StreamLoader:
         return len(self.stream)
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches from where it stands; after the epoch's end, the epoch from its beginning."""
+        """Iterate over the rest of the epoch, or over the whole epoch after its end."""
         return self._on_cpu() if self.device.type == "cpu" else self._on_device()
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of another epoch; its own changes nothing, so a resumed one goes on."""
+        """Go to the beginning of another epoch; the current one changes nothing, so a resumed epoch continues."""
         if epoch != self.stream.epoch:
             self.stream.set_epoch(epoch)
             self._state = None
 
     def state_dict(self) -> State:
-        """Where the consumer is: the next batch of another loader with this state is the next one of this."""
+        """Position of the consumer: another loader with this state continues with the next batch of this one."""
         return dict(self._state if self._state is not None else self.stream.state_dict())
 
     def load_state_dict(self, state: State) -> None:
-        """Go on where a loader was, of whatever device or number of consumers. ``ValueError`` for another training set."""
+        """Continue from a loader's state, of any device and number of consumers. ``ValueError`` for another training set."""
         self.stream.load_state_dict(state)
         self._state = None
 
@@ -73,21 +75,21 @@ class StreamLoader:
         self.stream.close()
 
     def _on_cpu(self) -> Iterator[Any]:
-        # What another iteration of the same stream does is not this one's to end.
+        # Closes this iteration only, not another one of the same stream.
         with closing(iter(self.stream)) as batches:
             for batch in batches:
                 yield as_tensors(batch)
 
     def _on_device(self) -> Iterator[Any]:
-        given_up, n_taken = self._state, 0
-        if given_up is not None:
-            # Its copies had run ahead.
-            self.stream.load_state_dict(given_up)
+        interrupted_state, n_taken = self._state, 0
+        if interrupted_state is not None:
+            # The copies of the interrupted iteration had run ahead.
+            self.stream.load_state_dict(interrupted_state)
         for batch in self._copied():
             n_taken += 1
             yield batch
-        if given_up is not None and n_taken == 0:
-            # It had been given up after its last batch.
+        if interrupted_state is not None and n_taken == 0:
+            # The iteration was interrupted after its last batch.
             yield from self._copied()
 
     def _copied(self) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""A trained model at work: samples in, raw outputs out."""
+"""Prediction: raw outputs of a trained model for samples."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,9 +17,9 @@ from modyn_dagster.training.data import COLUMNS, OUTPUTS
 from modyn_dagster.training.inputs.device import resolve_device
 from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.memory import aligned
-from modyn_dagster.training.models.activations import flattened, listening, on_cpu
+from modyn_dagster.training.models.activations import flattened, record_activations, to_numpy
 from modyn_dagster.training.models.network import Network, call_body, check_outputs
-from modyn_dagster.training.module import network_of, recorded_spec
+from modyn_dagster.training.module import empty_network, spec_of_architecture
 from modyn_dagster.training.parsing.parser import Parsing, Where
 from modyn_dagster.training.transforms.chain import Transforms
 from modyn_dagster.training.transforms.labels import Relabeling
@@ -27,8 +27,8 @@ from modyn_dagster.training.user_code import user_code
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Where and how a model computes; all of it can change bits."""
+class ComputeSettings:
+    """Settings of a prediction that can change bits."""
 
     device: Literal["cpu", "cuda"]
     threads: int
@@ -36,52 +36,59 @@ class Run:
 
 
 class Predictor:
-    """Outputs of a model in evaluation mode, without autocast, of samples that went through the transforms of evaluation.
+    """Predictor of raw outputs in evaluation mode, without autocast, after the transforms of evaluation.
 
     The bits of a row depend on the block of samples it is given in (their number and order), on the threads and on the
     hardware; callers that compare bits use fixed blocks. ``close`` ends what its parser runs in.
     """
 
     def __init__(
-        self, network: Network, features: Features, n_outputs: int, *, run: Run, transforms: Transforms, relabeling: Relabeling
+        self,
+        network: Network,
+        features: Features,
+        n_outputs: int,
+        *,
+        settings: ComputeSettings,
+        transforms: Transforms,
+        relabeling: Relabeling,
     ) -> None:
         self.n_outputs, self.kind = n_outputs, relabeling.kind
-        self._network, self._features, self._run = network.to(run.device).eval(), features, run
+        self._network, self._features, self._settings = network.to(settings.device).eval(), features, settings
         self._transformed, self._relabeling = transforms.evaluation(), relabeling
 
     def judged(self, samples: Samples) -> Samples:
-        """The same samples with labels as this model learnt them: what its outputs are compared with."""
+        """Replace labels by those the model learnt, which its outputs are compared with."""
         return self._relabeling.judged(samples)
 
     def __call__(self, samples: Samples) -> npt.NDArray[np.float32]:
-        """``float32[n, n_outputs]``: logits, or the regression value. ``WrongShape`` if the model returns another shape."""
+        """Predict logits or the regression value, ``float32[n, n_outputs]``; ``WrongShape`` for outputs of another shape."""
         if len(samples) == 0:
             return np.empty((0, self.n_outputs), dtype=np.float32)
-        with self._at_work():
-            return on_cpu(self._outputs(self._inputs(samples), len(samples)))
+        with self._settings_applied():
+            return to_numpy(self._outputs(self._inputs(samples), len(samples)))
 
     def tapped(self, samples: Samples, taps: Collection[str]) -> dict[str, npt.NDArray[np.float32]]:
-        """One pass over at least one sample, and what its taps show, ``float32[n, values]`` each.
+        """Compute activations of at least one sample in one pass, ``float32[n, values]`` each.
 
-        Taps are ``OUTPUTS``, ``COLUMNS``, ``EMBEDDING`` and names of modules. ``ConfigError`` for a module that the model does
-        not have, or that took no part.
+        Layers are ``OUTPUTS``, ``COLUMNS``, ``EMBEDDING`` and names of modules. ``ConfigError`` for a module that the model does
+        not have, or does not use.
         """
         source = self._features.parsing.source
-        with self._at_work(), listening(self._network.body, taps, source=source) as heard:
+        with self._settings_applied(), record_activations(self._network.body, taps, source=source) as recorded:
             inputs = self._inputs(samples)
-            found = {COLUMNS: flattened(inputs.values())} if COLUMNS in taps else {}
+            activations = {COLUMNS: flattened(inputs.values())} if COLUMNS in taps else {}
             if set(taps) - {COLUMNS}:
-                found[OUTPUTS] = on_cpu(self._outputs(inputs, len(samples)))
-        return {tap: found[tap] if tap in found else heard(tap, len(samples)) for tap in taps}
+                activations[OUTPUTS] = to_numpy(self._outputs(inputs, len(samples)))
+        return {tap: activations[tap] if tap in activations else recorded(tap, len(samples)) for tap in taps}
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        with fixed_algorithms(self._run.threads, deterministic=self._run.deterministic), torch.inference_mode():
+    def _settings_applied(self) -> Iterator[None]:
+        with fixed_algorithms(self._settings.threads, deterministic=self._settings.deterministic), torch.inference_mode():
             yield
 
     def _inputs(self, samples: Samples) -> dict[str, Tensor]:
-        """As the model's body takes them."""
-        arrays, device = self._features(samples), self._run.device
+        """Compute the inputs of the model's body."""
+        arrays, device = self._features(samples), self._settings.device
         inputs = {name: torch.from_numpy(aligned(array)).to(device) for name, array in arrays.items()}
         prepared = self._network.prepare(inputs)
         if not self._transformed:
@@ -109,20 +116,20 @@ def build_predictor(
     source: str,
     where: Where | None = None,
 ) -> Predictor:
-    """The model that ``train`` recorded as ``architecture`` and ``state_dict``.
+    """Build the predictor of a model that ``train`` recorded as ``architecture`` and ``state_dict``.
 
     ``where`` finds the place of a sample (``SampleReader.store.where``) for errors about samples that cannot be parsed.
-    ``ConfigError`` when the weights do not fit the architecture, ``ImportPathError`` when its code is gone.
+    ``ConfigError`` when the weights do not fit the architecture, ``ImportPathError`` when its code is missing.
     """
-    spec, layout = recorded_spec(architecture)
-    network = network_of(architecture, threads=threads, source=source)
+    spec, layout = spec_of_architecture(architecture)
+    network = empty_network(architecture, threads=threads, source=source)
     try:
         network.load_state_dict(state_dict)
     except RuntimeError as error:
         raise ConfigError(source, "training.model", architecture["model"], f"the stored weights do not fit: {error}") from error
     features = Features(layout, Parsing(spec.parser, source, where))
-    run = Run(resolve_device(device, source=source), threads, spec.deterministic)
+    settings = ComputeSettings(resolve_device(device, source=source), threads, spec.deterministic)
     transforms = Transforms(spec, source, where)
     relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source)
     n_outputs = int(architecture["n_outputs"])
-    return Predictor(network, features, n_outputs, run=run, transforms=transforms, relabeling=relabeling)
+    return Predictor(network, features, n_outputs, settings=settings, transforms=transforms, relabeling=relabeling)

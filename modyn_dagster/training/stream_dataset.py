@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -18,8 +16,8 @@ _MASK: Final = (1 << 62) - 1
 class SharedPosition:
     """Epoch and position at which an iteration begins, in memory that forked and spawned workers share.
 
-    A position that was set is for one iteration; later ones begin at 0. Only workers know that an iteration begins, and
-    several of them begin it, so the first writes down which one it is, and the others find that it is theirs.
+    A set position holds for one iteration; later ones begin at 0. Only workers notice the beginning of an iteration. The first
+    of them records its number, and the others recognise it.
     """
 
     def __init__(self, epoch: int, position: int) -> None:
@@ -29,12 +27,12 @@ class SharedPosition:
         self._n_entered = 0
 
     def read(self) -> dict[str, int]:
-        """``epoch`` and ``position``: of the iteration that runs, or of the next one if none has begun since they were set."""
+        """Return ``epoch`` and ``position`` of the running iteration, or of the next one if none began since they were set."""
         epoch, position, _ = self._values.tolist()
         return {"epoch": epoch, "position": position}
 
     def set(self, epoch: int, position: int) -> None:
-        """For the next iteration."""
+        """Set epoch and position of the next iteration."""
         self._values.copy_(torch.tensor([epoch, position, 0]))
 
     def set_epoch(self, epoch: int) -> None:
@@ -43,50 +41,44 @@ class SharedPosition:
             self.set(epoch, 0)
 
     def rewind(self) -> None:
-        """The iteration has ended: what follows begins at 0."""
+        """End an iteration: the next one begins at 0."""
         self._values[1] = 0
 
-    def enter(self, loader: int | None) -> None:
-        """An iteration begins in this process; ``loader``: a number that the workers of a loader have in common, if it is one."""
+    def begin_iteration(self, loader: int | None) -> None:
+        """Begin an iteration in this process; ``loader`` is a number that the workers of a loader share, None without one."""
         self._n_entered += 1
-        # Workers that stay have entered equally often; fresh ones have a loader with another number.
+        # Persistent workers began equally many iterations; new ones have a loader with another number.
         iteration = 1 + ((0 if loader is None else loader) + self._n_entered) % _MASK
         begun = int(self._values[2])
         if begun not in (0, iteration):
-            # Before the iteration's number: who finds that finds this.
+            # Written before the iteration's number: a reader of the number sees this.
             self._values[1] = 0
         self._values[2] = iteration
 
 
-def allocate_pinned(n_bytes: int) -> npt.NDArray[np.uint8]:
-    """Page-locked memory, for a stream's ``allocate``."""
-    memory: npt.NDArray[np.uint8] = torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True).numpy()
-    return memory
-
-
 def as_arrays(batch: Any) -> Any:
-    """A stream's batch as a dict; anything else was made by a transform and stays."""
+    """Convert a stream's batch to a dict; results of a transform stay."""
     if not isinstance(batch, Batch):
         return batch
-    found: dict[str, Any] = {"number": batch.number, "keys": batch.keys, "weights": batch.weights}
+    arrays: dict[str, Any] = {"number": batch.number, "keys": batch.keys, "weights": batch.weights}
     if batch.rows is not None:
-        found["rows"] = batch.rows.rows
+        arrays["rows"] = batch.rows.rows
     if batch.blobs is not None:
-        found |= {"buffer": batch.blobs.buffer, "offsets": batch.blobs.offsets}
-    found |= {name: part for name in ("labels", "timestamps") if (part := getattr(batch, name)) is not None}
+        arrays |= {"buffer": batch.blobs.buffer, "offsets": batch.blobs.offsets}
+    arrays |= {name: part for name in ("labels", "timestamps") if (part := getattr(batch, name)) is not None}
     if batch.columns is not None:
-        if not found.keys().isdisjoint(batch.columns):
-            taken = ", ".join(sorted(found.keys() & batch.columns.keys()))
-            raise ValueError(f"a batch has {taken} of its own; give the columns of this name another one")
-        found |= batch.columns
-    return found
+        if not arrays.keys().isdisjoint(batch.columns):
+            reserved = ", ".join(sorted(arrays.keys() & batch.columns.keys()))
+            raise ValueError(f"columns must not be named {reserved}: a batch has fields of these names; rename the columns")
+        arrays |= batch.columns
+    return arrays
 
 
 def as_tensors(batch: Any) -> Any:
-    """A batch as ``StreamLoader`` gives it, in the stream's own memory."""
+    """Convert a batch to the tensors of ``StreamLoader``, in the stream's own memory."""
     if not isinstance(batch, Batch):
         return mapped(batch, as_tensor)
-    # The shape of these is known; there is no need to look for arrays inside.
+    # A stream's batch has no nested arrays.
     arrays = as_arrays(batch)
     number = arrays.pop("number")
     return {"number": number} | {name: tensor_of(array) for name, array in arrays.items()}
@@ -104,9 +96,9 @@ class StreamDataset(IterableDataset[Any]):
     torch's samplers. Workers that stay (``persistent_workers``) learn both through shared memory.
 
     Args:
-        stream: of all consumers together; its transform must be picklable where workers are not forked.
-        shard: (rank, number of ranks); None: of ``torch.distributed`` where that is initialised, else (0, 1). Pickled by a
-            rank, for workers that are not forked, it stays that rank's.
+        stream: stream of all consumers; its transform must be picklable where workers are not forked.
+        shard: rank and number of ranks; None takes those of ``torch.distributed`` if initialised, else (0, 1). Pickling for
+            workers that are not forked keeps the rank.
     """
 
     def __init__(self, stream: BatchStream, *, shard: tuple[int, int] | None = None) -> None:
@@ -116,13 +108,13 @@ class StreamDataset(IterableDataset[Any]):
         self._running: BatchStream | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """This process's share of the rest of the epoch."""
-        # Now, not at the first batch: all workers of a loader come by here before any of its later iterations begins.
+        """Iterate over this process's share of the rest of the epoch."""
+        # At the call, not at the first batch: all workers of a loader pass here before a later iteration begins.
         worker = get_worker_info()
-        self._begin.enter(None if worker is None else worker.seed - worker.id)
+        self._begin.begin_iteration(None if worker is None else worker.seed - worker.id)
         rank, ranks = self._rank()
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        # A loader asks its workers in turn: worker w of a rank makes that rank's batches w, w + workers, ...
+        # A loader takes batches from its workers in turn: worker w of a rank makes that rank's batches w, w + workers, ...
         stream = self._stream.for_shard(rank + ranks * number, ranks * workers)
         stream.load_state_dict(self.state_after(0))
         self._running = stream
@@ -138,11 +130,11 @@ class StreamDataset(IterableDataset[Any]):
         self._running = None
 
     def state_dict(self) -> State:
-        """Where the iteration of this process is; of a loader with workers the process that iterates says ``state_after``."""
+        """Position of this process's iteration; with loader workers, the iterating process has it as ``state_after``."""
         return dict(self._running.state_dict()) if self._running is not None else self.state_after(0)
 
     def state_after(self, n_batches: int) -> State:
-        """The state once each rank has taken so many batches, from where an iteration begins."""
+        """Return the state after ``n_batches`` of every rank, from the beginning of an iteration."""
         state, last = self._stream.state_dict() | self._begin.read(), len(self._stream.for_shard(0, 1))
         return dict(state | {"position": min(last, state["position"] + n_batches * self._rank()[1])})
 
@@ -161,7 +153,7 @@ class StreamDataset(IterableDataset[Any]):
             self._running = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spawned workers are in no process group that they could ask.
+        # Spawned workers are in no process group.
         return self.__dict__ | {"_shard": self._known_rank(), "_running": None}
 
     def _rank(self) -> tuple[int, int]:

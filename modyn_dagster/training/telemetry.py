@@ -10,7 +10,7 @@ MAX_POINTS: Final = 1000
 
 
 class LossCurve:
-    """Mean loss per epoch (weighted by the samples' weights) and per stretch of equally many steps.
+    """Mean loss per epoch (weighted by the samples' weights) and per group of equally many steps.
 
     >>> curve = LossCurve(n_steps=2)
     >>> curve.step(1.0, weight=3.0); curve.step(5.0, weight=1.0); curve.end_epoch()
@@ -21,49 +21,49 @@ class LossCurve:
     def __init__(self, n_steps: int) -> None:
         self.epochs: list[float] = []
         self.points: list[tuple[int, float]] = []
-        self._stretch = max(1, math.ceil(n_steps / MAX_POINTS))
+        self._steps_per_point = max(1, math.ceil(n_steps / MAX_POINTS))
         self.n_steps, self.n_seen = n_steps, 0
-        self._open: list[float] = []
+        self._pending: list[float] = []
         self._weighted = self._weights = 0.0
 
     def step(self, loss: float, *, weight: float) -> None:
-        """The loss of the next step and the sum of its samples' weights."""
+        """Add the loss of a step and the sum of its samples' weights."""
         self.n_seen += 1
         self._weighted += loss * weight
         self._weights += weight
-        self._open.append(loss)
-        if len(self._open) == self._stretch or self.n_seen == self.n_steps:
+        self._pending.append(loss)
+        if len(self._pending) == self._steps_per_point or self.n_seen == self.n_steps:
             self.close()
 
     def close(self) -> None:
-        """End the stretch that is open, if there is one."""
-        if self._open:
-            self.points.append((self.n_seen, math.fsum(self._open) / len(self._open)))
-            self._open.clear()
+        """Close an incomplete group of steps."""
+        if self._pending:
+            self.points.append((self.n_seen, math.fsum(self._pending) / len(self._pending)))
+            self._pending.clear()
 
     def end_epoch(self) -> None:
-        """Close the epoch: its mean loss is final. One without a step leaves no trace."""
+        """End an epoch and record its mean loss, if it had a step."""
         if self._weights:
             self.epochs.append(self._weighted / self._weights)
         self._weighted = self._weights = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything so far."""
-        open_ = {"open": self._open, "weighted": self._weighted, "weights": self._weights}
+        """Return the curve so far."""
+        open_ = {"open": self._pending, "weighted": self._weighted, "weights": self._weights}
         return {"epochs": self.epochs, "points": self.points, "n_seen": self.n_seen} | open_
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from a state."""
         self.epochs, self.points, self.n_seen = state["epochs"], state["points"], state["n_seen"]
-        self._open, self._weighted, self._weights = state["open"], state["weighted"], state["weights"]
+        self._pending, self._weighted, self._weights = state["open"], state["weighted"], state["weights"]
 
 
-#: Stages of every step, in their order.
-LOOP: Final = ("data", "to_device", "select", "forward", "backward", "step", "calibrate")
+#: Stages of a step, in order.
+STEP_STAGES: Final = ("data", "to_device", "select", "forward", "backward", "step", "calibrate")
 
 
 class Stopwatch:
-    """Adds the time since the last lap to the stage that just ended.
+    """Stopwatch of stages. A lap adds the time since the previous lap to the stage that ended.
 
     Work on a GPU is counted where the host waits for it: with the loss of each step, in ``forward``.
     """
@@ -75,23 +75,23 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """A stage has ended now."""
+        """End a stage."""
         now = time.perf_counter()
         self.seconds[stage] += now - self._last
         self._last = now
 
     def end_epoch(self, n_samples: int) -> None:
-        """An epoch is over, in which so many samples were trained on: its own seconds of the loop's stages are final."""
-        spent = {stage: self.seconds[stage] - self._before.get(stage, 0.0) for stage in LOOP if stage in self.seconds}
-        self.epochs.append({"n_samples": n_samples, "seconds": spent})
+        """End an epoch of ``n_samples`` and record its seconds per stage."""
+        seconds = {stage: self.seconds[stage] - self._before.get(stage, 0.0) for stage in STEP_STAGES if stage in self.seconds}
+        self.epochs.append({"n_samples": n_samples, "seconds": seconds})
         self._before = dict(self.seconds)
 
     def state_dict(self) -> dict[str, Any]:
-        """The seconds so far."""
+        """Return the seconds so far."""
         return {"seconds": dict(self.seconds), "epochs": self.epochs, "before": self._before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Add the seconds of another one."""
+        """Add the seconds of a state."""
         for stage, seconds in state["seconds"].items():
             self.seconds[stage] += seconds
         self.epochs, self._before = state["epochs"], state["before"]

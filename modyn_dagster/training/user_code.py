@@ -14,8 +14,8 @@ from modyn_dagster.spec.learning.transforms import OwnLabels
 from modyn_dagster.spec.training import TrainingSpec
 
 
-class user_code:  # noqa: N801 - used as a function; a class, for it stands around every step
-    """Turn whatever user code raises into a ``TrainingError`` that begins with ``what``; ours pass unchanged."""
+class user_code:  # noqa: N801 - used as a function; a class is faster around every step
+    """Turn exceptions of user code into a ``TrainingError`` that begins with ``what``; errors of Modyn pass unchanged."""
 
     __slots__ = ("_what",)
 
@@ -31,7 +31,7 @@ class user_code:  # noqa: N801 - used as a function; a class, for it stands arou
 
 
 def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
-    """Every piece of user code of a training: ``(field, import path)``."""
+    """List the user code of a training: ``(field, import path)``."""
     if isinstance(spec.parser, ParserSpec):
         yield "training.parser.function", spec.parser.function
     elif isinstance(spec.parser, TokenizerParserSpec) and spec.parser.tokenizer.factory is not None:
@@ -48,13 +48,13 @@ def import_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
             yield f"{field}.scheduler.factory", optimizer.scheduler.factory
     yield from transform_paths(spec)
     if spec.downsampling is not None:
-        for each in (spec.downsampling, *spec.downsampling.schedule):
-            if isinstance(each.policy, CustomPolicySpec):
-                yield "training.downsampling.policy.factory", each.policy.factory
+        for stage in (spec.downsampling, *spec.downsampling.schedule):
+            if isinstance(stage.policy, CustomPolicySpec):
+                yield "training.downsampling.policy.factory", stage.policy.factory
 
 
 def transform_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
-    """The part of them that makes other inputs or labels of samples."""
+    """List the user code of transforms of inputs and labels."""
     for i, transform in enumerate(spec.transforms):
         yield f"training.transforms.{i}.{'factory' if transform.function is None else 'function'}", transform.path
     if isinstance(spec.label_transform, OwnLabels):
@@ -64,7 +64,7 @@ def transform_paths(spec: TrainingSpec) -> Iterator[tuple[str, str]]:
 def check_user_code(spec: TrainingSpec, *, source: str) -> None:
     """Import all user code of a training; ``ImportPathError`` names ``source`` (the pipeline) and the field.
 
-    ``MissingExtra`` for a model in the box that needs a library which is not installed.
+    ``MissingExtra`` for a built-in model whose library is not installed.
     """
     if isinstance(spec.model, DistilBertSpec) and find_spec("transformers") is None:
         raise MissingExtra(source, "training.model.name", spec.model.name, package="transformers", extra="text")
@@ -72,11 +72,11 @@ def check_user_code(spec: TrainingSpec, *, source: str) -> None:
         import_callable(path, source=source, field=field)
 
 
-def call_factory(spec: CustomSpec, *args: object, field: str, source: str, **given: object) -> object:
-    """Call user code with what its place hands over, plus its ``config``."""
+def call_factory(spec: CustomSpec, *args: object, field: str, source: str, **arguments: object) -> object:
+    """Call a factory of user code with arguments and its ``config``."""
     factory = import_callable(spec.factory, source=source, field=f"{field}.factory")
     try:
-        return factory(*args, **given, **spec.config)
+        return factory(*args, **arguments, **spec.config)
     except Exception as error:
         rule = f"{spec.factory} refused it: {type(error).__name__}: {error}"
         raise ConfigError(source, f"{field}.config", spec.config, rule) from error

@@ -39,7 +39,7 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 def raw(tensor: Tensor) -> bytes:
-    return copied(tensor).resolve_conj().resolve_neg().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return copied(tensor).resolve_conj().resolve_neg().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def assert_exact(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

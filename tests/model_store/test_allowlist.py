@@ -60,7 +60,7 @@ def test_what_is_no_function_of_the_module_is_refused(store, train):
         Provenance(train=train).run(None, allow=store.allow)
 
 
-@pytest.mark.parametrize("function", ["build_module", "network_of"])
+@pytest.mark.parametrize("function", ["build_module", "empty_network"])
 def test_a_file_makes_the_builder_of_the_box_import_nothing(tmp_path, function):
     unwanted = "tests.model_store.imported_by_nobody"
     recorded = {
@@ -68,7 +68,7 @@ def test_a_file_makes_the_builder_of_the_box_import_nothing(tmp_path, function):
         "model": {"name": "custom", "factory": f"{unwanted}:build"},
         "n_outputs": 1,
     }
-    args = {"architecture": recorded} | ({"threads": 1, "source": "file"} if function == "network_of" else {})
+    args = {"architecture": recorded} | ({"threads": 1, "source": "file"} if function == "empty_network" else {})
     store = ModelStore(tmp_path, allow=[BUILDER])
     model = store.save(STATE, model=Architecture(f"{BUILDER.partition(':')[0]}:{function}", args))
     with pytest.raises((NotAllowed, ConfigError, ValueError, KeyError, TypeError)):

@@ -17,7 +17,7 @@ from modyn_dagster.model_store import ModelId, ModelStore
 from modyn_dagster.model_store.format.extra_state import split_extra_state, with_extra_state
 from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.spec.learning.optimizers import SchedulerSpec
-from modyn_dagster.training.loop.schedulers import Length, Scheduler
+from modyn_dagster.training.loop.schedulers import Scheduler, TrainingLength
 
 STEPS = 12
 _Kind = Callable[[torch.optim.Optimizer], Any]
@@ -33,7 +33,7 @@ NAMES = ["constant", "step", "multistep", "exponential", "linear", "polynomial",
 
 def of_platform(name: str, warmup: int = 0) -> _Kind:
     spec = SchedulerSpec.model_validate({"name": name, "warmup": warmup, "config": CONFIG.get(name, {})})
-    return lambda optimizer: Scheduler(spec, optimizer, Length(STEPS, STEPS, 1), field="scheduler", source="test")
+    return lambda optimizer: Scheduler(spec, optimizer, TrainingLength(STEPS, STEPS, 1), field="scheduler", source="test")
 
 
 SCHEDULES: Mapping[str, _Kind] = {

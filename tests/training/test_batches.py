@@ -13,7 +13,7 @@ from modyn_dagster.training import FastPath, Task
 from modyn_dagster.training.inputs import dataset_statistics as survey_module
 from modyn_dagster.training.inputs.batch import Batch
 from modyn_dagster.training.inputs.batches import Batches, batch_sizes
-from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics, survey
+from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics, measure_dataset
 from modyn_dagster.training.models.network import build_network
 from modyn_dagster.training.parsing.parser import Parsing
 from tests.training.table import FASTEST, MakeTable, Table, spec_of
@@ -24,7 +24,7 @@ STREAMED = FastPath(cache_bytes=0)
 
 
 def surveyed(table: Table, spec: TrainingSpec, fast: FastPath) -> DatasetStatistics:
-    return survey(spec, table.data(np.arange(1, table.n + 1), fast), TASK, Parsing(spec.parser, "p"))
+    return measure_dataset(spec, table.data(np.arange(1, table.n + 1), fast), TASK, Parsing(spec.parser, "p"))
 
 
 def batches_of(table: Table, spec: TrainingSpec, fast: FastPath = FASTEST) -> Batches:

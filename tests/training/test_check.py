@@ -44,7 +44,7 @@ def test_user_code_that_is_missing_or_not_callable_is_refused_naming_pipeline_an
             check_user_code(spec_of(**{field: custom(user_code, name)}), source="pipeline p")
 
 
-def test_models_in_the_box_need_no_user_code() -> None:
+def test_built_in_models_need_no_user_code() -> None:
     check_user_code(spec_of(), source="pipeline p")
 
 

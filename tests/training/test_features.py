@@ -86,7 +86,7 @@ def test_an_array_of_a_parser_reaches_a_custom_model_in_its_shape_and_dtype(tabl
     np.testing.assert_array_equal(found, [[[97, 98], [99, 100]], [[101, 102], [103, 104]]])
 
 
-def test_an_array_of_a_parser_is_flattened_for_a_model_in_the_box(table: MakeTable, parsers: str) -> None:
+def test_an_array_of_a_parser_is_flattened_for_a_built_in_model(table: MakeTable, parsers: str) -> None:
     blobs = table({}, blobs=[b"abcd", b"efgh"])
     features = features_of(blobs, parser=f"{parsers}:images")
     found = array_of(features, blobs)

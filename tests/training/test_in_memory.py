@@ -11,7 +11,7 @@ from fastpath import Order
 from fastpath.order import Batching
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.training.inputs import batch
-from modyn_dagster.training.inputs.batch import InMemory, Parts, Positions
+from modyn_dagster.training.inputs.batch import Batch, InMemory, Positions
 from modyn_dagster.training.memory import ALIGNMENT
 
 Weights = npt.NDArray[np.float32]
@@ -32,7 +32,7 @@ ONES = np.ones(N, dtype=np.float32)
 UNEVEN = RNG.uniform(0.1, 3, N).astype(np.float32)
 
 
-def gathered(batching: Batching, order: Order, given_weights: Weights, start: int) -> list[Parts]:
+def gathered(batching: Batching, order: Order, given_weights: Weights, start: int) -> list[Batch]:
     def take(places: Positions, keys: KeyArray, weights: Weights) -> Positions:
         keys[:], weights[:] = KEYS[places], given_weights[places]
         return places
@@ -59,25 +59,25 @@ def test_a_batch_among_others_is_the_batch_alone(
         patch.setattr(batch, "_BYTES", n_bytes)
         found = gathered(batching, order, weights, start)
     assert len(found) == len(batching) - start
-    for number, (keys, inputs, targets, its_weights, weight) in enumerate(found, start):
+    for number, one in enumerate(found, start):
         at = order.positions(*batching.bounds(number))
-        assert keys.numpy().view(np.uint64).tolist() == KEYS[at].tolist()
-        assert inputs.keys() == INPUTS.keys()
-        for name, tensor in inputs.items():
+        assert one.keys.numpy().view(np.uint64).tolist() == KEYS[at].tolist()
+        assert one.inputs.keys() == INPUTS.keys()
+        for name, tensor in one.inputs.items():
             expected = INPUTS[name][torch.from_numpy(at)]
             assert torch.equal(tensor, expected)
             assert (tensor.dtype, tensor.shape) == (expected.dtype, expected.shape)
-        assert torch.equal(targets, TARGETS[torch.from_numpy(at)])
-        assert its_weights.numpy().tobytes() == weights[at].tobytes()
-        assert weight == float(np.sum(weights[at], dtype=np.float64))
+        assert torch.equal(one.targets, TARGETS[torch.from_numpy(at)])
+        assert one.weights.numpy().tobytes() == weights[at].tobytes()
+        assert one.weight == float(np.sum(weights[at], dtype=np.float64))
 
 
 @given(st.integers(1, N), st.integers(1, 130))
 def test_every_batch_begins_where_torch_would_have_put_it(n: int, size: int) -> None:
     """Kernels choose their path by the alignment: other memory, other bits."""
     order = Order(n, shuffle=True, seed=3, epoch=1)
-    for _, inputs, targets, weights, _ in gathered(Batching(n, size), order, UNEVEN, 0):
-        for tensor in (*inputs.values(), targets, weights):
+    for one in gathered(Batching(n, size), order, UNEVEN, 0):
+        for tensor in (*one.inputs.values(), one.targets, one.weights):
             assert tensor.is_contiguous()
             assert tensor.data_ptr() % ALIGNMENT == 0
 
@@ -85,10 +85,10 @@ def test_every_batch_begins_where_torch_would_have_put_it(n: int, size: int) -> 
 def test_batches_that_are_kept_do_not_change() -> None:
     batching, order = Batching(N, 7), Order(N, shuffle=True, seed=0, epoch=0)
     first = gathered(batching, order, ONES, 0)
-    before = [inputs["floats"].clone() for _, inputs, *_ in first]
-    for _, inputs, *_ in gathered(batching, order, ONES, 0):
-        inputs["floats"].zero_()
-    assert all(torch.equal(inputs["floats"], was) for (_, inputs, *_), was in zip(first, before, strict=True))
+    before = [one.inputs["floats"].clone() for one in first]
+    for one in gathered(batching, order, ONES, 0):
+        one.inputs["floats"].zero_()
+    assert all(torch.equal(one.inputs["floats"], was) for one, was in zip(first, before, strict=True))
 
 
 @pytest.mark.parametrize(("n_bytes", "most"), [(1, 1), (10_000, 16), (1 << 30, 64)])

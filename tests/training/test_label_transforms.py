@@ -133,8 +133,8 @@ def test_a_sample_without_a_label_is_an_error_as_ever() -> None:
     [
         ({"above": 1.0}, "class", None, "label_transform.above.*is for a target; the dataset's label is a class"),
         (GROUPS, "target", None, "label_transform.groups.*is for a class; the dataset's label is a target"),
-        ({"above": 1.0}, "target", "mse", "what label_transform makes is a class: use cross_entropy"),
-        ({"function": f"{CODE}:halved"}, "class", "cross_entropy", "what label_transform makes is a target: use mse or l1"),
+        ({"above": 1.0}, "target", "mse", "the label after label_transform is a class: use cross_entropy"),
+        ({"function": f"{CODE}:halved"}, "class", "cross_entropy", "the label after label_transform is a target: use mse or l1"),
     ],
 )
 def test_what_cannot_fit_is_found_out_before(transform: dict[str, Any], kind: TaskKind, loss: str | None, rule: str) -> None:

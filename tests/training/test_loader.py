@@ -127,7 +127,7 @@ def test_what_a_transform_returns_keeps_its_form(make: Make) -> None:
 
 def test_a_column_may_not_have_a_name_of_the_batchs_own(make: Make) -> None:
     loader = StreamLoader(make(columns=Columns(ROW, {"keys": "a"})))
-    with pytest.raises(ValueError, match="a batch has keys of its own"):
+    with pytest.raises(ValueError, match="columns must not be named keys"):
         next(iter(loader))
 
 

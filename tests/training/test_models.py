@@ -1,4 +1,4 @@
-"""Models in the box: each trains, comes back as it was stored, and is what its paper says."""
+"""Built-in models train, come back from the store unchanged, and match their papers."""
 
 from collections.abc import Mapping
 from typing import Any

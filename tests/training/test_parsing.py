@@ -19,7 +19,7 @@ import pytest
 from modyn_dagster.errors import BadSample, ConfigError, TrainingError, WrongShape
 from modyn_dagster.keys import key_of, keys_of
 from modyn_dagster.spec.learning.parsing import ParserSpec
-from modyn_dagster.training.parsing.function import Pieces
+from modyn_dagster.training.parsing.function import ThreadedParts
 from modyn_dagster.training.parsing.parser import Parsing
 from modyn_dagster.training.parsing.processes import _end_all
 
@@ -198,7 +198,7 @@ def test_a_sample_whose_values_make_no_array_with_the_others_is_named(
 
 
 def test_threads_are_started_again_in_a_forked_process() -> None:
-    with closing(Pieces(2)) as pieces:
+    with closing(ThreadedParts(2)) as pieces:
         assert pieces(4, lambda start, stop: stop - start) == [2, 2]
         child = os.fork()
         if child == 0:

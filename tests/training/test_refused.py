@@ -119,8 +119,8 @@ def test_user_code_that_builds_nothing_usable_is_refused_naming_the_field(
         trained(separable, spec_of(**filled))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_cuda_on_a_machine_without_is_refused(separable: Table) -> None:
+def test_cuda_on_a_machine_without_is_refused(separable: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=r"pipeline p: training.device: this machine has no CUDA device"):
         trained(separable, spec_of(device="cuda"))
     with pytest.raises(ConfigError, match=r"pipeline p: training.precision: needs a CUDA device"):

@@ -8,13 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.state_tree import flatten, restore
+from modyn_dagster.training.checkpoint.file import flatten, restore
 
 LEAVES = (
     st.none()
     | st.booleans()
     | st.integers()
     | st.floats(allow_nan=False)
+    | st.binary(max_size=4)
     | st.text()
     | st.sampled_from([torch.bool, torch.uint8, torch.int64, torch.bfloat16, torch.float32, torch.float64]).flatmap(
         lambda dtype: st.sampled_from([(), (0,), (3,), (2, 2)]).map(lambda shape: torch.ones(shape).to(dtype))
@@ -44,13 +45,13 @@ def same(one: Any, other: Any) -> bool:
 @given(STATES)
 @settings(max_examples=60, deadline=None)
 def test_what_is_restored_is_what_was_flattened(state: Any) -> None:
-    content, tensors = flatten(state, what="state")
+    content, tensors = flatten(state)
     assert same(restore(json.loads(json.dumps(content)), tensors), state)
 
 
 def test_tensors_are_copies_both_ways() -> None:
     tensor = torch.zeros(3)
-    content, tensors = flatten({"t": tensor}, what="state")
+    content, tensors = flatten({"t": tensor})
     tensor += 1
     back = restore(content, tensors)["t"]
     back += 5

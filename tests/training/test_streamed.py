@@ -24,7 +24,7 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import FastPath, Task, TrainedModel, TrainingData, build_predictor, train
 from modyn_dagster.training.data import Reader
-from modyn_dagster.training.inputs.dataset_statistics import survey
+from modyn_dagster.training.inputs.dataset_statistics import measure_dataset
 from modyn_dagster.training.parsing.parser import Parsing
 from tests.training.rows_on_disk import ROW, write_batch
 from tests.training.table import spec_of
@@ -237,7 +237,7 @@ def test_a_fast_path_is_no_part_of_a_model(tmp_path: Path) -> None:
 def test_a_set_that_stays_in_memory_does_not_keep_what_it_was_read_into(tmp_path: Path, user_code: str) -> None:
     reader, fields = parsed(tmp_path)
     spec = spec_of(**fields)
-    found = survey(spec, TrainingData(chosen_from(), reader), TASK, Parsing(spec.parser, "p"))
+    found = measure_dataset(spec, TrainingData(chosen_from(), reader), TASK, Parsing(spec.parser, "p"))
     assert found.cached is not None
     for chunk in found.cached:
         assert all(array.base is None for array in (chunk.keys, chunk.weights, chunk.truth))

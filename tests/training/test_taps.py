@@ -13,7 +13,7 @@ from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.network import Network
 from modyn_dagster.training.parsing.parser import Parsing
-from modyn_dagster.training.predictor import Predictor, Run
+from modyn_dagster.training.predictor import ComputeSettings, Predictor
 from modyn_dagster.training.transforms.chain import Transforms
 from modyn_dagster.training.transforms.labels import Relabeling
 
@@ -52,7 +52,7 @@ def predictor(body: nn.Module) -> Predictor:
     network = Network(body, features.layout, standardize=True, double=False)
     assert isinstance(features.layout, Layout)
     transforms, relabeling = Transforms(spec, "pipeline p"), Relabeling(None, "class", "pipeline p")
-    return Predictor(network, features, 2, run=Run("cpu", 1, True), transforms=transforms, relabeling=relabeling)
+    return Predictor(network, features, 2, settings=ComputeSettings("cpu", 1, True), transforms=transforms, relabeling=relabeling)
 
 
 def test_one_pass_shows_columns_embeddings_modules_and_outputs():

@@ -21,7 +21,7 @@ from modyn_dagster.training.data import PreviousModel, Task, TrainingData
 from modyn_dagster.training.user_code import import_paths
 
 
-def surroundings(device: torch.device, *, threads: int) -> dict[str, Any]:
+def training_environment(device: torch.device, *, threads: int) -> dict[str, Any]:
     """Libraries, hardware and settings of the process that decide bits beside spec, data and seed; JSON-serialisable."""
     return {
         **environment_facts(device),
@@ -43,7 +43,7 @@ def fingerprint(
     seed: int,
     surroundings: Mapping[str, Any],
 ) -> str:
-    """Hex BLAKE2b digest (16 bytes) of the arguments of a training, its samples by their keys and weights."""
+    """Digest the arguments of a training, samples by keys and weights: hex BLAKE2b of 16 bytes."""
     digest = hashlib.blake2b(digest_size=16)
     described = {
         "spec": spec.model_dump(mode="json", exclude=HOW_FIELDS["training"]),
@@ -61,9 +61,9 @@ def fingerprint(
 def _bytes(
     data: Mapping[str, TrainingData | None], start: PreviousModel | Mapping[str, Tensor] | None
 ) -> Iterator[bytes | memoryview]:
-    for name, each in data.items():
-        yield f"{name} {0 if each is None else len(each)}".encode()
-        for partition in () if each is None else each.chosen.partitions():
+    for name, samples in data.items():
+        yield f"{name} {0 if samples is None else len(samples)}".encode()
+        for partition in () if samples is None else samples.chosen.partitions():
             yield np.ascontiguousarray(partition.keys).tobytes()
             yield np.ascontiguousarray(partition.weights).tobytes()
     weights = start.state_dict if isinstance(start, PreviousModel) else start or {}
@@ -73,12 +73,12 @@ def _bytes(
 
 
 class Checkpointer:
-    """Writes a checkpoint every so many steps or minutes, and reads it at the beginning.
+    """Writer of checkpoints at intervals of steps or minutes, and reader of the last one.
 
     Args:
-        file: where to; None: nowhere.
-        spec: how often; None: never, and what is there is not read.
-        fingerprint: of the training.
+        file: file of the checkpoint; None writes none.
+        spec: intervals; None neither writes nor reads checkpoints.
+        fingerprint: computes the fingerprint of the training.
     """
 
     def __init__(self, file: CheckpointFile | None, spec: CheckpointSpec | None, fingerprint: Callable[[], str]) -> None:
@@ -87,23 +87,23 @@ class Checkpointer:
         self._saved_at, self._step = time.monotonic(), 0
 
     def load(self) -> Any | None:
-        """The state of the last checkpoint; None at the beginning of a training."""
+        """Load the state of the last checkpoint; None at the beginning of a training."""
         return None if self._file is None else self._file.load(self._fingerprint)
 
     def kept(self, part: Part, find: Callable[[CheckpointFile | None], Any]) -> Any:
-        """What ``find`` finds out, at once where it is known from before a kill; it goes on from the file that it is given."""
+        """Return the value of ``find``, or load it if it was computed before a kill; ``find`` resumes from its file."""
         if self._file is None:
             return find(None)
-        done, under_way = self._file.beside(LOSSES[part]), self._file.beside(TRAINING[part])
-        found = done.load(self._fingerprint)
-        if found is None:
-            found = find(under_way)
-            done.save(self._fingerprint, found)
-            under_way.remove()
-        return found
+        done, unfinished = self._file.beside(LOSSES[part]), self._file.beside(TRAINING[part])
+        value = done.load(self._fingerprint)
+        if value is None:
+            value = find(unfinished)
+            done.save(self._fingerprint, value)
+            unfinished.remove()
+        return value
 
     def after(self, n_steps: int, state: Callable[[], Any]) -> None:
-        """So many optimizer steps are over."""
+        """Write a checkpoint after ``n_steps`` optimizer steps, if one is due."""
         if self._file is None or n_steps == self._step or not self._is_due(n_steps):
             return
         self._file.save(self._fingerprint, state())

@@ -1,9 +1,9 @@
-"""The file from which a training that was killed goes on."""
+"""Checkpoint file, from which a killed training resumes."""
 
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,29 +13,30 @@ from safetensors.torch import save
 from torch import Tensor
 
 from modyn_dagster.errors import TrainingError
-from modyn_dagster.state_tree import flatten, restore
+from modyn_dagster.state_tree import decode, encode
 from modyn_dagster.storage import atomic_file, sweep_unfinished
 from modyn_dagster.training.checkpoint.parts import SUFFIXES
 
 logger = logging.getLogger(__name__)
 
-_VERSION: Final = "1"
+#: Version of the encoding. A training with a file of another version begins anew.
+_VERSION: Final = "2"
 
 
 class CheckpointFile:
     """The newest checkpoint of one training: a safetensors file that is replaced as a whole, and holds no pickle.
 
     Args:
-        path: of the file; its folder is made.
+        path: path of the file; its folder is created.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def save(self, fingerprint: str, state: Any) -> None:
-        """Replace what was there. ``WriteFailed`` when the operating system refuses, ``TrainingError`` for unknown state."""
+        """Replace the checkpoint. ``WriteFailed`` when the operating system refuses, ``TrainingError`` for unknown state."""
         try:
-            content, tensors = flatten(state, what="state")
+            content, tensors = flatten(state)
         except TypeError as error:
             raise TrainingError(f"the training cannot be checkpointed: {error}; set `checkpoint: null`") from error
         digest = _digest(content, tensors)
@@ -44,14 +45,14 @@ class CheckpointFile:
             file.write(save(tensors, metadata=header))
 
     def load(self, fingerprint: str) -> Any | None:
-        """The state, if there is one of the same training; None, with a line in the log, for a file that is not whole."""
+        """State of the same training, if the file holds one; None, with a line in the log, for a damaged file."""
         if not self.path.is_file():
             return None
         try:
             with safe_open(self.path, framework="pt") as file:
                 header = file.metadata() or {}
                 if (header.get("version"), header.get("fingerprint")) != (_VERSION, fingerprint):
-                    logger.info("%s is of another training; this one begins at its beginning", self.path)
+                    logger.info("%s belongs to another training; this one begins at its beginning", self.path)
                     return None
                 tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
                 content = json.loads(header["state"])
@@ -64,14 +65,31 @@ class CheckpointFile:
         return restore(content, tensors)
 
     def beside(self, suffix: str) -> "CheckpointFile":
-        """A file that goes with it."""
+        """Checkpoint file beside this one, with a suffix."""
         return CheckpointFile(self.path.with_name(self.path.name + suffix))
 
     def remove(self) -> None:
-        """Remove it, what goes with it, and what killed writers left beside it."""
+        """Remove the file, those beside it, and leftovers of killed writers."""
         for path in (self.path, *(self.beside(suffix).path for suffix in SUFFIXES)):
             sweep_unfinished(path)
             path.unlink(missing_ok=True)
+
+
+def flatten(state: object) -> tuple[Any, dict[str, Tensor]]:
+    """JSON value of a state, and its tensors by name: contiguous copies on the CPU."""
+    tensors: dict[str, Tensor] = {}
+
+    def keep(tensor: Tensor, _place: str) -> str:
+        name = str(len(tensors))
+        tensors[name] = tensor.detach().to("cpu", copy=True).contiguous()
+        return name
+
+    return encode(state, "state", keep), tensors
+
+
+def restore(content: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Inverse of ``flatten``. Tensors are copied into torch's own memory, by whose alignment kernels choose their path."""
+    return decode(content, lambda name: tensors[name].clone())
 
 
 def _digest(content: Any, tensors: dict[str, Tensor]) -> str:

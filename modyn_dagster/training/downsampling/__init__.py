@@ -1,4 +1,4 @@
-"""Which samples of a batch, or of the whole training set, are worth a step: policies on plain tensors.
+"""Downsampling: policies that choose samples of a batch or of the training set, on plain tensors.
 
 >>> import torch
 >>> indices, weights = select("least_confidence", logits=torch.tensor([[9.0, 0.0], [0.1, 0.0], [3.0, 0.0]]), k=2, seed=0)

@@ -16,19 +16,19 @@ Balance = Literal["none", "proportional", "equal"]
 
 @dataclass(frozen=True)
 class ByClass:
-    """Runs a policy inside every class; weights of an estimator stay unbiased, for a sum over the pool is one over classes.
+    """Choice within every class. Weights of an estimator stay unbiased: a sum over the pool is a sum over classes.
 
     Args:
-        policy: for each class.
-        balance: share of a class: as in the pool, or as large as any other's.
-        asked: the user asked for it; otherwise a budget that does not reach every class is spent on the pool as a whole.
-        sized: the policy chooses as many as it is told; otherwise it is told the size of the class.
+        policy: policy of each class.
+        balance: shares of classes: as in the pool, or equal.
+        required: fail for a budget smaller than the number of classes; otherwise the policy chooses from the whole pool then.
+        fixed_size: the policy chooses exactly ``k`` samples; otherwise ``k`` is the size of the class.
     """
 
     policy: Policy
     balance: Balance
-    asked: bool = True
-    sized: bool = True
+    required: bool = True
+    fixed_size: bool = True
 
     def __post_init__(self) -> None:
         if self.balance not in get_args(Balance):
@@ -36,28 +36,28 @@ class ByClass:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The policy's."""
+        """Inputs of the policy."""
         return self.policy.needs
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """Class after class."""
-        if not self.asked and pool.labels is None:
+        """Choose within class after class."""
+        if not self.required and pool.labels is None:
             return self.policy(pool, k, seed)
-        labels, open_ = pool.need("labels").cpu().numpy(), np.ones(pool.n, dtype=bool)
+        labels, available = pool.need("labels").cpu().numpy(), np.ones(pool.n, dtype=bool)
         if pool.selected is not None:
-            open_[pool.selected.numpy()] = False
-        # Members already take no place of their class.
-        classes, sizes = np.unique(labels[open_], return_counts=True)
-        if self.sized and k < len(classes):
-            if not self.asked:
+            available[pool.selected.numpy()] = False
+        # Selected samples do not count towards the quota of their class.
+        classes, sizes = np.unique(labels[available], return_counts=True)
+        if self.fixed_size and k < len(classes):
+            if not self.required:
                 return self.policy(pool, k, seed)
             raise ValueError(f"{pool.asked_by}: balance needs a sample per class: k is {k}, there are {len(classes)} classes")
-        quotas = self._quotas(sizes, k) if self.sized else sizes
+        quotas = self._quotas(sizes, k) if self.fixed_size else sizes
         parts = []
         for label, quota in zip(classes.tolist(), quotas.tolist()):
             members = torch.from_numpy(np.flatnonzero(labels == label))
-            found = self.policy(pool.at(members), quota, seed_for(seed, "class", label))
-            parts.append(Chosen(members[found.indices.cpu()], found.weights, found.estimates))
+            chosen = self.policy(pool.at(members), quota, seed_for(seed, "class", label))
+            parts.append(Chosen(members[chosen.indices.cpu()], chosen.weights, chosen.estimates))
         indices = torch.cat([part.indices for part in parts])
         return Chosen(indices, torch.cat([part.weights for part in parts]), all(part.estimates for part in parts))
 
@@ -66,22 +66,22 @@ class ByClass:
 
 
 def equal_quotas(sizes: Int64, k: int) -> Int64:
-    """As equal as the sizes allow; what small classes leave is shared by the others, odd ones by the first.
+    """Quotas as equal as the sizes allow. Larger classes share the rest of small ones, the first ones take remainders.
 
     >>> equal_quotas(np.array([100, 2, 100]), 11)
     array([5, 2, 4])
     """
     quotas = np.zeros_like(sizes)
     while (rest := k - int(quotas.sum())) > 0:
-        open_ = np.flatnonzero(quotas < sizes)
-        each, odd = divmod(rest, len(open_))
-        offered = each + (np.arange(len(open_)) < odd)
-        quotas[open_] += np.minimum(offered, (sizes - quotas)[open_])
+        available = np.flatnonzero(quotas < sizes)
+        share, remainder = divmod(rest, len(available))
+        offered = share + (np.arange(len(available)) < remainder)
+        quotas[available] += np.minimum(offered, (sizes - quotas)[available])
     return quotas
 
 
 def proportional_quotas(sizes: Int64, k: int) -> Int64:
-    """By largest remainders, but at least 1 each.
+    """Quotas by largest remainders, at least 1 each.
 
     >>> proportional_quotas(np.array([60, 30, 1]), 9)
     array([5, 3, 1])

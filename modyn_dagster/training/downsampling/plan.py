@@ -1,4 +1,4 @@
-"""A policy as a training uses it: built, checked against what is learnt, and the number of steps it leaves."""
+"""Downsampling of a training: its policy, checked against the task."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final, Self, cast
@@ -13,19 +13,19 @@ from modyn_dagster.training.downsampling.balance import ByClass
 from modyn_dagster.training.downsampling.pool import Policy, Pool
 from modyn_dagster.training.downsampling.registry import UNSIZED, build_policy
 
-#: Policies that judge classes, or probabilities of them.
+#: Policies that need classes or their probabilities.
 _CLASSES_ONLY: Final = frozenset({"least_confidence", "margin", "entropy", "el2n", "forgetting"})
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A policy and its spec.
+    """Policy and its spec.
 
     Attributes:
         spec: mode, ratio, period and so on.
-        policy: chooses.
-        name: of the policy, or the import path of its factory.
-        needs: what has to be known of samples beside their labels.
+        policy: chooses samples.
+        name: name of the policy, or the import path of its factory.
+        needs: inputs of the policy beside labels.
     """
 
     spec: PolicySpec
@@ -38,7 +38,7 @@ class Plan:
 
     @classmethod
     def of(cls, spec: PolicySpec, kind: TaskKind, *, epochs: int, source: str) -> Self:
-        """Build the policy; ``ConfigError`` for options it does not have and tasks it does not fit."""
+        """Build the policy; ``ConfigError`` for unknown options and unsuitable tasks."""
         if isinstance(spec.policy, CustomPolicySpec):
             return cls(spec, _custom(spec.policy.factory, spec, source), spec.policy.factory)
         options = dict(spec.options)
@@ -51,33 +51,33 @@ class Plan:
         except (TypeError, ValueError) as error:
             raise ConfigError(source, "training.downsampling.options", spec.options, str(error)) from error
         if isinstance(policy, ByClass) and spec.mode == "batch_then_sample":
-            # The last batch may be small: one whose budget does not reach every class is chosen from as a whole.
-            policy = replace(policy, asked=False)
+            # The last batch may have a budget smaller than the number of classes.
+            policy = replace(policy, required=False)
         return cls(spec, policy, spec.policy)
 
     @property
     def holds_out(self) -> bool:
-        """Whether a share of the training set is kept from training."""
+        """True if a share of the training set is held out of training."""
         return "validation_gradient" in self.needs or ("irreducible_losses" in self.needs and self.spec.holdout.kind == "simple")
 
     @property
     def unsized(self) -> bool:
-        """Whether how many are chosen is up to chance."""
+        """True if the number of chosen samples is random."""
         return self.name in UNSIZED
 
     def needs_gradients(self, kind: TaskKind) -> bool:
-        """Whether gradients at the outputs have to be known; of outputs that are no logits, they say what those would."""
-        wanted = {"gradients", "validation_gradient"} | ({"logits"} if kind == "target" else set())
-        return self.spec.gradient == "last_layer" or bool(self.needs & wanted)
+        """Tell if the policy needs gradients at the outputs. They replace logits where the outputs are not logits."""
+        triggers = {"gradients", "validation_gradient"} | ({"logits"} if kind == "target" else set())
+        return self.spec.gradient == "last_layer" or bool(self.needs & triggers)
 
     def scores(self, pool: Pool) -> Tensor:
-        """What a policy with a history writes down of every sample in every epoch, ``float[n]``."""
+        """Scores of every sample in an epoch for the history, ``float[n]``."""
         policy = self.policy.policy if isinstance(self.policy, ByClass) else self.policy
         scores: Tensor = getattr(policy, "scores")(pool)  # noqa: B009 - only policies that need a history have them
         return scores
 
     def budget(self, n: int) -> int:
-        """How many of ``n`` are chosen: the ratio, rounded, and at least one."""
+        """Number of samples to choose among ``n``: the ratio, rounded, at least one."""
         return max(1, round(self.spec.ratio * n))
 
 

@@ -1,4 +1,4 @@
-"""What a policy chooses from, and what it chose."""
+"""Pool that a downsampling policy chooses from, and its choice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from torch.nn import functional
 
 from modyn_dagster.randomness import rng_for
 
-#: ``step float[d] -> gradient float[d]``: of the validation loss after the parameters were moved against ``step``.
+#: ``step float[d] -> float[d]``: gradient of the validation loss after a move of the parameters by ``-step``.
 ValidationGradient = Callable[[Tensor], Tensor]
 
-#: What each input is, for errors.
+#: Shapes of the inputs, for errors.
 SHAPES: Final = {
     "logits": "float[n, c]",
     "labels": "int[n]",
@@ -29,21 +29,21 @@ SHAPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Samples to choose from: whatever is known of them, one row each.
+    """Samples to choose from, one row each, with the inputs that policies need.
 
     Attributes:
-        n: how many there are.
-        asked_by: the policy's name, for errors.
-        logits: ``float[n, c]``; EL2N takes several models' as ``float[r, n, c]``.
+        n: number of samples.
+        asked_by: name of the policy, for errors.
+        logits: ``float[n, c]``; EL2N takes those of several models as ``float[r, n, c]``.
         labels: ``int64[n]``.
         losses: ``float[n]``.
-        gradients: ``float[n, d]``; GraNd takes several models' as ``float[r, n, d]``.
+        gradients: ``float[n, d]``; GraNd takes those of several models as ``float[r, n, d]``.
         embeddings: ``float[n, d]``.
-        irreducible_losses: ``float[n]``, of a model that never saw these samples.
+        irreducible_losses: ``float[n]``, losses of a model that never saw these samples.
         validation_gradient: ``float[d]``, or a function of the step taken so far.
-        history: ``[epochs, n]``: whether each was right (forgetting), or recorded scores (EL2N, GraNd).
-        selected: ``int64[s]``, members already.
-        epoch: counted from 0.
+        history: ``[epochs, n]``, correctness (forgetting) or recorded scores (EL2N, GraNd).
+        selected: ``int64[s]``, samples that are members already.
+        epoch: number of the epoch, from 0.
     """
 
     n: int
@@ -60,15 +60,15 @@ class Pool:
     epoch: int = 0
 
     def need(self, name: str) -> Tensor:
-        """An input; ``ValueError`` says what to give if it is not there."""
-        found = getattr(self, name)
-        if found is None:
+        """Return an input; ``ValueError`` names a missing one."""
+        tensor = getattr(self, name)
+        if tensor is None:
             raise ValueError(f"{self.asked_by} needs {name}= ({SHAPES[name]})")
-        assert isinstance(found, Tensor)  # noqa: S101 - for the type checker
-        return found
+        assert isinstance(tensor, Tensor)  # noqa: S101 - for the type checker
+        return tensor
 
     def sample_losses(self) -> Tensor:
-        """The losses, or the cross-entropy of logits and labels."""
+        """Return the losses, or the cross-entropy of logits and labels."""
         if self.losses is not None:
             return self.losses
         if self.logits is None or self.labels is None:
@@ -83,7 +83,7 @@ class Pool:
         return torch.softmax(self.logits, dim=-1) - one_hot.to(self.logits.dtype)
 
     def sample_gradients(self) -> Tensor:
-        """The gradients, or those of the last layer."""
+        """Return the gradients, or those of the last layer."""
         if self.gradients is not None:
             return self.gradients
         if self.logits is None or self.labels is None:
@@ -91,13 +91,13 @@ class Pool:
         return self.last_layer()
 
     def features(self) -> Tensor:
-        """The embeddings, or the gradients if there are none."""
+        """Return the embeddings, or the gradients without them."""
         if self.embeddings is None and self.gradients is None:
             raise ValueError(f"{self.asked_by} needs embeddings= (float[n, d])")
         return self.embeddings if self.embeddings is not None else self.need("gradients")
 
     def at(self, members: Tensor) -> "Pool":
-        """Some of the samples, as a pool of their own."""
+        """Return the pool of some of the samples."""
 
         def of(tensor: Tensor | None, axis: int) -> Tensor | None:
             return None if tensor is None else tensor.index_select(axis, members.to(tensor.device))
@@ -122,19 +122,19 @@ class Pool:
         )
 
     def rng(self, seed: int) -> np.random.Generator:
-        """Of this policy in this epoch."""
+        """Random generator of this policy in this epoch."""
         return rng_for(seed, "downsampling", self.asked_by, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was chosen.
+    """Choice of a policy.
 
     Attributes:
         indices: ``int64[k]`` into the pool.
         weights: ``float[k]``.
-        estimates: the weighted sum of any values estimates their sum over the pool, so a loss is divided by the pool's size;
-            otherwise weights are 1 and the mean over what was chosen is meant.
+        estimates: True if weighted sums estimate sums over the pool, so that a loss is divided by the pool's size. Otherwise
+            weights are 1 and the loss is the mean over the chosen samples.
     """
 
     indices: Tensor
@@ -143,20 +143,20 @@ class Chosen:
 
     @classmethod
     def plain(cls, indices: Tensor) -> "Chosen":
-        """With weight 1."""
+        """Choose samples with weight 1."""
         return cls(indices, torch.ones(len(indices), dtype=torch.float64), estimates=False)
 
 
 class Policy(Protocol):
-    """Chooses ``k`` samples of a pool; a pure function of its arguments and its options.
+    """Choice of ``k`` samples of a pool; a pure function of its arguments and its options.
 
-    ``needs`` names what the training loop must compute: ``logits``, ``losses``, ``gradients``, ``embeddings``,
-    ``validation_gradient``, ``irreducible_losses`` or ``history``; labels are always there.
+    ``needs`` names the inputs that the training loop must compute: ``logits``, ``losses``, ``gradients``, ``embeddings``,
+    ``validation_gradient``, ``irreducible_losses`` or ``history``; labels are always available.
     """
 
     @property
     def needs(self) -> frozenset[str]:
-        """Inputs beside labels."""
+        """Names of the inputs beside labels."""
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """The samples and their weights."""
+        """Choose samples and their weights."""

@@ -17,45 +17,45 @@ from modyn_dagster.training.models.network import SampleLoss
 
 
 class Positions:
-    """Where in a training set a key stands; keys are different."""
+    """Positions of keys in a training set without repeated keys."""
 
     def __init__(self, keys: KeyArray) -> None:
         self._order = np.argsort(keys, kind="stable")
         self._sorted = keys[self._order]
 
     def of(self, keys: Tensor) -> Tensor:
-        """``int64[m]`` keys to ``int64[m]`` positions."""
-        found = np.searchsorted(self._sorted, keys.cpu().numpy().view(np.uint64))
-        return torch.from_numpy(self._order[found])
+        """Find the positions ``int64[m]`` of keys ``int64[m]``."""
+        ranks = np.searchsorted(self._sorted, keys.cpu().numpy().view(np.uint64))
+        return torch.from_numpy(self._order[ranks])
 
 
 class History:
-    """One number per sample and epoch, ``float64[epochs, n]``."""
+    """History of scores: one per sample and epoch, ``float64[epochs, n]``."""
 
     def __init__(self, n_epochs: int, n: int) -> None:
         self._rows = torch.zeros(n_epochs, n, dtype=torch.float64)
 
     def record(self, epoch: int, positions: Tensor, scores: Tensor) -> Tensor:
-        """Write down the scores of this epoch; returns all epochs' up to it, ``float64[epoch + 1, m]``."""
+        """Record the scores of an epoch; returns those of all epochs so far, ``float64[epoch + 1, m]``."""
         self._rows[epoch, positions] = scores.detach().to("cpu", torch.float64)
         return self._rows[: epoch + 1, positions]
 
     def state_dict(self) -> dict[str, Any]:
-        """All numbers."""
+        """Return all scores."""
         return {"rows": self._rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with another one's numbers."""
+        """Continue from a state."""
         self._rows = state["rows"]
 
 
 class Validation:
-    """The validation loss around the model as it is, by its last linear layer alone.
+    """Validation loss near the current model, as a function of its last linear layer.
 
     Args:
-        batches: makes the batches of the samples set aside.
-        loss: of single samples.
-        last_layer: gradients are those of the last layer's weights and bias, not those at the outputs.
+        batches: makes the batches of the held-out samples.
+        loss: losses of single samples.
+        last_layer: use the gradients of the last layer's weights and bias instead of those at the outputs.
     """
 
     def __init__(self, batches: Callable[[], Iterator[Batch]], loss: SampleLoss, *, last_layer: bool) -> None:
@@ -63,26 +63,26 @@ class Validation:
         self._scored: Scored | None = None
 
     def renew(self, scorer: Scorer) -> None:
-        """Score the samples with the model as it is now."""
+        """Score the held-out samples with the current model."""
         self._scored = scorer.all(self._batches())
 
     def state_dict(self) -> dict[str, Any]:
-        """The scores of the last renewal."""
+        """Return the last scores."""
         assert self._scored is not None, "scored at the beginning of every epoch"  # noqa: S101 - for the type checker
-        return {each.name: getattr(self._scored, each.name) for each in fields(self._scored)}
+        return {field.name: getattr(self._scored, field.name) for field in fields(self._scored)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with another one's scores."""
+        """Continue from a state."""
         self._scored = Scored(**state)
 
     def gradient(self, step: Tensor) -> Tensor:
-        """The mean gradient after the last layer was moved by ``-step``: ``float[d]`` for ``float[d]``."""
+        """Compute the mean gradient ``float[d]`` after a move of the last layer by ``-step``, ``float[d]``."""
         scored = self._scored
         assert scored is not None, "scored at the beginning of every epoch"  # noqa: S101 - for the type checker
         moved = step.to("cpu", scored.outputs.dtype)
         if not self._last_layer:
             return gradients_at(scored.outputs - moved, scored.targets, self._loss)[1].mean(0)
-        assert scored.embeddings is not None, "asked for with the embeddings"  # noqa: S101 - for the type checker
+        assert scored.embeddings is not None, "requested with the embeddings"  # noqa: S101 - for the type checker
         features = with_bias_column(scored.embeddings)
         outputs = scored.outputs - features @ moved.reshape(scored.outputs.shape[1], -1).T
         _, gradients = gradients_at(outputs, scored.targets, self._loss)
@@ -91,13 +91,13 @@ class Validation:
 
 @dataclass(slots=True)
 class Pools:
-    """Makes the pools of a training, of what its policy needs.
+    """Builder of the pools of a training, with the inputs that its policy needs.
 
     Attributes:
         plan: the policy and its spec.
-        history: of the policy's scores, written with every pool; None unless it needs one.
+        history: scores of the policy, recorded with every pool; None unless it needs them.
         irreducible: losses of models that never saw the samples, ``float[n]``; None unless it needs them.
-        validation: what was set aside for the policy; None unless it needs it.
+        validation: held-out samples; None unless the policy needs them.
     """
 
     plan: Plan
@@ -106,7 +106,7 @@ class Pools:
     validation: Validation | None
 
     def of(self, scored: Scored | None, targets: Tensor, positions: Tensor | None, epoch: int) -> Pool:
-        """The samples with these targets, or at these positions of the training set; ``scored``: what the model makes of them."""
+        """Build the pool of samples with these targets, or at these positions of the training set, from their scores."""
         n = len(targets) if positions is None else len(positions)
         labels = None if targets.is_floating_point() else targets
         if scored is None:

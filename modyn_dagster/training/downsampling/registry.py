@@ -1,4 +1,4 @@
-"""Policies by name, and policies of one's own."""
+"""Registry of the built-in policies, and their construction from options."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from modyn_dagster.training.downsampling.policies.submodular import FacilityLoca
 from modyn_dagster.training.downsampling.policies.uncertainty import Entropy, LeastConfidence, Margin
 from modyn_dagster.training.downsampling.pool import Policy
 
-#: Dataclasses whose fields are a policy's options.
+#: Dataclasses by policy name. Their fields are the options.
 POLICIES: Final[Mapping[str, Any]] = {
     "uniform": Uniform,
     "loss": Loss,
@@ -43,12 +43,12 @@ POLICIES: Final[Mapping[str, Any]] = {
     "grand": GraNd,
     "forgetting": Forgetting,
 }
-#: Policies whose number of samples is up to chance.
+#: Policies that choose a random number of samples.
 UNSIZED: Final = frozenset({"infobatch"})
 
 
 def build_policy(name: str, options: Mapping[str, Any]) -> Policy:
-    """A policy with its options, and ``balance``; ``ValueError`` for a name or an option that does not exist."""
+    """Build a policy from its options and ``balance``; ``ValueError`` for an unknown name or option."""
     if name not in POLICIES:
         raise ValueError(f"no downsampling policy {name!r}; known: {', '.join(POLICIES)}")
     kind, settings = POLICIES[name], dict(options)
@@ -59,10 +59,10 @@ def build_policy(name: str, options: Mapping[str, Any]) -> Policy:
             raise ValueError(f"{name} has no option {option!r}; its options: {', '.join([*known, 'balance'])}")
     policy: Policy = kind(**settings)
     if balance is None:
-        return ByClass(policy, "proportional", asked=False) if getattr(kind, "by_class", False) else policy
-    return ByClass(policy, balance, sized=name not in UNSIZED) if balance != "none" else policy
+        return ByClass(policy, "proportional", required=False) if getattr(kind, "by_class", False) else policy
+    return ByClass(policy, balance, fixed_size=name not in UNSIZED) if balance != "none" else policy
 
 
 def extends(name: str) -> bool:
-    """Whether the policy takes members that are selected already into account."""
+    """Tell if a policy takes ``selected`` samples into account."""
     return bool(getattr(POLICIES[name], "extends", False))

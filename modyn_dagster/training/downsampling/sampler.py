@@ -1,4 +1,4 @@
-"""The batches that a training with a downsampling policy learns from."""
+"""Batches of a training with a downsampling policy."""
 
 from collections.abc import Generator
 from typing import Any, Final
@@ -17,26 +17,26 @@ from modyn_dagster.training.downsampling.pool import Chosen, Pool
 from modyn_dagster.training.downsampling.pool_builder import History, Pools, Positions, Validation
 from modyn_dagster.training.downsampling.scoring import Scored, Scorer
 from modyn_dagster.training.inputs.batch import Batch, Subset
-from modyn_dagster.training.inputs.batches import Batches, batch_sizes
+from modyn_dagster.training.inputs.batches import Batches, batch_sizes, in_order
 from modyn_dagster.training.telemetry import Stopwatch
 from modyn_dagster.training.user_code import user_code
 
-#: Batches whose seeds are drawn together: between two steps each of them would cost three times as much.
+#: Batches whose seeds are derived together; one by one between steps they cost three times as much.
 _SEEDS: Final = 64
 
 
 class Sampler:
-    """Batches of an epoch: chosen from each batch as it comes, or from the whole training set before the epoch.
+    """Batches of an epoch, chosen from each batch in turn or from the whole training set before the epoch.
 
     Args:
         plan: the policy and its spec.
-        spec: of the training.
-        data: what it trains on.
-        batches: of the data.
-        scorer: of the model as it is.
-        seed: of the training.
+        spec: spec of the training.
+        data: training set.
+        batches: batches of the training set.
+        scorer: scores batches with the current model.
+        seed: seed of the training.
         irreducible: losses of models that never saw the samples, ``float[n]``; None unless the policy needs them.
-        validation: what was set aside for the policy; None unless it needs it.
+        validation: held-out samples; None unless the policy needs them.
     """
 
     def __init__(
@@ -65,38 +65,38 @@ class Sampler:
 
     @property
     def sizes(self) -> list[int]:
-        """Samples of each batch of an epoch; where how many are chosen is up to chance, the most there can be."""
+        """Sizes of the batches of an epoch; upper bounds where the number of chosen samples is random."""
         return planned_sizes(self._plan, self._spec, len(self._data))
 
     def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
-        """What an epoch trains on, from batch ``start`` on: then the state is that of a sampler that had come so far."""
+        """Yield the batches of an epoch from batch ``start`` on, with the state that earlier batches left."""
         if self._validation is not None and start == 0:
             self._validation.renew(self._scorer)
             watch.lap("select")
         if self._plan.spec.mode == "sample_then_batch":
             if start == 0:
-                self._renew(epoch)
+                self._choose_subset(epoch)
                 watch.lap("select")
             yield from self._batches.epoch(self._spec, seed=self._seed, epoch=epoch, subset=self._subset, start=start)
             return
         for number, batch in enumerate(self._batches.epoch(self._spec, seed=self._seed, epoch=epoch, start=start), start):
             watch.lap("data")
-            drawn = self._drawn(batch, epoch, number)
+            subset = self._choose(batch, epoch, number)
             watch.lap("select")
-            yield drawn
+            yield subset
 
     def trained(self, gradients: Tensor) -> None:
-        """What a step saw, ``float[b, n_outputs]`` at its outputs: from it DLIS learns when to start."""
+        """Observe a step's gradients at the outputs, ``float[b, n_outputs]``. DLIS decides by them when to start."""
         if self._start is not None:
             self._start.observe(gradients.norm(dim=1))
 
     @property
     def listens(self) -> bool:
-        """Whether ``trained`` wants to be told."""
+        """True if ``trained`` needs the gradients of each step."""
         return self._start is not None
 
     def state_dict(self) -> dict[str, Any]:
-        """All that later batches depend on beside model, seed and place; a policy of the user's has a say if it has this too."""
+        """Return the state that later batches depend on beside model, seed and position, and that of a custom policy."""
         subset = self._subset
         return {name: part.state_dict() for name, part in self._stateful().items()} | {
             "irreducible": self._pools.irreducible,
@@ -104,7 +104,7 @@ class Sampler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from a state."""
         for name, part in self._stateful().items():
             part.load_state_dict(state[name])
         self._pools.irreducible = state["irreducible"]
@@ -115,28 +115,28 @@ class Sampler:
         policy = {"policy": self._plan.policy} if hasattr(self._plan.policy, "state_dict") else {}
         return {name: part for name, part in parts.items() if part is not None} | policy
 
-    def _drawn(self, batch: Batch, epoch: int, number: int) -> Batch:
+    def _choose(self, batch: Batch, epoch: int, number: int) -> Batch:
         n, seed = len(batch.targets), self._seed_of(epoch, number)
         k, policy = self._plan.budget(n), self._plan.policy
         if self._start is not None and isinstance(policy, DLIS):
             if not self._start.reached(n, k):
-                chosen = policy.before(Pool(n, self._plan.name, epoch=epoch), k, seed)
-                return batch.drawn(chosen.indices, chosen.weights, estimates=False)
-            policy = policy.started()
+                chosen = policy.uniform(Pool(n, self._plan.name, epoch=epoch), k, seed)
+                return batch.subset(chosen.indices, chosen.weights, estimates=False)
+            policy = policy.after_start()
         positions = None if self._positions is None else self._positions.of(batch.keys)
         scored = self._scorer(batch) if self._plan.needs else None
         pool = self._pools.of(scored, batch.targets, positions, epoch)
         with user_code(self._source):
             chosen = policy(pool, k, seed)
-        return batch.drawn(chosen.indices, chosen.weights, estimates=self._estimates(chosen))
+        return batch.subset(chosen.indices, chosen.weights, estimates=self._estimates(chosen))
 
     def _seed_of(self, epoch: int, number: int) -> int:
         if (epoch, number) not in self._seeds:
             numbers = range(number, min(number + _SEEDS, self._n_batches))
-            self._seeds = {(epoch, each): seed_for(self._seed, "downsampling", epoch, each) for each in numbers}
+            self._seeds = {(epoch, other): seed_for(self._seed, "downsampling", epoch, other) for other in numbers}
         return self._seeds[epoch, number]
 
-    def _renew(self, epoch: int) -> None:
+    def _choose_subset(self, epoch: int) -> None:
         period = self._plan.spec.period
         due = self._subset is None or (period > 0 and epoch % period == 0)
         if not due and self._pools.history is None:
@@ -151,18 +151,17 @@ class Sampler:
             self._subset = self._subset_of(chosen)
 
     def _scored(self) -> Scored:
-        ordered = self._spec.model_copy(update={"shuffle": False, "drop_last": False})
-        return self._scorer.all(self._batches.epoch(ordered, seed=self._seed, epoch=0, evaluate=True))
+        return self._scorer.all(self._batches.epoch(in_order(self._spec), seed=self._seed, epoch=0, evaluate=True))
 
     def _subset_of(self, chosen: Chosen) -> Subset:
-        positions, drawn = chosen.indices.cpu().numpy(), chosen.weights.to("cpu", torch.float64).numpy()
-        given = self._data.chosen.weights()
-        if not (drawn > 0).any():
-            raise TrainingError(f"{self._source}: nothing was chosen with a weight above 0")
+        positions, factors = chosen.indices.cpu().numpy(), chosen.weights.to("cpu", torch.float64).numpy()
+        base = self._data.chosen.weights()
+        if not (factors > 0).any():
+            raise TrainingError(f"{self._source}: the policy chose no sample with a weight above 0")
         # A weight of 0 adds nothing to any loss.
-        positions, drawn = positions[drawn > 0], drawn[drawn > 0]
-        weights = (given[positions] * drawn).astype(np.float32)
-        whole = float(given.sum(dtype=np.float64))
+        positions, factors = positions[factors > 0], factors[factors > 0]
+        weights = (base[positions] * factors).astype(np.float32)
+        whole = float(base.sum(dtype=np.float64))
         return Subset(positions, weights, whole if self._estimates(chosen) else None)
 
     def _estimates(self, chosen: Chosen) -> bool:
@@ -170,7 +169,7 @@ class Sampler:
 
 
 def planned_sizes(plan: Plan, spec: TrainingSpec, n: int) -> list[int]:
-    """Samples of each batch of an epoch on ``n`` of them; where their number is up to chance, the most there can be."""
+    """Sizes of the batches of an epoch on ``n`` samples; upper bounds where the number of chosen samples is random."""
     if plan.unsized:
         return batch_sizes(n, spec)
     if plan.spec.mode == "batch_then_sample":

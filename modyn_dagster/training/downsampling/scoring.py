@@ -1,4 +1,4 @@
-"""Outputs, losses, gradients and embeddings of samples from the model in training, in evaluation mode and without a step."""
+"""Scores of samples by the model in training: outputs, losses, gradients and embeddings in evaluation mode."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -9,21 +9,21 @@ from torch import Tensor, nn
 
 from modyn_dagster.training.data import EMBEDDING
 from modyn_dagster.training.inputs.batch import Batch
-from modyn_dagster.training.models.activations import listening
+from modyn_dagster.training.models.activations import record_activations
 from modyn_dagster.training.models.network import SampleLoss
 
 
 @contextmanager
-def judging(body: nn.Module) -> Iterator[None]:
-    """In evaluation mode within the block; afterwards every module is in the mode it was in."""
+def evaluation_mode(body: nn.Module) -> Iterator[None]:
+    """Set a model to evaluation mode within the block, and restore every module's mode after it."""
     modules = _modules_of(body)
     if not all(_is_plain(type(module)) for module in modules):
-        was = {module: module.training for module in body.modules()}
+        modes = {module: module.training for module in body.modules()}
         body.eval()
         try:
             yield
         finally:
-            for module, training in was.items():
+            for module, training in modes.items():
                 module.training = training
         return
     active = [module for module in modules if module.training]
@@ -40,35 +40,35 @@ def _set(modules: list[nn.Module], *, training: bool) -> None:
 
 
 def _modules_of(body: nn.Module) -> list[nn.Module]:
-    """As ``body.modules()``, whose generators inside generators take longer than a small model."""
-    found, open_ = dict[nn.Module, None](), [body]
-    while open_:
-        module = open_.pop()
-        if module not in found:
-            found[module] = None
-            open_ += [part for part in vars(module)["_modules"].values() if part is not None]
-    return list(found)
+    """List ``body.modules()``, whose nested generators take longer than a small model."""
+    modules, stack = dict[nn.Module, None](), [body]
+    while stack:
+        module = stack.pop()
+        if module not in modules:
+            modules[module] = None
+            stack += [part for part in vars(module)["_modules"].values() if part is not None]
+    return list(modules)
 
 
 def _is_plain(kind: type[nn.Module]) -> bool:
-    """Whether its mode is an attribute and nothing else; then there is no need for setters, which cost as much as a layer."""
+    """Tell if a module's mode is a plain attribute. Setting that directly saves a call as expensive as a layer."""
     return kind.train is nn.Module.train and kind.eval is nn.Module.eval and kind.__setattr__ is nn.Module.__setattr__
 
 
-#: ``inputs -> outputs`` of the model as it is trained.
+#: Forward pass of the model in training: batch to outputs.
 Forward = Callable[[Batch], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Of ``n`` samples, on the CPU unless they stay with their batch.
+    """Scores of ``n`` samples, on the CPU unless they stay with their batch.
 
     Attributes:
         outputs: ``float[n, n_outputs]``.
         targets: ``[n]``.
         losses: ``float[n]``.
-        gradients: of each loss with respect to the outputs, ``float[n, n_outputs]``; None unless asked for.
-        embeddings: what the last linear layer gets, ``float32[n, h]``; None unless asked for.
+        gradients: gradient of each loss with respect to the outputs, ``float[n, n_outputs]``; None unless requested.
+        embeddings: inputs of the last linear layer, ``float32[n, h]``; None unless requested.
     """
 
     outputs: Tensor
@@ -78,8 +78,8 @@ class Scored:
     embeddings: Tensor | None
 
     @classmethod
-    def together(cls, parts: list["Scored"]) -> "Scored":
-        """One after the other, on the CPU."""
+    def concatenate(cls, parts: list["Scored"]) -> "Scored":
+        """Concatenate scores in order, on the CPU."""
 
         def cat(field: str) -> Tensor:
             return torch.cat([getattr(part, field).cpu() for part in parts])
@@ -90,20 +90,20 @@ class Scored:
 
     def last_layer(self) -> Tensor:
         """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""
-        assert self.embeddings is not None and self.gradients is not None, "asked for both"  # noqa: S101 - for the type checker
+        assert self.embeddings is not None and self.gradients is not None, "requested with both"  # noqa: S101 - for the type checker
         return torch.einsum("no,nh->noh", self.gradients, with_bias_column(self.embeddings)).flatten(1)
 
 
 class Scorer:
-    """Scores batches with the model in evaluation mode; training goes on as if it had not happened.
+    """Scorer of batches in evaluation mode, without effect on the training.
 
     Args:
-        body: of the model.
-        forward: of a batch, checked.
-        loss: of single samples.
-        gradients: whether those at the outputs are wanted.
-        embeddings: whether to keep what the last linear layer gets.
-        source: for errors.
+        body: body of the model.
+        forward: forward pass with checked outputs.
+        loss: losses of single samples.
+        gradients: compute the gradients at the outputs.
+        embeddings: keep the inputs of the last linear layer.
+        source: name of the pipeline, for errors.
     """
 
     def __init__(
@@ -113,11 +113,11 @@ class Scorer:
         self._gradients, self._embeddings, self._source = gradients, embeddings, source
 
     def __call__(self, batch: Batch) -> Scored:
-        """One batch."""
-        tapping = listening(self._body, [EMBEDDING], source=self._source) if self._embeddings else nullcontext(None)
-        with judging(self._body), tapping as heard, torch.no_grad():
+        """Score a batch."""
+        recording = record_activations(self._body, [EMBEDDING], source=self._source) if self._embeddings else nullcontext(None)
+        with evaluation_mode(self._body), recording as recorded, torch.no_grad():
             outputs = self._forward(batch).float()
-            embeddings = None if heard is None else torch.from_numpy(heard(EMBEDDING, len(outputs)))
+            embeddings = None if recorded is None else torch.from_numpy(recorded(EMBEDDING, len(outputs))).to(outputs.device)
         if self._gradients:
             losses, gradients = gradients_at(outputs, batch.targets, self._loss)
             return Scored(outputs, batch.targets, losses, gradients, embeddings)
@@ -126,12 +126,12 @@ class Scorer:
         return Scored(outputs, batch.targets, losses, None, embeddings)
 
     def all(self, batches: Iterable[Batch]) -> Scored:
-        """Every batch, in order."""
-        return Scored.together([self(batch) for batch in batches])
+        """Score all batches, in order."""
+        return Scored.concatenate([self(batch) for batch in batches])
 
 
 def gradients_at(outputs: Tensor, targets: Tensor, loss: SampleLoss) -> tuple[Tensor, Tensor]:
-    """Losses ``float[n]``, and their gradients with respect to the outputs, ``float[n, n_outputs]``."""
+    """Compute losses ``float[n]`` and their gradients with respect to the outputs, ``float[n, n_outputs]``."""
     with torch.enable_grad():
         leaf = outputs.detach().requires_grad_()
         losses = loss(leaf, targets)
@@ -140,13 +140,13 @@ def gradients_at(outputs: Tensor, targets: Tensor, loss: SampleLoss) -> tuple[Te
 
 
 def with_bias_column(embeddings: Tensor) -> Tensor:
-    """A column of ones for the bias, ``float[n, h + 1]``."""
-    return torch.cat([embeddings, torch.ones(len(embeddings), 1)], dim=1)
+    """Append a column of ones for the bias: ``float[n, h + 1]``."""
+    return torch.cat([embeddings, embeddings.new_ones(len(embeddings), 1)], dim=1)
 
 
 @dataclass(frozen=True)
 class Model:
-    """The model at work: its body, how it is called on a batch, and what is minimised."""
+    """Model in training: body, forward pass of a batch, and loss."""
 
     body: nn.Module
     forward: Forward

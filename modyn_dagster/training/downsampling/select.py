@@ -1,4 +1,4 @@
-"""Choosing samples by name from plain tensors."""
+"""Choice of samples by the name of a policy, from plain tensors."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -11,10 +11,10 @@ from torch import Tensor
 from modyn_dagster.training.downsampling.pool import SHAPES, Pool, ValidationGradient
 from modyn_dagster.training.downsampling.registry import POLICIES, UNSIZED, build_policy, extends
 
-#: What may be given instead of a tensor.
+#: Arrays that ``select`` accepts.
 Array = Tensor | npt.NDArray[Any] | Sequence[Any]
 
-#: Axis that counts samples, from the end where several models may stand before it.
+#: Axis of the samples; negative where an axis of models may come first.
 _AXIS: Final = {
     "logits": -2,
     "labels": 0,
@@ -27,7 +27,7 @@ _AXIS: Final = {
 _NDIM: Final = {"logits": (2, 3), "gradients": (2, 3), "embeddings": (2,), "history": (2,)}
 #: Policies that average over several models.
 _STACKED: Final = frozenset({"el2n", "grand"})
-#: Policies that may repeat a sample, so that a budget above the pool's size makes sense.
+#: Policies that may repeat a sample: their budget may exceed the size of the pool.
 _REPEATING: Final = frozenset({"loss", "dlis"})
 
 
@@ -50,13 +50,13 @@ def select(
     cross-entropy of logits and labels (the gradient at the outputs, ``p - y``).
 
     Args:
-        name: of the policy (``POLICIES``).
-        logits: see above; so are the tensors after it.
+        name: name of the policy (``POLICIES``).
+        logits: see above.
         labels: see above.
         losses: see above.
         gradients: see above.
         embeddings: see above.
-        k: how many; InfoBatch ignores it.
+        k: number of samples; InfoBatch ignores it.
         seed: at least 0; the same arguments give the same result.
         options: ``n`` where no tensor tells it; ``irreducible_losses float[n]`` (rho), ``validation_gradient float[d]`` or a
             function of a step (glister), ``history [epochs, n]`` (forgetting, el2n, grand), ``epoch`` (rs2, infobatch),
@@ -70,9 +70,9 @@ def select(
     Raises:
         ValueError: an unknown name or option, a missing tensor, shapes that differ, or a budget outside of ``1..n``.
     """
-    given = {"logits": logits, "labels": labels, "losses": losses, "gradients": gradients, "embeddings": embeddings}
-    given |= {extra: options.pop(extra, None) for extra in ("irreducible_losses", "history")}
-    inputs = {field: _tensor(field, value) for field, value in given.items() if value is not None}
+    arrays = {"logits": logits, "labels": labels, "losses": losses, "gradients": gradients, "embeddings": embeddings}
+    arrays |= {extra: options.pop(extra, None) for extra in ("irreducible_losses", "history")}
+    inputs = {field: _tensor(field, value) for field, value in arrays.items() if value is not None}
     gradient, selected = _gradient(options.pop("validation_gradient", None)), options.pop("selected", None)
     epoch, n = options.pop("epoch", 0), _size(inputs, options.pop("n", None), name)
     policy = build_policy(name, options)
@@ -94,7 +94,7 @@ def _tensor(field: str, value: Array) -> Tensor:
         return tensor.long()
     if field == "history" and not tensor.is_floating_point():
         return tensor
-    # Half precision is for storing; integers are numbers too.
+    # Half precision and integers are converted to float32.
     return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
 
 
@@ -111,7 +111,7 @@ def _size(inputs: dict[str, Tensor], n: int | None, name: str) -> int:
         raise ValueError(f"n must be a whole number, not {n!r}")
     sizes = {field: tensor.shape[_AXIS[field]] for field, tensor in inputs.items()} | ({"n": n} if n is not None else {})
     if not sizes:
-        raise ValueError(f"{name} needs n= (the number of samples) or a tensor that tells it")
+        raise ValueError(f"{name} needs n= (the number of samples) or a tensor with a row per sample")
     if len(set(sizes.values())) > 1:
         raise ValueError(
             "inputs differ in the number of samples: " + ", ".join(f"{field} {size}" for field, size in sizes.items())
@@ -123,10 +123,10 @@ def _members(name: str, selected: Array, n: int) -> Tensor:
     if not extends(name):
         takers = ", ".join(policy for policy in POLICIES if extends(policy))
         raise ValueError(f"{name} does not take selected=; these do: {takers}")
-    given = np.array(selected).reshape(-1)
-    members = torch.from_numpy(given.astype(np.int64))
-    whole, found = given.size == 0 or given.dtype.kind in "iu", members.tolist()
-    if not whole or len(set(found)) != len(found) or not all(0 <= member < n for member in found):
+    indices = np.array(selected.cpu() if isinstance(selected, Tensor) else selected).reshape(-1)
+    members = torch.from_numpy(indices.astype(np.int64))
+    are_whole, listed = indices.size == 0 or indices.dtype.kind in "iu", members.tolist()
+    if not are_whole or len(set(listed)) != len(listed) or not all(0 <= member < n for member in listed):
         raise ValueError(f"selected= must be different indices from 0 to {n - 1}")
     return members
 
@@ -149,7 +149,7 @@ def _check(name: str, inputs: dict[str, Tensor], n: int, seed: int, epoch: int) 
 def _check_budget(name: str, n: int, k: int, policy: Any) -> None:
     if name in UNSIZED:
         return
-    # Before importance sampling starts there is no replacement.
+    # Before the start of importance sampling, draws are without replacement.
     repeats = name in _REPEATING and getattr(policy, "replacement", False) and getattr(policy, "start", "always") == "always"
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1 or (k > n and not repeats):
         raise ValueError(f"k must be a whole number from 1 to {n}, not {k!r}")

@@ -1,4 +1,4 @@
-"""A batch of training samples, and the batches of a training set that is kept in memory."""
+"""Batches of training samples, and of a training set kept in memory."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,15 +19,15 @@ from modyn_dagster.training.models.network import Tensors
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's samples, on the device that trains.
+    """Samples of one step, on the device of the training.
 
     Attributes:
         keys: ``int64[B]``.
-        inputs: by name, ``[B, ...]``.
+        inputs: inputs by name, ``[B, ...]``.
         targets: ``[B]``.
         weights: ``float32[B]``.
-        weight: their sum, or that of the pool they were drawn from.
-        divisor: what the weighted sum of losses is divided by; None: the sum of the weights.
+        weight: sum of the weights, or of those of the pool that the samples were drawn from.
+        divisor: divisor of the weighted sum of losses; None divides by the sum of the weights.
     """
 
     keys: Tensor
@@ -37,14 +37,14 @@ class Batch:
     weight: float
     divisor: float | None = None
 
-    def drawn(self, indices: Tensor, weights: Tensor, *, estimates: bool) -> "Batch":
-        """Some of it, with the weights they were drawn with; an estimator's losses stand for the whole batch."""
-        at = indices.to(self.targets.device)
+    def subset(self, indices: Tensor, weights: Tensor, *, estimates: bool) -> "Batch":
+        """Return some of the samples with their weights. Losses of an estimator stand for the whole batch."""
+        positions = indices.to(self.targets.device)
         return Batch(
             self.keys.index_select(0, indices.to(self.keys.device)),
-            {name: tensor.index_select(0, at) for name, tensor in self.inputs.items()},
-            self.targets.index_select(0, at),
-            self.weights.index_select(0, at) * weights.to(self.weights),
+            {name: tensor.index_select(0, positions) for name, tensor in self.inputs.items()},
+            self.targets.index_select(0, positions),
+            self.weights.index_select(0, positions) * weights.to(self.weights),
             self.weight,
             self.weight if estimates else None,
         )
@@ -52,12 +52,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """What an epoch trains on.
+    """Subset of the training set that an epoch trains on.
 
     Attributes:
-        positions: ``int64[k]`` in the training set.
+        positions: ``int64[k]``, positions in the training set.
         weights: ``float32[k]``, all above 0.
-        pool_weight: sum of the weights that an estimator's losses stand for; None: they stand for themselves.
+        pool_weight: sum of the weights of the pool, for estimators; None otherwise.
     """
 
     positions: npt.NDArray[np.int64]
@@ -66,31 +66,29 @@ class Subset:
 
 
 def scaled_to_pool(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:
-    """A batch of ``b`` of the ``k`` samples of an estimate stands for the ``b / k``-th part of the pool."""
+    """Scale batches of an estimate: ``b`` of its ``k`` samples stand for ``b / k`` of the pool."""
     assert subset.pool_weight is not None  # noqa: S101 - for the type checker
     for batch in batches:
         share = subset.pool_weight * len(batch.targets) / len(subset.positions)
         yield replace(batch, weight=share, divisor=share)
 
 
-#: Batches are gathered together up to so many of them and so many bytes, which a core's own cache holds.
+#: Limits of batches gathered together: their number, and bytes that fit into the cache of a core.
 _BATCHES: Final = 64
 _BYTES: Final = 1 << 20
 
 Positions = npt.NDArray[np.int64]
 #: ``(places of an epoch int64[k], keys uint64[k], weights float32[k]) -> positions int64[k]``; fills keys and weights.
 Take = Callable[[Positions, KeyArray, npt.NDArray[np.float32]], Positions]
-#: Keys ``int64[b]``, inputs ``[b, ...]`` by name, targets ``[b]``, weights ``float32[b]`` and their sum.
-Parts = tuple[Tensor, Tensors, Tensor, Tensor, float]
 
 
 class InMemory:
-    """The inputs and targets of a whole training set.
+    """Inputs and targets of a whole training set in memory.
 
-    Every batch begins where torch would have put it, so that it gives the bits of one that was made by itself.
+    Every batch is aligned like a tensor of torch, so that it gives the bits of a batch built alone.
 
     Args:
-        inputs: by name, ``[n, ...]``.
+        inputs: inputs by name, ``[n, ...]``.
         targets: ``[n]``.
     """
 
@@ -100,50 +98,50 @@ class InMemory:
         # Keys and weights.
         sizes += [8, 4]
         self._row = sum(sizes)
-        #: A multiple of so many rows keeps the alignment of all of them.
+        #: Multiples of this number of rows keep the alignment of all arrays.
         self._unit = max(ALIGNMENT // math.gcd(ALIGNMENT, size) for size in sizes if size)
 
-    def batches(self, order: Order, batching: Batching, take: Take, *, start: int) -> Iterator[Parts]:
-        """Those of an epoch, from number ``start`` on."""
+    def batches(self, order: Order, batching: Batching, take: Take, *, start: int) -> Iterator[Batch]:
+        """Yield the batches of an epoch, from number ``start`` on."""
         number, end = start, len(batching)
         n_full = min(end, batching.n // batching.batch_size)
         while number < end:
-            # A short last batch comes by itself.
-            n = min(self._together(batching.batch_size), n_full - number) if number < n_full else 1
+            # A short last batch is gathered alone.
+            n = min(self._batches_per_gather(batching.batch_size), n_full - number) if number < n_full else 1
             first, last = batching.bounds(number)[0], batching.bounds(number + n - 1)[1]
             yield from self._gathered(order.positions(first, last).reshape(n, -1), take)
             number += n
 
-    def _together(self, batch_size: int) -> int:
+    def _batches_per_gather(self, batch_size: int) -> int:
         return max(1, min(_BATCHES, _BYTES // (self._row * self._padded(batch_size))))
 
     def _padded(self, size: int) -> int:
         return -(-size // self._unit) * self._unit
 
-    def _gathered(self, places: Positions, take: Take) -> Iterator[Parts]:
-        """A batch for each row of ``places``."""
+    def _gathered(self, places: Positions, take: Take) -> Iterator[Batch]:
+        """Yield a batch for each row of ``places``."""
         n, size = places.shape
         if n > 1 and (width := self._padded(size)) != size:
             padded = np.repeat(places[:, :1], width, axis=1)
             padded[:, :size] = places
             places = padded
         keys, weights = np.empty(places.size, np.uint64), empty_aligned((places.size,), np.float32)
-        at = torch.from_numpy(take(places.reshape(-1), keys, weights))
+        positions = torch.from_numpy(take(places.reshape(-1), keys, weights))
 
         def split(block: Tensor) -> tuple[Tensor, ...]:
             rows = block.view(n, len(block) // n, *block.shape[1:])
             return (rows if rows.shape[1] == size else rows[:, :size]).unbind(0)
 
-        named = {name: split(tensor.index_select(0, at)) for name, tensor in self._inputs.items()}
-        targets, sums = split(self._targets.index_select(0, at)), _sums(weights.reshape(n, -1)[:, :size])
+        named = {name: split(tensor.index_select(0, positions)) for name, tensor in self._inputs.items()}
+        targets, sums = split(self._targets.index_select(0, positions)), _sums(weights.reshape(n, -1)[:, :size])
         parts = zip(split(torch.from_numpy(keys.view(np.int64))), targets, split(torch.from_numpy(weights)), sums)
         for i, (keys_of_one, targets_of_one, weights_of_one, weight) in enumerate(parts):
             inputs = {name: tensors[i] for name, tensors in named.items()}
-            yield keys_of_one, inputs, targets_of_one, weights_of_one, weight
+            yield Batch(keys_of_one, inputs, targets_of_one, weights_of_one, weight)
 
 
 def _sums(weights: npt.NDArray[np.float32]) -> list[float]:
-    """Of each row, added up as if it were alone."""
+    """Sum of each row, with the bits of a sum of the row alone."""
     if (weights == 1).all():
         return [float(weights.shape[1])] * len(weights)
     return [float(np.sum(row, dtype=np.float64)) for row in weights]

@@ -1,4 +1,4 @@
-"""One pass over a training set before the loop: standardisation, number of classes, and a copy if it is small."""
+"""Statistics of a training set from one pass before the loop: moments, number of classes, and a copy if it is small."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,7 +9,7 @@ from modyn_dagster.data.samples import Samples
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import Task, TrainingData
 from modyn_dagster.training.inputs.features import Features
-from modyn_dagster.training.inputs.reading import Loaded, Reading, Walk, place_finder
+from modyn_dagster.training.inputs.reading import EpochOrder, LoadedBatch, Reading, place_finder
 from modyn_dagster.training.memory import Arrays, empty_aligned
 from modyn_dagster.training.models.layout import Layout
 from modyn_dagster.training.models.standardization import Moments, Preparation, Scaling
@@ -17,37 +17,37 @@ from modyn_dagster.training.parsing.parser import Parsing
 from modyn_dagster.training.transforms.chain import Transforms
 from modyn_dagster.training.transforms.labels import Relabeling
 
-#: Samples per read, and about how many bytes of them at most. Part of the result: the moments of a training set are merged
-#: chunk by chunk. So it is neither a setting nor a matter of the machine.
+#: Limits of a read: samples, and approximate bytes. Moments are merged chunk by chunk, so these constants decide bits and
+#: are not settings.
 CHUNK: Final = 8192
 CHUNK_BYTES: Final = 64 << 20
-#: Samples that show what columns there are.
+#: Number of samples that determine the columns.
 EXAMPLE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetStatistics:
-    """What the pass found.
+    """Statistics of a training set that one pass over it computes.
 
     Attributes:
-        reading: how samples become the model's inputs.
-        seen: these inputs as its body gets them.
-        moments: of the standardised inputs, by name.
-        n_seen: one more than the largest class; 0 where nobody asked.
-        cached: the whole set in its order, chunk by chunk; None when it is larger than the fast path's ``cache_bytes``.
+        reading: reading of samples as the model's inputs.
+        seen: layout of these inputs after the transforms.
+        moments: moments of the standardised inputs, by name.
+        n_classes_seen: one more than the largest class; 0 if the spec knows the classes.
+        cached: the whole set in order, chunk by chunk; None for a set larger than the fast path's ``cache_bytes``.
     """
 
     reading: Reading
     seen: Layout
     moments: dict[str, Moments]
-    n_seen: int
-    cached: list[Loaded] | None
+    n_classes_seen: int
+    cached: list[LoadedBatch] | None
 
 
-def survey(
+def measure_dataset(
     spec: TrainingSpec, data: TrainingData, task: Task, parsing: Parsing, relabeling: Relabeling | None = None
 ) -> DatasetStatistics:
-    """Read the training set once; only its first samples where nothing has to be known about all of it."""
+    """Read the training set once, or only its first samples if no statistic needs all."""
     example = data.reader.read(data.chosen.slice(0, min(EXAMPLE, len(data))).keys)
     features = Features.of(spec, example, parsing, exclude=task.exclude)
     inputs = features(example)
@@ -56,22 +56,22 @@ def survey(
     transforms = Transforms(spec, parsing.source, place_finder(data.reader))
     reading = Reading(data, features, relabeling, transforms, parsing.source)
     moments = {each.name: Moments(each.n_features) for each in features.layout.inputs if each.tabular and spec.standardize}
-    cached: list[Loaded] | None = [] if size <= data.fast_path.cache_bytes else None
+    cached: list[LoadedBatch] | None = [] if size <= data.fast_path.cache_bytes else None
     count_classes = task.kind == "class" and task.n_classes is None
     if not moments and cached is None and not count_classes:
         return DatasetStatistics(reading, _seen(reading, spec, {}, example, inputs), {}, 0, None)
-    n_seen = 0
-    for chunk in reading(Walk(chunk_of(example, inputs)), lambda loaded: loaded):
+    n_classes_seen = 0
+    for chunk in reading(EpochOrder(chunk_of(example, inputs)), lambda loaded: loaded):
         _update(moments, chunk.inputs)
         if count_classes:
-            n_seen = max(n_seen, int(chunk.truth.max()) + 1)
+            n_classes_seen = max(n_classes_seen, int(chunk.truth.max()) + 1)
         if cached is not None:
-            cached.append(_kept(chunk))
-    return DatasetStatistics(reading, _seen(reading, spec, moments, example, inputs), moments, n_seen, cached)
+            cached.append(_own_copy(chunk))
+    return DatasetStatistics(reading, _seen(reading, spec, moments, example, inputs), moments, n_classes_seen, cached)
 
 
 def chunk_of(example: Samples, inputs: Arrays) -> int:
-    """Samples per read, by the larger of what is read of a sample and what is made of it; ``inputs`` are the example's."""
+    """Samples per read, by the larger of a sample's raw bytes and its inputs; ``inputs`` belong to the example."""
     made = sum(array.nbytes for array in inputs.values()) // len(example)
     columns = sum(column.nbytes for column in example.columns.values()) // len(example)
     raw = max(map(len, example.blobs)) if example.blobs is not None else 0
@@ -79,7 +79,7 @@ def chunk_of(example: Samples, inputs: Arrays) -> int:
 
 
 def _seen(reading: Reading, spec: TrainingSpec, moments: dict[str, Moments], example: Samples, inputs: Arrays) -> Layout:
-    """The layout after the transforms of evaluation, tried on the example, whose arrays it takes over."""
+    """Derive the layout after the transforms of evaluation by applying them to the example, whose arrays it overwrites."""
     layout, transforms = reading.features.layout, reading.transforms
     if not transforms:
         return layout
@@ -91,8 +91,8 @@ def _seen(reading: Reading, spec: TrainingSpec, moments: dict[str, Moments], exa
     return layout.shaped({name: tuple(tensor.shape[1:]) for name, tensor in shown.items()})
 
 
-def _kept(chunk: Loaded) -> Loaded:
-    # These are views of the buffer that the samples' bytes were read into, which nobody needs any more.
+def _own_copy(chunk: LoadedBatch) -> LoadedBatch:
+    # The arrays are views of the read buffer, which need not stay in memory.
     return replace(chunk, keys=chunk.keys.copy(), weights=chunk.weights.copy(), truth=chunk.truth.copy())
 
 

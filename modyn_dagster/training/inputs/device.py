@@ -1,4 +1,4 @@
-"""The device and precision of a training, and copies of batches to the device, one batch ahead of the computation."""
+"""Device and precision of a training, and copies of batches to the device, one batch ahead of the computation."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def resolve_device(device: Literal["cpu", "cuda", "auto"], *, source: str) -> Literal["cpu", "cuda"]:
-    """``auto`` is CUDA where there is one. ``ConfigError`` for ``cuda`` on a machine without."""
+    """Resolve ``auto`` to CUDA where available; ``ConfigError`` for ``cuda`` on a machine without."""
     available = torch.cuda.is_available()
     if device == "cuda" and not available:
         raise ConfigError(source, "training.device", device, "this machine has no CUDA device; use cpu or auto")
@@ -30,8 +30,8 @@ def resolve_device(device: Literal["cpu", "cuda", "auto"], *, source: str) -> Li
 
 
 def fabric_for(spec: TrainingSpec, *, source: str) -> "Fabric":
-    """One device, in the spec's precision."""
-    # Its import costs a second, most of it torch's compiler that optimizers load too.
+    """Build Lightning Fabric for one device in the spec's precision."""
+    # The import takes a second, most of it for torch's compiler, which optimizers load too.
     with _unloaded("torchmetrics"):
         from lightning_fabric import Fabric
 
@@ -43,9 +43,9 @@ def fabric_for(spec: TrainingSpec, *, source: str) -> "Fabric":
 
 @contextmanager
 def _unloaded(package: str) -> Iterator[None]:
-    """Show whoever imports a package meanwhile its version alone.
+    """Replace a package by a stub with its version within the block.
 
-    Lightning Fabric imports torchmetrics to look at its version, and torchmetrics imports transformers where that is
+    Lightning Fabric imports torchmetrics for its version, and torchmetrics imports transformers where that is
     installed: seconds and 200 MB in every process that trains, for nothing.
     """
     if package in sys.modules or "lightning_fabric" in sys.modules:
@@ -63,12 +63,12 @@ def _unloaded(package: str) -> Iterator[None]:
 T = TypeVar("T")
 
 
-#: What torch takes as it is; asking for one of a few is faster than looking at what a dtype is.
+#: Dtypes that torch takes unchanged; membership is faster than inspection of a dtype.
 _COMMON: Final = frozenset(map(np.dtype, ("bool", "uint8", "int32", "int64", "float32", "float64")))
 
 
 def tensor_of(array: npt.NDArray[Any]) -> Tensor:
-    """The same memory as a tensor; keys as int64, times as int64 microseconds since 1970, other byte orders copied."""
+    """View an array as a tensor: keys as int64, times as int64 microseconds since 1970. Other byte orders are copied."""
     writeable = array.flags.writeable
     if writeable and array.dtype in _COMMON:
         return torch.from_numpy(array)
@@ -79,8 +79,15 @@ def tensor_of(array: npt.NDArray[Any]) -> Tensor:
     return torch.from_numpy(array)
 
 
+def pinned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Allocate page-locked memory from torch's pool, which takes it back after the copies from it."""
+    like = torch.from_numpy(np.empty(0, dtype))
+    array: npt.NDArray[Any] = torch.empty(shape, dtype=like.dtype, pin_memory=True).numpy()
+    return array
+
+
 def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """``batch`` with arrays and tensors changed: inside mappings, tuples, lists and dataclasses; all else stays."""
+    """Apply ``change`` to the arrays and tensors inside mappings, tuples, lists and dataclasses; other values stay."""
     if isinstance(batch, (np.ndarray, Tensor)):
         return change(batch)
     if isinstance(batch, dict):
@@ -90,13 +97,13 @@ def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(batch, (tuple, list)):
         return type(batch)(mapped(part, change) for part in batch)
     if is_dataclass(batch) and not isinstance(batch, type):
-        return type(batch)(**{each.name: mapped(getattr(batch, each.name), change) for each in fields(batch)})
+        return type(batch)(**{field.name: mapped(getattr(batch, field.name), change) for field in fields(batch)})
     return batch
 
 
 @dataclass(slots=True)
 class _Copy(Generic[T]):
-    """A batch on its way. ``held`` keeps the host's memory until ``done``."""
+    """Copy in progress. ``held`` keeps the host's memory until ``done``."""
 
     batch: T
     held: list[Tensor]
@@ -104,14 +111,14 @@ class _Copy(Generic[T]):
 
 
 class DeviceCopy:
-    """Arrays to tensors on ``device``. A CPU takes the arrays' own memory. ``watch`` is told how long that takes the host."""
+    """Copies of batches to ``device``. A CPU shares the arrays' memory. ``watch`` times the host."""
 
     def __init__(self, device: torch.device, *, pin: bool, watch: Stopwatch | None = None) -> None:
         self._device, self._pin, self._watch = device, pin, watch
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # torch has no type for it
 
     def __call__(self, batches: Iterable[T]) -> Iterator[T]:
-        """The batches, in order; on CUDA the next one is being copied while one is at work."""
+        """Yield the batches in order; on CUDA the next one is copied during the computation."""
         if self._stream is None:
             for batch in batches:
                 self._lap("data")
@@ -134,7 +141,7 @@ class DeviceCopy:
             if ahead is not None:
                 yield self._arrived(ahead)
         finally:
-            # Whoever stops early, too: the host's memory goes back to those who write to it.
+            # Also after an early stop: the host's memory is reused afterwards.
             for copy in begun:
                 copy.done.synchronize()
 
@@ -159,7 +166,7 @@ class DeviceCopy:
         return _Copy(moved, held, done)
 
     def _arrived(self, copy: _Copy[T]) -> T:
-        """The batch, for the stream that computes now; its memory is not reused while that stream works on it."""
+        """Hand a batch to the computing stream; its memory is not reused while that stream works on it."""
         computing = torch.cuda.current_stream(self._device)
         computing.wait_event(copy.done)
 
@@ -172,5 +179,5 @@ class DeviceCopy:
 
 
 def as_tensor(part: npt.NDArray[Any] | Tensor) -> Tensor:
-    """A tensor as it is, or ``tensor_of``."""
+    """Return a tensor unchanged, an array as a tensor."""
     return part if isinstance(part, Tensor) else tensor_of(part)

@@ -30,15 +30,15 @@ class Features:
         return cls(layout, parsing)
 
     def __call__(self, samples: Samples) -> Arrays:
-        """Of samples as readers hand them out."""
+        """Arrays of samples as readers return them."""
         return self.of_columns(self.parsing(samples))
 
     def of_blobs(self, keys: KeyArray, blobs: Blobs) -> Arrays:
-        """Of the samples' bytes."""
+        """Arrays parsed from the samples' bytes."""
         return self.of_columns(self.parsing.of_blobs(keys, blobs))
 
     def of_columns(self, columns: Columns) -> Arrays:
-        """Of columns by name, or of a parser's array."""
+        """Arrays of named columns, or of a parser's output."""
         return {
             each.name: self._row(columns, each) if each.columns else self._array(columns, each) for each in self.layout.inputs
         }

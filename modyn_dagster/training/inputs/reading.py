@@ -1,4 +1,4 @@
-"""Walking a training set: samples as the arrays of a model's inputs, batch after batch, read ahead in the background."""
+"""Reading of a training set in batches of a model's inputs, ahead of the training in background threads."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """Samples as training needs them: ``uint64[n]`` keys, ``float32[n]`` weights, inputs by name, and the truth."""
+class LoadedBatch:
+    """Samples of a batch: ``uint64[n]`` keys, ``float32[n]`` weights, inputs by name, and the truth."""
 
     keys: KeyArray
     weights: npt.NDArray[np.float32]
@@ -36,8 +36,8 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """One pass over a training set, from batch ``start`` on; its order depends on nothing but these."""
+class EpochOrder:
+    """Order of one epoch, from batch ``start`` on."""
 
     batch_size: int
     shuffle: bool | Literal["blocks"] = False
@@ -50,10 +50,10 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reads a training set into ``Loaded``; every way there gives the same numbers.
+    """Reading of a training set as ``LoadedBatch``es; all paths give the same numbers.
 
     Rows with a NumPy dtype (fixed rows, Parquet) become arrays as they are gathered, other samples in the same threads
-    afterwards. A reader other than ``SampleReader`` is called by the thread that trains.
+    afterwards. Readers other than ``SampleReader`` are called by the training thread.
     """
 
     data: TrainingData
@@ -64,41 +64,41 @@ class Reading:
 
     @property
     def kind(self) -> TaskKind:
-        """What is learnt."""
+        """Kind of the learning task."""
         return self.relabeling.kind
 
-    def __call__(self, walk: Walk, then: Callable[[Loaded], T]) -> Iterator[T]:
-        """``then`` of every batch, in order; it runs in the threads that prefetch."""
+    def __call__(self, walk: EpochOrder, then: Callable[[LoadedBatch], T]) -> Iterator[T]:
+        """Yield ``then`` of every batch, in order. It runs in the prefetching threads."""
         reader = self.data.reader
         if not isinstance(reader, SampleReader):
-            yield from (then(loaded) for loaded in self._one_by_one(walk))
+            yield from (then(loaded) for loaded in self._read_in_thread(walk))
             return
         source = reader.resident if self.data.fast_path.resident else reader
         with closing(self._stream(source, walk, then)) as stream:
             yield from stream
 
-    def _one_by_one(self, walk: Walk) -> Iterator[Loaded]:
+    def _read_in_thread(self, walk: EpochOrder) -> Iterator[LoadedBatch]:
         n = len(self.data)
         order = Order(n, shuffle=walk.shuffle, block_size=walk.block_size, seed=walk.seed, epoch=walk.epoch)
         batching = Batching(n, walk.batch_size, walk.drop_last)
         for number in range(walk.start, len(batching)):
             keys, weights = self.data.chosen.take(order.positions(*batching.bounds(number)))
             samples = self.data.reader.read(keys)
-            yield Loaded(keys, weights, self.features(samples), self._truth_of(samples))
+            yield LoadedBatch(keys, weights, self.features(samples), self._truth_of(samples))
 
-    def _stream(self, reader: SampleReader, walk: Walk, then: Callable[[Loaded], T]) -> BatchStream:
+    def _stream(self, reader: SampleReader, walk: EpochOrder, then: Callable[[LoadedBatch], T]) -> BatchStream:
         dtype, parsing = reader.store.dtype, self.features.parsing
         columns = self.features.of_rows(dtype) if dtype is not None and parsing.parser is None else None
 
         def transform(batch: Gathered) -> T:
             if batch.columns is not None:
                 return then(self._labelled(batch, dict(batch.columns)))
-            # Samples of one length come as rows, whatever they are.
+            # Samples of equal length come as rows.
             raw = cast(FixedRows | Blobs, batch.rows if batch.rows is not None else batch.blobs)
             if not parsing.of_columns:
                 return then(self._labelled(batch, self.features.of_blobs(batch.keys, raw)))
             samples = reader.decode(batch.keys, raw)
-            return then(Loaded(batch.keys, batch.weights, self.features(samples), self._truth_of(samples)))
+            return then(LoadedBatch(batch.keys, batch.weights, self.features(samples), self._truth_of(samples)))
 
         stream = BatchStream(
             reader.store,
@@ -118,9 +118,9 @@ class Reading:
         stream.load_state_dict(stream.state_dict() | {"position": walk.start})
         return stream
 
-    def _labelled(self, batch: Gathered, inputs: Arrays) -> Loaded:
+    def _labelled(self, batch: Gathered, inputs: Arrays) -> LoadedBatch:
         truth = checked_truth(batch.labels, batch.keys, self.relabeling.given, source=self.source)
-        return Loaded(batch.keys, batch.weights, inputs, self.relabeling.learnt(truth, batch.keys))
+        return LoadedBatch(batch.keys, batch.weights, inputs, self.relabeling.learnt(truth, batch.keys))
 
     def _truth_of(self, samples: Samples) -> Truth:
         truth = truth_of(samples, self.relabeling.given, source=self.source)
@@ -128,5 +128,5 @@ class Reading:
 
 
 def place_finder(reader: Reader) -> Where | None:
-    """Where a reader's samples lie, for errors; None if it does not read files."""
+    """Finder of a sample's file and offset for error messages; None if the reader does not read files."""
     return reader.store.where if isinstance(reader, SampleReader) else None

@@ -1,4 +1,4 @@
-"""The walk through the epochs of a training: it can be left after any optimizer step, and gone on with there."""
+"""Epochs of a training, resumable after any optimizer step."""
 
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -13,14 +13,14 @@ from modyn_dagster.training.checkpoint.checkpointer import Checkpointer
 from modyn_dagster.training.inputs.batch import Batch
 from modyn_dagster.training.loop.final_weights import EarlyStopping
 from modyn_dagster.training.loop.sampling import Sampling
-from modyn_dagster.training.loop.schedulers import length_of, spent
+from modyn_dagster.training.loop.schedulers import budget_forbids, length_of
 from modyn_dagster.training.loop.steps import Steps
 from modyn_dagster.training.telemetry import LossCurve, Stopwatch
 
 
 @dataclass
-class Place:
-    """Where a training is: its epoch, batches of it that are over, and samples trained on in all."""
+class Cursor:
+    """Position of a training: epoch, its finished batches, and samples trained on in total."""
 
     epoch: int = 0
     batch: int = 0
@@ -28,16 +28,16 @@ class Place:
 
 
 class Epochs:
-    """One training.
+    """Loop over the epochs and batches of a training.
 
     Args:
-        spec: of the training.
-        sampler: hands out its batches.
-        steps: learns from them.
-        stopping: ends it early; None: nothing does.
-        device: that trains.
-        watch: of its stages.
-        progress: is told of every batch.
+        spec: spec of the training.
+        sampler: source of the batches.
+        steps: optimizer steps on the batches.
+        stopping: early stopping; None without.
+        device: device of the training.
+        watch: stopwatch of the stages.
+        progress: called after every batch.
     """
 
     def __init__(
@@ -55,22 +55,22 @@ class Epochs:
         self._device, self._watch, self._progress = device, watch, progress
         length = length_of(sampler.sizes, spec)
         steps.schedule(length)
-        self.curve, self.place, self._over = LossCurve(length.n_batches), Place(), False
+        self.curve, self.cursor, self._stopped = LossCurve(length.n_batches), Cursor(), False
 
-    def walk(self, saver: Checkpointer) -> None:
-        """All epochs that are left, writing checkpoints on the way."""
-        while not self._over and self.place.epoch < self._spec.epochs and not self._spent(1):
-            with closing(self._sampler.epoch(self.place.epoch, self._watch, self.place.batch)) as batches:
+    def run(self, saver: Checkpointer) -> None:
+        """Run the remaining epochs and write checkpoints."""
+        while not self._stopped and self.cursor.epoch < self._spec.epochs and not self._budget_exhausted(1):
+            with closing(self._sampler.epoch(self.cursor.epoch, self._watch, self.cursor.batch)) as batches:
                 for batch in batches:
                     self._watch.lap("data")
-                    if self._spent(len(batch.targets)):
-                        self._over = True
+                    if self._budget_exhausted(len(batch.targets)):
+                        self._stopped = True
                         break
                     self._learn(batch)
                     if self._steps.n_pending == 0:
                         saver.after(self._steps.n_steps, self.state_dict)
-            # A budget may have ended it before its first batch.
-            if self.place.batch:
+            # A budget may end an epoch before its first batch.
+            if self.cursor.batch:
                 self._end_epoch()
         self.curve.close()
         if self._stopping is not None:
@@ -79,9 +79,9 @@ class Epochs:
             self._steps.average.apply()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the rest of the training depends on, between two optimizer steps."""
+        """Return the state that the rest of the training depends on, between two optimizer steps."""
         return {
-            "place": asdict(self.place),
+            "place": asdict(self.cursor),
             "curve": self.curve.state_dict(),
             "watch": self._watch.state_dict(),
             "sampler": self._sampler.state_dict(),
@@ -91,8 +91,8 @@ class Epochs:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was."""
-        self.place = Place(**state["place"])
+        """Continue from a state."""
+        self.cursor = Cursor(**state["place"])
         self.curve.load_state_dict(state["curve"])
         self._watch.load_state_dict(state["watch"])
         self._sampler.load_state_dict(state["sampler"])
@@ -101,25 +101,27 @@ class Epochs:
             self._stopping.load_state_dict(state["stopping"])
         set_generator_states(state["generators"], self._device)
 
-    def _spent(self, size: int) -> bool:
-        return spent(self._spec, self._steps.n_steps, self.place.n_samples, size)
+    def _budget_exhausted(self, size: int) -> bool:
+        return budget_forbids(self._spec, self._steps.n_steps, self.cursor.n_samples, size)
 
     def _learn(self, batch: Batch) -> None:
         loss = self._steps.step(batch, self.curve.n_seen + 1, self._watch)
         self.curve.step(loss, weight=batch.weight)
-        self.place.batch += 1
-        self.place.n_samples += len(batch.targets)
+        self.cursor.batch += 1
+        self.cursor.n_samples += len(batch.targets)
         if self._sampler.listens:
             self._sampler.trained(self._steps.gradients(batch))
             self._watch.lap("select")
         if self._progress is not None:
-            self._progress(TrainingProgress(self.place.epoch + 1, self._spec.epochs, self.curve.n_seen, self.curve.n_steps, loss))
+            self._progress(
+                TrainingProgress(self.cursor.epoch + 1, self._spec.epochs, self.curve.n_seen, self.curve.n_steps, loss)
+            )
 
     def _end_epoch(self) -> None:
         self._steps.end_epoch(self._watch)
         self.curve.end_epoch()
-        self.place.epoch, self.place.batch = self.place.epoch + 1, 0
+        self.cursor.epoch, self.cursor.batch = self.cursor.epoch + 1, 0
         if self._stopping is not None:
-            self._over = self._stopping.end_epoch() or self._over
+            self._stopped = self._stopping.end_epoch() or self._stopped
             self._watch.lap("calibrate")
-        self._watch.end_epoch(self.place.n_samples - sum(epoch["n_samples"] for epoch in self._watch.epochs))
+        self._watch.end_epoch(self.cursor.n_samples - sum(epoch["n_samples"] for epoch in self._watch.epochs))

@@ -1,7 +1,8 @@
-"""Weights that a training ends with: those of the last step, their moving average, or those of the best epoch."""
+"""Final weights of a training: those of the last step, their moving average, or those of the best epoch."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -11,18 +12,18 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from modyn_dagster.spec.learning.optimizers import EarlyStoppingSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.downsampling.scoring import Model, Scorer
-from modyn_dagster.training.inputs.batches import Batches
+from modyn_dagster.training.inputs.batches import Batches, in_order
 from modyn_dagster.training.models.network import Network
 
 
 class MovingAverage:
-    """Of all parameters; buffers, such as the statistics of batch norm, are the model's own.
+    """Moving average of all parameters. Buffers, such as the statistics of batch norm, are not averaged.
 
     After step t the average is ``d * average + (1 - d) * weights``, d the smaller of ``decay`` and ``(1 + t) / (10 + t)``.
 
     Args:
-        body: of the model, before its first step.
-        decay: share of the past.
+        body: body of the model, before its first step.
+        decay: weight of the past.
     """
 
     def __init__(self, body: nn.Module, decay: float) -> None:
@@ -32,49 +33,46 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """An optimizer step is over."""
+        """Update the averages after an optimizer step."""
         self._n += 1
         decay = min(self._decay, (1 + self._n) / (10 + self._n))
         get_ema_multi_avg_fn(decay)(self._averages, self._weights, self._n)  # type: ignore[no-untyped-call]  # torch has no type for it
 
     @torch.no_grad()
     def apply(self) -> None:
-        """The averages become the weights."""
+        """Replace the weights by their averages."""
         for weight, average in zip(self._weights, self._averages):
             weight.copy_(average)
 
-    @torch.no_grad()
-    def swapped(self) -> list[Tensor]:
-        """As ``apply``; returns what the weights were."""
-        before = [weight.detach().clone() for weight in self._weights]
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Replace the weights by their averages within the block."""
+        originals = [weight.detach().clone() for weight in self._weights]
         self.apply()
-        return before
-
-    @torch.no_grad()
-    def swap_back(self, before: list[Tensor]) -> None:
-        """Undo ``swapped``."""
-        for weight, was in zip(self._weights, before):
-            weight.copy_(was)
+        yield
+        with torch.no_grad():
+            for weight, original in zip(self._weights, originals):
+                weight.copy_(original)
 
     def state_dict(self) -> dict[str, Any]:
-        """The averages, and how many steps they are of."""
+        """Return the averages and the number of steps."""
         return {"n": self._n, "averages": list(self._averages)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from a state."""
         self._n = int(state["n"])
-        for average, was in zip(self._averages, state["averages"], strict=True):
-            average.copy_(was)
+        for average, saved in zip(self._averages, state["averages"], strict=True):
+            average.copy_(saved)
 
 
 class EarlyStopping:
-    """Watches the mean loss after every epoch.
+    """Early stopping by the mean loss after every epoch.
 
     Args:
-        spec: when to stop.
-        loss: the mean loss on the calibration samples of the model as it is.
-        network: whose best weights are kept.
-        average: of its weights, if that becomes the model: then that is what is watched and kept.
+        spec: patience and smallest improvement.
+        loss: measures the mean loss of the current model on the calibration samples.
+        network: network whose best weights are kept.
+        average: moving average of its weights, which is measured and kept instead of them; None without one.
     """
 
     def __init__(
@@ -86,14 +84,11 @@ class EarlyStopping:
         self._weights: dict[str, Tensor] | None = None
 
     def end_epoch(self) -> bool:
-        """Whether this was the last epoch."""
-        before = None if self._average is None else self._average.swapped()
-        over = self._judge()
-        if self._average is not None and before is not None:
-            self._average.swap_back(before)
-        return over
+        """End an epoch; True if it was the last one."""
+        with nullcontext() if self._average is None else self._average.applied():
+            return self._measure()
 
-    def _judge(self) -> bool:
+    def _measure(self) -> bool:
         self.losses.append(self._loss())
         # The first epoch is the best so far, whatever its loss.
         if len(self.losses) == 1 or self.losses[-1] < self._best - self._spec.min_delta:
@@ -105,25 +100,25 @@ class EarlyStopping:
         return self._n_worse >= self._spec.patience
 
     def restore(self) -> None:
-        """The weights of the best epoch become the model's if asked for, else those of the last."""
+        """Set the final weights: those of the best epoch if the spec says so, else those of the last."""
         if self._weights is not None:
             self._network.load_state_dict(self._weights)
         elif self._average is not None:
             self._average.apply()
 
     def state_dict(self) -> dict[str, Any]:
-        """All it remembers."""
+        """Return losses and best weights."""
         return {"losses": self.losses, "best": self._best, "n_worse": self._n_worse, "weights": self._weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from a state."""
         self.losses, self._best, self._n_worse = state["losses"], state["best"], state["n_worse"]
         self._weights = state["weights"]
 
 
 def calibration_loss(batches: Batches, spec: TrainingSpec, model: Model, source: str) -> Callable[[], float]:
-    """Measures the mean loss of a model on the samples of ``batches``, in evaluation mode."""
-    ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})
+    """Return a function that measures the mean loss of a model on the samples of ``batches``, in evaluation mode."""
+    ordered = in_order(spec)
     scorer = Scorer(model.body, model.forward, model.loss, gradients=False, embeddings=False, source=source)
 
     def measure() -> float:

@@ -27,14 +27,14 @@ Int64 = npt.NDArray[np.int64]
 #: Samples per read while losses are computed.
 _CHUNK = 1024
 
-#: Trains a model on some of the data; where a file is given, that training can be gone on with.
+#: Trains a model on some of the data, resumable with a checkpoint file.
 TrainOn = Callable[[TrainingData, CheckpointFile | None], TrainedModel]
-#: Finds something out, or knows it from before a kill: of the first or the second model.
+#: Computes a value of the first or second model, or loads it after a kill.
 Keep = Callable[[Part, Callable[[CheckpointFile | None], Tensor]], Tensor]
 
 
 def split(data: TrainingData, share: float, seed: int) -> tuple[TrainingData, TrainingData]:
-    """What is trained on, and what is set aside: at least one sample each, both in the order of the set."""
+    """Split a training set into a part to train on and a held-out part, at least one sample each, both in the set's order."""
     n = len(data)
     if n < 2:
         raise TrainingError(f"a training set of {n} sample cannot be split for downsampling")
@@ -54,7 +54,7 @@ def irreducible_losses(
     source: str,
     keep: Keep = lambda _, find: find(None),
 ) -> Tensor:
-    """Of every sample of ``data`` by a model trained on ``aside``, or else on the half that it is not in: ``float32[n]``."""
+    """Compute the loss of every sample of ``data`` under a model trained on ``aside``, or on the other half: ``float32[n]``."""
 
     def by_model_of(other: TrainingData, scored: TrainingData, checkpoint: CheckpointFile | None) -> Tensor:
         return _losses(train_on(other, checkpoint), scored, loss, threads=threads, source=source)
@@ -65,11 +65,11 @@ def irreducible_losses(
     halves = [np.sort(order[: len(data) // 2]), np.sort(order[len(data) // 2 :])]
     if not len(halves[0]):
         raise TrainingError(f"{source}: a training set of one sample cannot be split for irreducible losses")
-    found = torch.empty(len(data))
+    losses = torch.empty(len(data))
     parts: list[Part] = ["0", "1"]
     for part, (scored, other) in zip(parts, (halves, halves[::-1]), strict=True):
-        found[torch.from_numpy(scored)] = keep(part, partial(by_model_of, _part(data, other), _part(data, scored)))
-    return found
+        losses[torch.from_numpy(scored)] = keep(part, partial(by_model_of, _part(data, other), _part(data, scored)))
+    return losses
 
 
 def _part(data: TrainingData, positions: Int64) -> TrainingData:
@@ -93,13 +93,13 @@ def _losses(model: TrainedModel, data: TrainingData, loss: SampleLoss, *, thread
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A training set as its policy divides it.
+class Division:
+    """Division of a training set into samples to train on and held-out samples.
 
     Attributes:
-        plan: the policy; None: everything is trained on.
-        data: what is trained on.
-        aside: what is kept for the policy; None where nothing is.
+        plan: the policy; None without downsampling.
+        data: samples to train on.
+        aside: held-out samples; None without.
     """
 
     plan: Plan | None
@@ -107,28 +107,28 @@ class Parts:
     aside: TrainingData | None
 
     @classmethod
-    def of(cls, spec: TrainingSpec, data: TrainingData, task: Task, *, seed: int, source: str) -> "Parts":
-        """As the spec begins. ``ConfigError`` for a policy that cannot be built, or not for this task."""
-        found = None if spec.downsampling is None else spec.downsampling.at(0)
-        if found is None:
+    def of(cls, spec: TrainingSpec, data: TrainingData, task: Task, *, seed: int, source: str) -> "Division":
+        """Divide a training set; ``ConfigError`` for a policy that cannot be built or does not fit the task."""
+        stage = None if spec.downsampling is None else spec.downsampling.at(0)
+        if stage is None:
             return cls(None, data, None)
-        plan = Plan.of(found, task.kind, epochs=spec.epochs, source=source)
+        plan = Plan.of(stage, task.kind, epochs=spec.epochs, source=source)
         if not plan.holds_out:
             return cls(plan, data, None)
-        return cls(plan, *split(data, found.holdout.share, seed))
+        return cls(plan, *split(data, stage.holdout.share, seed))
 
 
 @dataclass(frozen=True)
 class Irreducible:
-    """How the models of irreducible losses are trained: as the one they serve, without downsampling.
+    """Training of the models behind irreducible losses, with the spec of the main training but no downsampling.
 
     Attributes:
         train: ``modyn_dagster.training.train``.
-        spec: of the training they serve.
-        task: with as many classes as its model has outputs.
-        threads: that compute.
-        source: for errors.
-        saver: of the training they serve: what they gave, and how far they are, outlives a kill.
+        spec: spec of the main training.
+        task: task with a class per output of its model.
+        threads: number of computing threads.
+        source: name of the pipeline, for errors.
+        saver: checkpointer of the main training, which also keeps these models' states and losses.
     """
 
     train: Callable[..., TrainedModel]
@@ -138,9 +138,9 @@ class Irreducible:
     source: str
     saver: Checkpointer
 
-    def losses(self, plan: Plan, parts: "Parts", loss: SampleLoss, seed: int) -> Tensor:
-        """Of every sample that is trained on, ``float32[n]``."""
-        # Budgets and early stopping are those of the model that is served.
+    def losses(self, plan: Plan, division: "Division", loss: SampleLoss, seed: int) -> Tensor:
+        """Compute the irreducible loss of every sample to train on, ``float32[n]``."""
+        # Budgets and early stopping belong to the main training alone.
         none = dict.fromkeys(["downsampling", "early_stopping", "max_steps", "max_samples", "initial_weights"])
         changes = none | {"carry_optimizer": False, "epochs": plan.spec.holdout.epochs or self.spec.epochs}
         spec, own = self.spec.model_copy(update=changes), seed_for(seed, "downsampling", "irreducible")
@@ -150,4 +150,4 @@ class Irreducible:
             return self.train(spec, data, seed=own, checkpoint=checkpoint, **given)
 
         where: dict[str, Any] = {"seed": seed, "threads": self.threads, "source": self.source, "keep": self.saver.kept}
-        return irreducible_losses(train_on, loss, parts.data, parts.aside, **where)
+        return irreducible_losses(train_on, loss, division.data, division.aside, **where)

@@ -1,4 +1,4 @@
-"""What a training starts from: fresh weights, a file of weights, or the previous model."""
+"""Initial weights of a training: fresh ones, a file of weights, or the previous model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,44 +13,44 @@ from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
 from modyn_dagster.training.models.network import Network, build_network
 
 
-def n_outputs_of(task: Task, found: DatasetStatistics, previous: PreviousModel | None) -> int:
-    """Outputs of a model: one for a target, else one per class, as far as classes are known, and at least two."""
+def n_outputs_of(task: Task, statistics: DatasetStatistics, previous: PreviousModel | None) -> int:
+    """Outputs of a model: one for a target, else one per known class, at least two."""
     if task.kind == "target":
         return 1
     if task.n_classes is not None:
         return max(2, task.n_classes)
     known = int(previous.architecture["n_outputs"]) if previous is not None else 0
-    return max(2, found.n_seen, known)
+    return max(2, statistics.n_classes_seen, known)
 
 
 def initial_network(
     spec: TrainingSpec,
-    found: DatasetStatistics,
+    statistics: DatasetStatistics,
     n_outputs: int,
     previous: PreviousModel | None,
     initial: Mapping[str, Tensor] | None,
     source: str,
 ) -> Network:
-    """A network with the weights it starts from, and standardisation as surveyed."""
-    network = build_network(spec, found.reading.features.layout, n_outputs, source=source, seen=found.seen)
+    """Build a network with its initial weights, and the standardisation of the training set."""
+    network = build_network(spec, statistics.reading.features.layout, n_outputs, source=source, seen=statistics.seen)
     if previous is not None:
-        _load_previous(network, previous, found, n_outputs, source)
+        _load_previous(network, previous, statistics, n_outputs, source)
     elif initial is not None:
         _load_initial(network, initial, spec.initial_weights or "(given)", source)
     for name, scaler in network.scalers().items():
-        scaler.fit(found.moments[name])
+        scaler.fit(statistics.moments[name])
     return network
 
 
 def require_finite(network: Network, n_steps: int, source: str) -> None:
-    """``TrainingError`` for weights that are not: the last step is followed by no loss that would show it."""
+    """Check that weights are finite: no loss follows the last step that would show it."""
     for name, parameter in network.named_parameters():
         if not torch.isfinite(parameter).all():
             raise TrainingError(f"{source}: {name} is not finite after step {n_steps}; lower the learning rate")
 
 
-def _load_previous(network: Network, previous: PreviousModel, found: DatasetStatistics, n_outputs: int, source: str) -> None:
-    layout = found.reading.features.layout.to_json()
+def _load_previous(network: Network, previous: PreviousModel, statistics: DatasetStatistics, n_outputs: int, source: str) -> None:
+    layout = statistics.reading.features.layout.to_json()
     if previous.architecture["features"] != layout:
         rule = f"the previous model saw other features: {previous.architecture['features']}, now {layout}"
         raise ConfigError(source, "training.use_previous_model", True, rule)
@@ -69,8 +69,8 @@ def _load_previous(network: Network, previous: PreviousModel, found: DatasetStat
 
 def _load_initial(network: Network, initial: Mapping[str, Tensor], path: str, source: str) -> None:
     own: dict[str, Any] = {name.removeprefix("body."): tensor for name, tensor in initial.items()}
-    given = {name: tensor for name, tensor in own.items() if not name.startswith("standardize.")}
+    weights = {name: tensor for name, tensor in own.items() if not name.startswith("standardize.")}
     try:
-        network.body.load_state_dict(given)
+        network.body.load_state_dict(weights)
     except RuntimeError as error:
         raise ConfigError(source, "training.initial_weights", path, f"does not fit the model: {error}") from error

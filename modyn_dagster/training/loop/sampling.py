@@ -12,38 +12,38 @@ from modyn_dagster.training.downsampling.pool_builder import Validation
 from modyn_dagster.training.downsampling.sampler import Sampler
 from modyn_dagster.training.downsampling.scoring import Model, Scorer
 from modyn_dagster.training.inputs.batch import Batch
-from modyn_dagster.training.inputs.batches import Batches, batch_sizes
-from modyn_dagster.training.loop.holdout import Irreducible, Parts
+from modyn_dagster.training.inputs.batches import Batches, batch_sizes, in_order
+from modyn_dagster.training.loop.holdout import Division, Irreducible
 from modyn_dagster.training.telemetry import Stopwatch
 
 
 class Sampling(Protocol):
-    """Hands out the batches of a training, and knows how many there will be."""
+    """Source of a training's batches, and of their number."""
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Samples of each batch of an epoch; where how many are chosen is up to chance, the most there can be."""
+        """Sizes of the batches of an epoch; upper bounds where the number of chosen samples is random."""
 
     @property
     def listens(self) -> bool:
-        """Whether ``trained`` wants to be told."""
+        """True if ``trained`` needs the gradients of each step."""
 
     def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
-        """The batches of an epoch, from number ``start`` on."""
+        """Yield the batches of an epoch, from number ``start`` on."""
 
     def trained(self, gradients: Tensor) -> None:
-        """What a step saw at its outputs, ``float[b, n_outputs]``."""
+        """Observe a step's gradients at the outputs, ``float[b, n_outputs]``."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that later batches depend on beside model, seed and place."""
+        """Return the state that later batches depend on beside model, seed and position."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from a state."""
 
 
 @dataclass(frozen=True)
-class Everything:
-    """Every batch as it comes."""
+class WholeSet:
+    """Whole training set, in batches without a choice."""
 
     batches: Batches
     spec: TrainingSpec
@@ -53,26 +53,26 @@ class Everything:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Of the batches of an epoch."""
+        """Sizes of the batches of an epoch."""
         return batch_sizes(self.n, self.spec)
 
     def epoch(self, epoch: int, watch: Stopwatch, start: int = 0) -> Generator[Batch]:
-        """All batches from ``start`` on."""
+        """Yield all batches from ``start`` on."""
         yield from self.batches.epoch(self.spec, seed=self.seed, epoch=epoch, start=start)
 
     def trained(self, gradients: Tensor) -> None:
-        """Nobody asks."""
+        """Ignore the gradients."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing: the place says it all."""
+        """Return an empty state: the position suffices."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to do."""
+        """Ignore the empty state."""
 
 
 def sampling_of(
-    parts: Parts,
+    division: Division,
     spec: TrainingSpec,
     batches: Batches,
     model: Model,
@@ -82,22 +82,20 @@ def sampling_of(
     seed: int,
     resumed: bool = False,
 ) -> Sampling:
-    """What hands out the batches of a training; ``aside`` are those of what is set aside.
+    """Build the source of a training's batches; ``aside`` are the batches of the held-out part.
 
-    ``resumed``: a state will be loaded, with whatever takes long to find out.
+    ``resumed``: a state will be loaded later, which holds the irreducible losses.
     """
-    plan = parts.plan
+    plan = division.plan
     if plan is None:
-        return Everything(batches, spec, len(parts.data), seed)
+        return WholeSet(batches, spec, len(division.data), seed)
     last_layer = plan.spec.gradient == "last_layer"
     embeddings, gradients = "embeddings" in plan.needs or last_layer, plan.needs_gradients(irreducible.task.kind)
     scorer = Scorer(model.body, model.forward, model.loss, gradients=gradients, embeddings=embeddings, source=irreducible.source)
-    wanted = "irreducible_losses" in plan.needs and not resumed
-    floors = irreducible.losses(plan, parts, model.loss, seed) if wanted else None
+    needs_floors = "irreducible_losses" in plan.needs and not resumed
+    floors = irreducible.losses(plan, division, model.loss, seed) if needs_floors else None
     validation = None
     if "validation_gradient" in plan.needs and aside is not None:
-        ordered = spec.model_copy(update={"shuffle": False, "drop_last": False})
-        validation = Validation(
-            partial(aside.epoch, ordered, seed=seed, epoch=0, evaluate=True), model.loss, last_layer=last_layer
-        )
-    return Sampler(plan, spec, parts.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)
+        held_out = partial(aside.epoch, in_order(spec), seed=seed, epoch=0, evaluate=True)
+        validation = Validation(held_out, model.loss, last_layer=last_layer)
+    return Sampler(plan, spec, division.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)

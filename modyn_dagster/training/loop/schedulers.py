@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from torch.optim import lr_scheduler
@@ -14,41 +14,41 @@ from modyn_dagster.spec.training import TrainingSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
-    """Batches, optimizer steps and epochs of a whole training; where they are up to chance, the most there can be."""
+class TrainingLength:
+    """Batches, optimizer steps and epochs of a whole training; upper bounds where they are random."""
 
     n_batches: int
     n_steps: int
     n_epochs: int
 
 
-def length_of(sizes: Sequence[int], spec: TrainingSpec) -> Length:
-    """Of epochs with batches of these many samples, within the spec's budgets.
+def length_of(sizes: Sequence[int], spec: TrainingSpec) -> TrainingLength:
+    """Length of a training with these batch sizes per epoch, within the spec's budgets.
 
     >>> length_of([4, 4, 2], TrainingSpec(model={"name": "mlp"}, epochs=2, accumulate=2))
-    Length(n_batches=6, n_steps=4, n_epochs=2)
+    TrainingLength(n_batches=6, n_steps=4, n_epochs=2)
     """
     if spec.max_samples is None and spec.max_steps is None:
-        return Length(spec.epochs * len(sizes), spec.epochs * -(-len(sizes) // spec.accumulate), spec.epochs)
+        return TrainingLength(spec.epochs * len(sizes), spec.epochs * -(-len(sizes) // spec.accumulate), spec.epochs)
     n_batches = n_steps = n_samples = 0
     for epoch in range(spec.epochs):
         pending = 0
         for number, size in enumerate(sizes):
-            if spent(spec, n_steps, n_samples, size):
-                return Length(n_batches, n_steps + bool(pending), epoch + bool(number))
+            if budget_forbids(spec, n_steps, n_samples, size):
+                return TrainingLength(n_batches, n_steps + bool(pending), epoch + bool(number))
             n_batches, n_samples, pending = n_batches + 1, n_samples + size, pending + 1
             if pending == spec.accumulate:
                 n_steps, pending = n_steps + 1, 0
         n_steps += bool(pending)
-    return Length(n_batches, n_steps, spec.epochs)
+    return TrainingLength(n_batches, n_steps, spec.epochs)
 
 
-def spent(spec: TrainingSpec, n_steps: int, n_samples: int, size: int) -> bool:
-    """Whether the budgets forbid a batch of ``size`` after so many steps and samples."""
+def budget_forbids(spec: TrainingSpec, n_steps: int, n_samples: int, size: int) -> bool:
+    """Tell if the budgets forbid a batch of ``size`` after ``n_steps`` and ``n_samples``."""
     return n_steps == spec.max_steps or (spec.max_samples is not None and n_samples + size > spec.max_samples)
 
 
-# Of each name: the class, and what it calls its length.
+# Class of each scheduler, and its parameter for the length.
 _CLASSES: Final[dict[SchedulerName, tuple[Any, str | None]]] = {
     "constant": (lr_scheduler.ConstantLR, None),
     "step": (lr_scheduler.StepLR, None),
@@ -59,27 +59,28 @@ _CLASSES: Final[dict[SchedulerName, tuple[Any, str | None]]] = {
     "cosine": (lr_scheduler.CosineAnnealingLR, "T_max"),
     "one_cycle": (lr_scheduler.OneCycleLR, "total_steps"),
 }
-# What differs from torch's own defaults: a constant rate is one, and a line goes down.
+# Defaults that differ from torch: a constant rate does not change, and a linear one falls.
 _DEFAULTS: Final[dict[str, dict[str, Any]]] = {"constant": {"factor": 1.0}, "linear": {"start_factor": 1.0, "end_factor": 0.01}}
-#: Of the learning rate, at the first step of a warm-up.
+#: Share of the learning rate at the first step of a warm-up.
 WARM_FROM: Final = 1e-3
 
 
 class Scheduler:
-    """Steps with its optimizer, or with the epochs.
+    """Learning rate schedule that advances with optimizer steps or epochs.
 
     Args:
-        spec: what it is.
-        optimizer: whose learning rates it changes.
-        length: of the training.
-        field: where it stands in the spec of ``source``, for errors.
+        spec: spec of the schedule.
+        optimizer: optimizer whose learning rates change.
+        length: length of the training.
+        field: field of the spec, for errors.
+        source: name of the pipeline, for errors.
     """
 
     def __init__(
         self,
         spec: SchedulerSpec | CustomSchedulerSpec,
         optimizer: torch.optim.Optimizer,
-        length: Length,
+        length: TrainingLength,
         *,
         field: str,
         source: str,
@@ -92,17 +93,17 @@ class Scheduler:
             else _of_torch(spec, optimizer, n_steps, field, source)
         )
 
-    def after(self, what: str) -> None:
-        """A ``batch`` (an optimizer step) or an ``epoch`` is over."""
-        if what == self._every:
+    def after(self, unit: Literal["batch", "epoch"]) -> None:
+        """Advance after a ``batch`` (an optimizer step) or an ``epoch``."""
+        if unit == self._every:
             self._scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is."""
+        """Return the position in the schedule."""
         return dict(self._scheduler.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from a state."""
         self._scheduler.load_state_dict(state)
 
 

@@ -1,4 +1,4 @@
-"""What the steps of a training leave for later ones, as it goes into checkpoints."""
+"""State of the steps of a training, for checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,15 @@ from modyn_dagster.training.models.network import Network, SampleLoss
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """The parts that move, of one training.
+    """Parts of a training that have a state.
 
     Attributes:
-        network: with its weights.
-        optimizers, schedulers: of its body; schedulers may be added later.
-        precision: of Lightning Fabric, with the scaler of half precision.
-        average: of the weights, if there is one.
-        loss: which has a state where it says so.
+        network: network with its weights.
+        optimizers: optimizers of its body.
+        schedulers: schedulers of the optimizers; may grow later.
+        precision: precision plugin of Lightning Fabric, with the scaler of half precision.
+        average: moving average of the weights; None without.
+        loss: loss, whose ``state_dict`` counts if it has one.
     """
 
     network: Network
@@ -32,25 +33,25 @@ class StepState:
     loss: SampleLoss
 
     def optimizer_states(self) -> list[dict[str, Any]]:
-        """One per optimizer."""
+        """Return the state of every optimizer."""
         return [optimizer.state_dict() for optimizer in self.optimizers]
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """Return the state of all parts."""
         return {
             "network": dict(self.network.state_dict()),
-            "buffers": self._passing_buffers(),
+            "buffers": self._transient_buffers(),
             "optimizers": self.optimizer_states(),
             "scaler": self.precision.state_dict(),
         } | {name: part.state_dict() for name, part in self._stateful().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another training was."""
+        """Continue from a state."""
         self.network.load_state_dict(state["network"])
-        for name, buffer in self._passing_buffers().items():
+        for name, buffer in self._transient_buffers().items():
             buffer.copy_(state["buffers"][name])
-        for optimizer, was in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(was)
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.precision.load_state_dict(state["scaler"])
         for name, part in self._stateful().items():
             part.load_state_dict(state[name])
@@ -61,7 +62,7 @@ class StepState:
             parts["average"] = self.average
         return parts | ({"loss": self.loss} if hasattr(self.loss, "state_dict") else {})
 
-    def _passing_buffers(self) -> dict[str, Tensor]:
-        """Those that are no part of a model."""
-        kept = self.network.state_dict()
-        return {name: buffer for name, buffer in self.network.named_buffers() if name not in kept}
+    def _transient_buffers(self) -> dict[str, Tensor]:
+        """Buffers that are not part of a stored model."""
+        stored = self.network.state_dict()
+        return {name: buffer for name, buffer in self.network.named_buffers() if name not in stored}

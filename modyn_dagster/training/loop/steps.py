@@ -1,4 +1,4 @@
-"""The moving parts of a training on their device: a batch in, and every few batches the weights move."""
+"""Optimizer steps of a training: model, loss, optimizers and schedulers on their device."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from modyn_dagster.training.inputs.batch import Batch
 from modyn_dagster.training.inputs.reading import Reading
 from modyn_dagster.training.loop.final_weights import MovingAverage
 from modyn_dagster.training.loop.optimizers import build_optimizers, carry_states
-from modyn_dagster.training.loop.schedulers import Length, Scheduler
+from modyn_dagster.training.loop.schedulers import Scheduler, TrainingLength
 from modyn_dagster.training.loop.step_state import StepState
 from modyn_dagster.training.models.losses import build_loss, weighted_mean
 from modyn_dagster.training.models.network import Network, SampleLoss, call_body, check_outputs
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Steps:
-    """Model, loss, optimizers and what goes with them.
+    """Model, loss, optimizers, schedulers and moving average of a training.
 
     Args:
-        spec: of the training.
-        network: moved to the device of ``fabric``.
+        spec: spec of the training.
+        network: network to train, moved to the device of ``fabric``.
         fabric: device and precision.
-        reading: what is learnt, and for whom errors are.
-        n_outputs: of the model.
+        reading: reading of the training set, with the kind of task and the source for errors.
+        n_outputs: outputs of the model.
     """
 
     def __init__(self, spec: TrainingSpec, network: Network, fabric: "Fabric", reading: Reading, n_outputs: int) -> None:
@@ -44,9 +44,11 @@ class Steps:
         self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)
         self._scaler = getattr(fabric.strategy.precision, "scaler", None)
         network.train()
+        # Before the optimizers: some create their state at once, on the device of the parameters.
+        fabric.to_device(network.body)
         self._optimizers = build_optimizers(spec.optimizers, network.body, source=reading.source)
         body = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
-        # In single precision Fabric's wrappers would only cost time.
+        # In single precision, Fabric's wrappers only take time.
         single = spec.precision == "32-true"
         wrap: Any = fabric.to_device if single else fabric.setup_module
         self._model: nn.Module = wrap(body)
@@ -60,24 +62,24 @@ class Steps:
 
     @property
     def model(self) -> Model:
-        """As samples are judged by before they are trained on."""
+        """Model for scoring samples before they are trained on."""
         return Model(self._model, self._call, self._loss)
 
     @property
     def average(self) -> MovingAverage | None:
-        """Of the weights, if it becomes the model."""
+        """Moving average of the weights, if it becomes the model."""
         return self._average
 
-    def schedule(self, length: Length) -> None:
-        """How long the training will be: learning rates follow it from now on."""
+    def schedule(self, length: TrainingLength) -> None:
+        """Build the schedulers for a length of the training."""
         fields = optimizer_fields(len(self._spec.optimizers))
         for spec, optimizer, field in zip(self._spec.optimizers, self._optimizers, fields):
             if spec.scheduler is not None:
-                found = Scheduler(spec.scheduler, optimizer, length, field=f"{field}.scheduler", source=self._source)
-                self._schedulers.append(found)
+                scheduler = Scheduler(spec.scheduler, optimizer, length, field=f"{field}.scheduler", source=self._source)
+                self._schedulers.append(scheduler)
 
     def gradients(self, batch: Batch) -> Tensor:
-        """Of the last batch's losses at the outputs, ``float[b, n_outputs]``."""
+        """Gradients of the last batch's losses at the outputs, ``float[b, n_outputs]``."""
         return gradients_at(self._outputs.float(), batch.targets, self._loss)[1]
 
     def step(self, batch: Batch, number: int, watch: Stopwatch) -> float:
@@ -91,36 +93,36 @@ class Steps:
             for optimizer in self._optimizers:
                 optimizer.zero_grad()
         with user_code(f"{self._source}: training.model: the backward pass"):
-            self._backward(loss if self._spec.accumulate == 1 else loss * self._share(batch))
+            self._backward(loss if self._spec.accumulate == 1 else loss * self._accumulation_weight(batch))
         watch.lap("backward")
         self.n_pending += 1
         if self.n_pending == self._spec.accumulate:
-            self._move()
+            self._optimizer_step()
             watch.lap("step")
         return value
 
     def end_epoch(self, watch: Stopwatch) -> None:
-        """Step with the batches that wait, and schedulers of epochs."""
+        """Step with pending batches, and advance schedulers of epochs."""
         if self.n_pending:
-            self._move()
+            self._optimizer_step()
         for scheduler in self._schedulers:
             scheduler.after("epoch")
         watch.lap("step")
 
     def optimizer_states(self) -> list[dict[str, Any]]:
-        """One per optimizer."""
+        """Return the state of every optimizer."""
         return self._state.optimizer_states()
 
-    def carry(self, states: Sequence[Mapping[str, Any]] | None) -> None:
+    def take_over_states(self, states: Sequence[Mapping[str, Any]] | None) -> None:
         """Take over the states of another training's optimizers; learning rates and other settings stay."""
         carry_states(self._optimizers, states, source=self._source)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that later steps depend on, between two optimizer steps."""
+        """Return the state that later steps depend on, between two optimizer steps."""
         return {"n_steps": self.n_steps} | self._state.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another training was."""
+        """Continue from a state."""
         self.n_steps = state["n_steps"]
         self._state.load_state_dict(state)
 
@@ -137,16 +139,16 @@ class Steps:
             returned = call_body(self._model, batch.inputs, self._layout)
             return check_outputs(returned, (len(batch.weights), self._n_outputs), what=model)
 
-    def _share(self, batch: Batch) -> Tensor:
-        """What a batch's mean loss counts beside that of the first one it is accumulated with."""
+    def _accumulation_weight(self, batch: Batch) -> Tensor:
+        """Weight of a batch's mean loss relative to the first batch it is accumulated with."""
         weight = batch.weights.sum() if batch.divisor is None else torch.full_like(batch.weights[0], batch.divisor)
         if self.n_pending == 0:
             self._first, self._total = weight, torch.zeros_like(weight)
         self._total = self._total + weight
         return weight / self._first
 
-    def _move(self) -> None:
-        """One step of every optimizer, as if the batches that were accumulated had been one."""
+    def _optimizer_step(self) -> None:
+        """Step with every optimizer, as if the accumulated batches were one."""
         if self._spec.accumulate > 1:
             scale = self._first / self._total
             for gradient in self._gradients():

@@ -1,4 +1,4 @@
-"""Networks in the box: plain modules with fresh weights from torch's global generator, by the name in the spec."""
+"""Built-in models by name: plain modules with fresh weights from torch's global generator."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -28,5 +28,5 @@ _MODELS: Final[Mapping[str, Callable[[Any, Layout, int], nn.Module]]] = {
 
 
 def build_builtin(spec: BoxedModelSpec, layout: Layout, n_outputs: int) -> nn.Module:
-    """The body that a spec names, for inputs of this layout; ``ValueError`` says why inputs of this shape are none for it."""
+    """Build the model that a spec names for inputs of a layout; ``ValueError`` for shapes that it cannot take."""
     return _MODELS[spec.name](spec, layout, n_outputs)

@@ -1,4 +1,4 @@
-"""What is inside a model while it is at work: outputs of modules by name, and what its last linear layer gets."""
+"""Activations of a model: outputs of named modules, and the input of its last linear layer."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,63 +13,65 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, WrongShape
 from modyn_dagster.training.data import COLUMNS, EMBEDDING, OUTPUTS
 
-__all__ = ["COLUMNS", "EMBEDDING", "OUTPUTS", "flattened", "listening", "on_cpu"]
-
 _FIELD: Final = "trigger.features.layer"
 
 
 @contextmanager
-def listening(body: nn.Module, taps: Collection[str], *, source: str) -> Iterator[Callable[[str, int], npt.NDArray[np.float32]]]:
-    """Within the block, what passes the taps of a model's body is kept; of a module called several times the last call.
+def record_activations(
+    body: nn.Module, layers: Collection[str], *, source: str
+) -> Iterator[Callable[[str, int], npt.NDArray[np.float32]]]:
+    """Record the activations of named layers within the block; the last call of a module counts.
 
-    Yields a function ``(tap, n_samples) -> float32[n_samples, values]``. ``ConfigError`` for a module that is not there.
+    Yields a function ``(layer, n_samples) -> float32[n_samples, values]``. ``ConfigError`` for an unknown module.
     """
-    heard: dict[str, Tensor] = {}
+    recorded: dict[str, Tensor] = {}
     modules = dict(body.named_modules())
     with ExitStack() as hooks:
-        for tap in set(taps) - {OUTPUTS, COLUMNS, EMBEDDING}:
-            if tap not in modules or not tap:
+        for layer in set(layers) - {OUTPUTS, COLUMNS, EMBEDDING}:
+            if layer not in modules or not layer:
                 known = ", ".join(name for name in modules if name) or "none, it is one layer"
-                raise ConfigError(source, _FIELD, tap, f"the model has no such module; known: {known}")
-            hooks.callback(modules[tap].register_forward_hook(partial(_keep_output, heard, tap)).remove)
-        if EMBEDDING in taps:
+                raise ConfigError(source, _FIELD, layer, f"the model has no such module; known: {known}")
+            hooks.callback(modules[layer].register_forward_hook(partial(_keep_output, recorded, layer)).remove)
+        if EMBEDDING in layers:
             for module in modules.values():
                 if isinstance(module, nn.Linear):
-                    hooks.callback(module.register_forward_pre_hook(partial(_keep_input, heard)).remove)
-        yield partial(_heard, heard, source)
+                    hooks.callback(module.register_forward_pre_hook(partial(_keep_input, recorded)).remove)
+        yield partial(_recorded, recorded, source)
 
 
 def flattened(inputs: Iterable[Tensor]) -> npt.NDArray[np.float32]:
-    """All inputs of a model side by side, ``float32[n, values]``."""
-    return np.concatenate([on_cpu(tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None]) for tensor in inputs], axis=1)
+    """Concatenate all inputs of a model, ``float32[n, values]``."""
+    return np.concatenate([to_numpy(tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None]) for tensor in inputs], axis=1)
 
 
-def on_cpu(tensor: Tensor) -> npt.NDArray[np.float32]:
-    """As an array of its own."""
+def to_numpy(tensor: Tensor) -> npt.NDArray[np.float32]:
+    """Convert to a float32 array on the CPU."""
     array: npt.NDArray[np.float32] = tensor.detach().to("cpu", torch.float32).numpy()
     return array
 
 
-def _keep_output(heard: dict[str, Tensor], tap: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
-    # Recurrent layers and attention return what they make first and their state after it.
-    heard[tap] = _copied(output[0] if isinstance(output, tuple | list) else output)
+def _keep_output(recorded: dict[str, Tensor], layer: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
+    # Recurrent layers and attention return their outputs first, then their state.
+    recorded[layer] = _copied(output[0] if isinstance(output, tuple | list) else output)
 
 
-def _keep_input(heard: dict[str, Tensor], _module: nn.Module, inputs: Any) -> None:
-    heard[EMBEDDING] = _copied(inputs[0])
+def _keep_input(recorded: dict[str, Tensor], _module: nn.Module, inputs: Any) -> None:
+    recorded[EMBEDDING] = _copied(inputs[0])
 
 
-def _copied(found: Any) -> Any:
-    # What follows may work in place.
-    return found.clone() if isinstance(found, Tensor) else found
+def _copied(output: Any) -> Any:
+    # Later layers may work in place.
+    return output.clone() if isinstance(output, Tensor) else output
 
 
-def _heard(heard: dict[str, Tensor], source: str, tap: str, n_samples: int) -> npt.NDArray[np.float32]:
-    if tap not in heard:
-        rule = "no linear layer took part, name a module" if tap == EMBEDDING else "the module takes no part in the forward pass"
-        raise ConfigError(source, _FIELD, None if tap == EMBEDDING else tap, rule)
-    found = heard[tap]
-    if not isinstance(found, Tensor) or found.ndim == 0 or len(found) != n_samples:
-        shape = found.shape if isinstance(found, Tensor) else ()
-        raise WrongShape([n_samples, "values"], shape, what=f"{source}: module {tap!r}")
-    return on_cpu(found.reshape(n_samples, -1))
+def _recorded(recorded: dict[str, Tensor], source: str, layer: str, n_samples: int) -> npt.NDArray[np.float32]:
+    if layer not in recorded:
+        rule = (
+            "no linear layer took part, name a module" if layer == EMBEDDING else "the module takes no part in the forward pass"
+        )
+        raise ConfigError(source, _FIELD, None if layer == EMBEDDING else layer, rule)
+    output = recorded[layer]
+    if not isinstance(output, Tensor) or output.ndim == 0 or len(output) != n_samples:
+        shape = output.shape if isinstance(output, Tensor) else ()
+        raise WrongShape([n_samples, "values"], shape, what=f"{source}: module {layer!r}")
+    return to_numpy(output.reshape(n_samples, -1))

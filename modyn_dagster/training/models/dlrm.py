@@ -1,4 +1,4 @@
-"""Deep learning recommendation model (Naumov et al., arXiv:1906.00091): embeddings, dot products, two networks."""
+"""Deep learning recommendation model: embeddings, dot products and two fully connected networks."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,23 @@ from modyn_dagster.training.models.layout import Layout
 
 
 class DLRM(nn.Module):
-    """Outputs ``float32[n, n_outputs]`` of ``numeric float[n, n_numeric]`` and ``categorical int[n, len(rows)]``.
+    """DLRM: outputs ``float32[n, n_outputs]`` for ``numeric float[n, n_numeric]`` and ``categorical int[n, len(rows)]``.
 
     Args:
-        n_numeric: numbers of a sample.
-        rows: of each category's table; a larger number shares the row of its remainder.
-        embedding: width of a row, and of what the bottom network makes of the numbers.
-        bottom, top: widths of hidden layers.
-        n_outputs: of the top network.
-        sparse: whether gradients of the tables are sparse tensors, which only some optimizers take.
+        n_numeric: number of numeric columns.
+        rows: table size of each categorical column; a larger category shares the row of its remainder.
+        embedding: width of table rows and of the bottom network's outputs.
+        bottom: widths of the bottom network's hidden layers.
+        top: widths of the top network's hidden layers.
+        n_outputs: outputs of the top network.
+        sparse: make gradients of the tables sparse tensors, which only some optimizers take.
+
+    >>> model = DLRM(3, [10, 20], embedding=4, bottom=[8], top=[8], n_outputs=2)
+    >>> tuple(model(torch.zeros(5, 3), torch.zeros(5, 2, dtype=torch.int64)).shape)
+    (5, 2)
+
+    Source: Naumov et al., Deep Learning Recommendation Model for Personalization and Recommendation Systems, 2019,
+    arXiv:1906.00091.
     """
 
     rows: Tensor
@@ -41,7 +49,7 @@ class DLRM(nn.Module):
         # One table for all columns: one look-up in place of many.
         self.embedding = nn.Embedding(sum(rows), embedding, sparse=sparse)
         nn.init.normal_(self.embedding.weight, std=embedding**-0.5)
-        # They follow from the arguments: no part of the state.
+        # Derived from the arguments, so not part of the state.
         self.register_buffer("rows", torch.tensor(rows), persistent=False)
         self.register_buffer("starts", torch.tensor([0, *rows[:-1]]).cumsum(0), persistent=False)
         self.bottom = nn.Sequential(*dense(n_numeric, bottom, embedding), nn.ReLU())
@@ -51,7 +59,7 @@ class DLRM(nn.Module):
         self.top = dense(embedding + lower.shape[1], top, n_outputs)
 
     def forward(self, numeric: Tensor, categorical: Tensor) -> Tensor:
-        """Dot products between all embeddings and the numbers' vector, beside that vector."""
+        """Compute the outputs from the bottom network's vector and its dot products with all embeddings."""
         dense_part = self.bottom(numeric)
         embedded = self.embedding(categorical % self.rows + self.starts)
         vectors = torch.cat([dense_part.unsqueeze(1), embedded], dim=1)
@@ -61,7 +69,7 @@ class DLRM(nn.Module):
 
 
 def dlrm(spec: DLRMSpec, layout: Layout, n_outputs: int) -> nn.Module:
-    """With a table of ``rows`` for each categorical column."""
-    widths = {each.name: each.n_features for each in layout.inputs}
+    """Build a DLRM with a table of ``rows`` for each categorical column."""
+    widths = {part.name: part.n_features for part in layout.inputs}
     rows = [spec.rows] * widths["categorical"]
     return DLRM(widths["numeric"], rows, embedding=spec.embedding, bottom=spec.bottom, top=spec.top, n_outputs=n_outputs)

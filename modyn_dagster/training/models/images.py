@@ -1,7 +1,4 @@
-"""Networks for images: a small CNN, and residual networks.
-
-ResNet: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1.
-"""
+"""Networks for images: a small CNN, and residual networks."""
 
 import math
 from typing import Final, Literal
@@ -18,7 +15,7 @@ _WIDTHS: Final = (64, 128, 256, 512)
 
 
 class Block(nn.Module):
-    """A few convolutions and a way around them."""
+    """Residual block: a few convolutions and a shortcut."""
 
     def __init__(self, body: nn.Sequential, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -27,14 +24,23 @@ class Block(nn.Module):
         self.around: nn.Module = nn.Identity() if same else _convolution(n_in, n_out, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[n, n_in, H, W]`` to ``[n, n_out, H / stride, W / stride]``."""
+        """Map ``[n, n_in, H, W]`` to ``[n, n_out, H / stride, W / stride]``."""
         return torch.relu(self.body(x) + self.around(x))
 
 
 class ResNet(nn.Module):
-    """Logits ``float32[n, n_outputs]`` of images ``float32[n, channels, H, W]``, of 18, 50 or 152 layers.
+    """Residual network: logits ``float32[n, n_outputs]`` of images ``float32[n, channels, H, W]``.
 
-    With the stem ``small`` the first convolution is 3x3 and nothing is pooled before the blocks, as the paper does for CIFAR.
+    Args:
+        n_outputs: number of logits.
+        layers: 18, 50 or 152.
+        channels: channels of an image.
+        stem: ``small`` begins with a 3x3 convolution and does not pool before the blocks, as the paper does for CIFAR.
+
+    >>> tuple(ResNet(10, stem="small")(torch.zeros(2, 3, 8, 8)).shape)
+    (2, 10)
+
+    Source: He et al., Deep Residual Learning for Image Recognition, 2015, arXiv:1512.03385, table 1.
     """
 
     def __init__(
@@ -58,7 +64,7 @@ class ResNet(nn.Module):
         self.head = nn.Linear(n_in, n_outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """A mean over all places, whose gradient is deterministic on CUDA too, in place of adaptive pooling."""
+        """Compute logits. A mean over all pixels replaces adaptive pooling, whose gradient is not deterministic on CUDA."""
         logits: Tensor = self.head(self.blocks(self.stem(x)).mean(dim=(2, 3)))
         return logits
 
@@ -82,21 +88,35 @@ def _convolution(n_in: int, n_out: int, size: int, stride: int) -> nn.Sequential
 
 
 class Pictures(nn.Module):
-    """What a network of images sees: rows become ``shape``, whole numbers become 0 to 1."""
+    """Image network behind rows: reshapes them to ``shape`` and scales whole numbers to 0..1.
+
+    Args:
+        shape: channels, height and width.
+        body: network for images.
+    """
 
     def __init__(self, shape: tuple[int, int, int], body: nn.Module) -> None:
         super().__init__()
         self.shape, self.body = shape, body
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[n, values]`` or ``[n, C, H, W]``, floats or uint8."""
+        """Compute logits of ``[n, values]`` or ``[n, C, H, W]``, floats or uint8."""
         x = x if x.is_floating_point() else x.to(next(self.body.parameters()).dtype) / 255
         logits: Tensor = self.body(x.reshape(-1, *self.shape))
         return logits
 
 
 def cnn(spec: CNNSpec, layout: Layout, n_outputs: int) -> nn.Module:
-    """Three times convolution, batch norm, ReLU and pooling; a hidden layer; outputs."""
+    """Build a small CNN: convolution, batch norm, ReLU and pooling per entry of ``channels``, a hidden layer, outputs.
+
+    >>> from modyn_dagster.spec.learning.models import CNNSpec
+    >>> from modyn_dagster.training.models.layout import Input
+    >>> layout = Layout((Input("features", (), (1, 8, 8), tabular=False, dtype=None),))
+    >>> tuple(cnn(CNNSpec(name="cnn"), layout, n_outputs=10)(torch.zeros(2, 1, 8, 8)).shape)
+    (2, 10)
+
+    Source: no published network; batch normalization by Ioffe and Szegedy, ICML 2015.
+    """
     shape = _shape(spec.shape, layout)
     layers: list[nn.Module] = []
     n_in, height, width = shape
@@ -104,27 +124,27 @@ def cnn(spec: CNNSpec, layout: Layout, n_outputs: int) -> nn.Module:
         layers += [nn.Conv2d(n_in, n_channels, 3, padding=1), nn.BatchNorm2d(n_channels), nn.ReLU(), nn.MaxPool2d(2)]
         n_in, height, width = n_channels, height // 2, width // 2
     if not height * width:
-        raise ValueError(f"images of {shape[1]} x {shape[2]} pixels are too small; it takes 8 x 8 or more")
+        raise ValueError(f"images of {shape[1]} x {shape[2]} pixels are too small; use images of at least 8 x 8")
     head = dense(n_in * height * width, [spec.hidden], n_outputs, dropout=spec.dropout)
     return Pictures(shape, nn.Sequential(*layers, nn.Flatten(), *head))
 
 
 def resnet(spec: ResNetSpec, layout: Layout, n_outputs: int) -> nn.Module:
-    """As many layers as its name says."""
+    """Build a residual network with the number of layers in its name."""
     shape = _shape(spec.shape, layout)
     layers = int(spec.name.removeprefix("resnet"))
     return Pictures(shape, ResNet(n_outputs, layers=layers, channels=shape[0], stem=spec.stem))
 
 
-def _shape(given: tuple[int, int, int] | None, layout: Layout) -> tuple[int, int, int]:
-    found = layout.inputs[0].shape
-    if given is not None:
-        if math.prod(found) != math.prod(given):
-            raise ValueError(f"shape {list(given)} has {math.prod(given)} values, a sample has {math.prod(found)}")
-        return given
-    if len(found) != 3:
+def _shape(requested: tuple[int, int, int] | None, layout: Layout) -> tuple[int, int, int]:
+    shape = layout.inputs[0].shape
+    if requested is not None:
+        if math.prod(shape) != math.prod(requested):
+            raise ValueError(f"shape {list(requested)} has {math.prod(requested)} values, a sample has {math.prod(shape)}")
+        return requested
+    if len(shape) != 3:
         raise ValueError(
-            f"a sample must be an image [channels, height, width], not {list(found)}; give `shape` for rows of numbers"
+            f"a sample must be an image [channels, height, width], not {list(shape)}; give `shape` for rows of numbers"
         )
-    channels, height, width = found
+    channels, height, width = shape
     return channels, height, width

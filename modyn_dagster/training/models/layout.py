@@ -1,4 +1,4 @@
-"""What stands where in a model's inputs."""
+"""Layout of a model's inputs: named columns, shapes and their order."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -20,14 +20,14 @@ ARRAY: Final = "features"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One tensor.
+    """Input tensor of a model.
 
     Attributes:
-        name: of the group; ``features`` where a model has one input.
+        name: name of the group; ``features`` where a model has one input.
         columns: names in order with their number of values per sample (above 1 for a sub-array); empty for an array.
-        shape: of one sample.
-        tabular: a row of float64 numbers, which may be standardised; otherwise it reaches the model as it is.
-        dtype: what columns are gathered as; None for a parser's array, whose floats become float32 and the rest stays.
+        shape: shape of one sample.
+        tabular: True for a row of float64 numbers, which may be standardised; other inputs reach the model unchanged.
+        dtype: dtype of gathered columns; None for a parser's array, whose floats become float32 and other dtypes stay.
     """
 
     name: str
@@ -51,46 +51,46 @@ class Layout:
 
     @property
     def n_features(self) -> int | dict[str, int]:
-        """Values per sample, of the one input or by name."""
+        """Values per sample: a number for a single input, else by name."""
         if self.named:
-            return {each.name: each.n_features for each in self.inputs}
+            return {entry.name: entry.n_features for entry in self.inputs}
         return self.inputs[0].n_features
 
     @classmethod
     def of(cls, spec: TrainingSpec, columns: Columns, *, exclude: Collection[str], source: str) -> Self:
-        """The layout of a spec on these columns; ``ConfigError`` names one that cannot be used."""
+        """Derive the layout from spec and columns; ``ConfigError`` names a column that cannot be used."""
         if isinstance(spec.features, dict):
             groups = [_group(name, group, columns, spec, source) for name, group in spec.features.items()]
             return cls(tuple(groups), named=True)
         if spec.parser is not None and ARRAY in columns and spec.features == "numeric":
             require_numeric(columns, ARRAY, source)
-            # Some models in the box take rows of numbers, whatever the array's shape.
+            # Some built-in models take rows of numbers, whatever the shape of the array.
             tabular = takes_rows(spec.model)
             return cls((Input(ARRAY, (), columns[ARRAY].shape[1:], tabular, "float64" if tabular else None),))
         names = _numeric_columns(columns, exclude, source) if spec.features == "numeric" else spec.features
         return cls((_row(ARRAY, names, columns, "float64", source, tabular=True),))
 
     def shaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Self:
-        """The same inputs, each of another shape."""
-        return replace(self, inputs=tuple(replace(each, shape=shapes[each.name]) for each in self.inputs))
+        """Return the same inputs with other shapes."""
+        return replace(self, inputs=tuple(replace(entry, shape=shapes[entry.name]) for entry in self.inputs))
 
     @property
     def groups(self) -> dict[str, Any] | None:
-        """``training.features`` of named inputs, as a spec says it."""
+        """Named inputs in the form of ``training.features``; None for a single input."""
         if not self.named:
             return None
-        exact = {each.name: each.dtype if each.dtype in _EXACT else "float32" for each in self.inputs}
-        return {each.name: {"columns": [name for name, _ in each.columns], "dtype": exact[each.name]} for each in self.inputs}
+        exact = {entry.name: entry.dtype if entry.dtype in _EXACT else "float32" for entry in self.inputs}
+        return {entry.name: {"columns": [name for name, _ in entry.columns], "dtype": exact[entry.name]} for entry in self.inputs}
 
     def to_json(self) -> dict[str, Any]:
-        """For the recorded architecture."""
-        return {"inputs": [_to_json(each) for each in self.inputs]} if self.named else _to_json(self.inputs[0])
+        """Return the record of an architecture."""
+        return {"inputs": [_to_json(entry) for entry in self.inputs]} if self.named else _to_json(self.inputs[0])
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse of ``to_json``."""
+        """Read the record of an architecture."""
         if "inputs" in content:
-            return cls(tuple(_from_json(each) for each in content["inputs"]), named=True)
+            return cls(tuple(_from_json(entry) for entry in content["inputs"]), named=True)
         return cls((_from_json(content),))
 
 
@@ -115,7 +115,7 @@ def _row(name: str, names: Collection[str], columns: Columns, dtype: str, source
 
 def _group(name: str, group: GroupSpec, columns: Columns, spec: TrainingSpec, source: str) -> Input:
     if group.dtype == "float32":
-        # Means and deviations want all the digits that the data have; the model gets its own precision afterwards.
+        # Means and deviations are computed from all digits of the data; the cast to the model's precision comes afterwards.
         dtype = "float64" if spec.standardize or spec.precision == "64-true" else "float32"
         return _row(name, group.columns, columns, dtype, source, tabular=spec.standardize)
     for column in group.columns:
@@ -134,10 +134,12 @@ def _numeric_columns(columns: Columns, exclude: Collection[str], source: str) ->
     return names
 
 
-def _to_json(each: Input) -> dict[str, Any]:
-    content = {"columns": [list(column) for column in each.columns], "shape": list(each.shape), "tabular": each.tabular}
+def _to_json(entry: Input) -> dict[str, Any]:
+    content = {"columns": [list(column) for column in entry.columns], "shape": list(entry.shape), "tabular": entry.tabular}
     return (
-        content if each.name == ARRAY and each.dtype in (None, "float64") else content | {"name": each.name, "dtype": each.dtype}
+        content
+        if entry.name == ARRAY and entry.dtype in (None, "float64")
+        else content | {"name": entry.name, "dtype": entry.dtype}
     )
 
 

@@ -20,7 +20,7 @@ Tensors = dict[str, Tensor]
 
 
 class Network(nn.Module):
-    """What is stored as one model.
+    """Network stored as one model: input standardization and body.
 
     ``prepare`` turns features into the body's inputs. Training does it beside the loop (``preparation``); ``forward`` does
     both. Inputs are tensors by name, as the layout says.
@@ -33,7 +33,7 @@ class Network(nn.Module):
         self._layout, self._double = layout, double
 
     def scalers(self) -> dict[str, Standardize]:
-        """What standardises which input."""
+        """Standardizing layers by the name of their input."""
         if self.standardize is None:
             return {}
         if isinstance(self.standardize, Standardize):

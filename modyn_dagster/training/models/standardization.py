@@ -111,7 +111,7 @@ class Standardize(nn.Module):
 
 
 class Preparation:
-    """What ``Network.prepare`` does, bit for bit, in NumPy: threads that prefetch must not start torch's own.
+    """``Network.prepare`` in NumPy, bit for bit: prefetching threads must not start torch's own threads.
 
     Args:
         layout: of the inputs.

@@ -1,4 +1,4 @@
-"""Classifiers of texts as the parser ``text`` encodes them: numbers of n-grams from 1 on, then zeros."""
+"""Networks for texts in the encoding of the parser ``text``: numbers of n-grams from 1 on, then zeros."""
 
 from torch import Tensor, nn
 
@@ -8,7 +8,19 @@ from modyn_dagster.training.models.layout import Layout
 
 
 class HashedText(nn.Module):
-    """Outputs of ``int64[n, length]``: the mean embedding of a text's n-grams, then fully connected layers."""
+    """Mean embedding of a text's hashed n-grams, then fully connected layers: outputs for ``int64[n, length]``.
+
+    Args:
+        spec: sizes of the table, its rows and the hidden layers.
+        n_outputs: number of outputs.
+
+    >>> import torch
+    >>> model = HashedText(HashedTextSpec(name="hashed_text"), n_outputs=3)
+    >>> tuple(model(torch.zeros(2, 5, dtype=torch.int64)).shape)
+    (2, 3)
+
+    Source: Joulin et al., Bag of Tricks for Efficient Text Classification, EACL 2017.
+    """
 
     def __init__(self, spec: HashedTextSpec, n_outputs: int) -> None:
         super().__init__()
@@ -16,13 +28,20 @@ class HashedText(nn.Module):
         self.head = dense(spec.embedding, spec.hidden, n_outputs, dropout=spec.dropout)
 
     def forward(self, numbers: Tensor) -> Tensor:
-        """A text without n-grams has the embedding 0."""
+        """Compute outputs. A text without n-grams has the embedding 0."""
         outputs: Tensor = self.head(self.embedding(numbers))
         return outputs
 
 
 class DistilBert(nn.Module):
-    """Outputs of ``int64[n, length]``: the encoder's first position, a hidden layer, outputs."""
+    """DistilBERT encoder, then a hidden layer on its first position: outputs for ``int64[n, length]``.
+
+    Args:
+        spec: sizes of the vocabulary and the encoder.
+        n_outputs: number of outputs.
+
+    Source: Sanh et al., DistilBERT, a Distilled Version of BERT, 2019, arXiv:1910.01108.
+    """
 
     def __init__(self, spec: DistilBertSpec, n_outputs: int) -> None:
         super().__init__()
@@ -44,21 +63,21 @@ class DistilBert(nn.Module):
         self.head = dense(spec.width, [spec.width], n_outputs, dropout=spec.dropout)
 
     def forward(self, numbers: Tensor) -> Tensor:
-        """A sign of its own comes first, so that no text is empty."""
+        """Compute outputs. A special token comes first, so that no text is empty."""
         marked = nn.functional.pad(numbers, (1, 0), value=self.first)
-        found = self.encoder(input_ids=marked, attention_mask=(marked != 0).long()).last_hidden_state
-        outputs: Tensor = self.head(found[:, 0])
+        hidden = self.encoder(input_ids=marked, attention_mask=(marked != 0).long()).last_hidden_state
+        outputs: Tensor = self.head(hidden[:, 0])
         return outputs
 
 
 def hashed_text(spec: HashedTextSpec, layout: Layout, n_outputs: int) -> nn.Module:
-    """For any length of the parser."""
+    """Build a model for texts of any length."""
     _require_texts(layout)
     return HashedText(spec, n_outputs)
 
 
 def distilbert(spec: DistilBertSpec, layout: Layout, n_outputs: int) -> nn.Module:
-    """``ValueError`` when the parser makes longer texts than it has places for."""
+    """Build a model; ``ValueError`` if texts of the parser are longer than its positions."""
     if (length := _require_texts(layout)) > spec.length:
         raise ValueError(f"texts have {length} words, the model takes {spec.length}; raise its `length`")
     return DistilBert(spec, n_outputs)

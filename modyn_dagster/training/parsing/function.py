@@ -16,14 +16,14 @@ class Blobs(Protocol):
     """The bytes of samples, each as anything with a buffer; ``list[bytes]`` and what a store hands out are such."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Number of samples."""
 
     def __getitem__(self, i: int, /) -> Any:
         """One of them."""
 
 
 class ParseFailed(Exception):
-    """A parser raised: on the sample at ``position`` of those it was given, or (None) only on all of them together."""
+    """Failure of a parser on the sample at ``position``, or (None) only on the batch as a whole."""
 
     def __init__(self, position: int | None, reason: str) -> None:
         super().__init__(reason)
@@ -31,15 +31,15 @@ class ParseFailed(Exception):
 
 
 class NotArrays(Exception):
-    """A parser returned something else than a dict of arrays."""
+    """Result of a parser that is no dict of arrays."""
 
 
 class Function:
-    """A parser as arrays of n samples, whichever way it is written.
+    """Parser function, per batch or per sample, that returns arrays of n samples.
 
     Args:
         function: per batch ``(list[bytes]) -> dict[str, ndarray]``, per sample ``(bytes) -> dict[str, ndarray | number]``.
-        per: which of the two.
+        per: argument of the function, a batch or a sample.
 
     Raises ``ParseFailed`` or ``NotArrays`` when it is called.
     """
@@ -48,7 +48,7 @@ class Function:
         self._function, self._per = function, per
 
     def __call__(self, blobs: Blobs) -> Columns:
-        """Arrays of these samples by name."""
+        """Parse samples into arrays by name."""
         given = [bytes(blobs[i]) for i in range(len(blobs))]
         return self._per_batch(given) if self._per == "batch" else self._per_sample(given)
 
@@ -58,7 +58,7 @@ class Function:
         except NotArrays:
             raise
         except Exception as error:
-            # The parser sees batches, a person needs the sample.
+            # The parser fails on a batch; the error names the sample.
             self._require_each(blobs)
             raise ParseFailed(None, reason_of(error)) from error
 
@@ -89,7 +89,7 @@ class Function:
 
 
 def reason_of(error: BaseException) -> str:
-    """An exception in one line."""
+    """Format an exception in one line."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -121,11 +121,11 @@ def require_joinable(name: str, array: npt.NDArray[Any], first: npt.NDArray[Any]
 T = TypeVar("T")
 
 
-class Pieces:
+class ThreadedParts:
     """Runs ``work(start, stop)`` on contiguous pieces, one per thread, and returns the results in order.
 
-    With one thread the caller's own does it. The first failing piece, in the order of the samples, is the one that raises,
-    and nothing runs any more then: callers may reuse the memory that pieces wrote to.
+    One thread is the caller's own. The first failing piece, in the order of the samples, raises after all pieces ended, so
+    that callers may reuse the memory that pieces wrote to.
     """
 
     def __init__(self, threads: int) -> None:
@@ -133,7 +133,7 @@ class Pieces:
         self._open()
 
     def __call__(self, n: int, work: Callable[[int, int], T]) -> list[T]:
-        """Results of all pieces of ``range(n)``."""
+        """Run ``work`` on the pieces of ``range(n)``."""
         if self._threads == 1 or n < 2:
             return [work(0, n)]
         edges = [n * i // self._threads for i in range(self._threads + 1)]
@@ -144,18 +144,18 @@ class Pieces:
         return [_result(future, start) for future, (start, _) in zip(futures, cuts, strict=True)]
 
     def close(self) -> None:
-        """Let the threads end; pieces that have not begun are given up."""
+        """End the threads; pieces that have not begun are cancelled."""
         if self._owner == os.getpid():
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _own_pool(self) -> ThreadPoolExecutor:
         if self._owner != os.getpid():
-            # We were forked, and threads do not come along. Two callers at once may make one each: the other's ends by itself.
+            # A fork has no threads of its parent. Of two pools from simultaneous callers, the unused one ends by itself.
             self._open()
         return self._pool
 
     def _open(self) -> None:
-        # Its threads start with the first work.
+        # The threads start with the first work.
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="parse")
         self._owner = os.getpid()
 

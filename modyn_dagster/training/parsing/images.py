@@ -16,7 +16,7 @@ from PIL import Image
 from fastpath.arrays.planes import to_planes
 from modyn_dagster.spec.learning.parsing import ImagesSpec
 from modyn_dagster.training.memory import empty_aligned
-from modyn_dagster.training.parsing.function import Blobs, Columns, ParseFailed, Pieces, reason_of
+from modyn_dagster.training.parsing.function import Blobs, Columns, ParseFailed, ThreadedParts, reason_of
 
 Pixels = npt.NDArray[np.uint8]
 #: ``(height, width) -> shrink``: how many times smaller than stored an image may be decoded.
@@ -28,14 +28,14 @@ MAX_PIXELS: Final = 178_956_970
 
 
 def is_jpeg(data: Any) -> bool:
-    """By its first bytes."""
+    """Recognise JPEG by its first bytes."""
     return bytes(data[:3]) == _MAGIC
 
 
 def decode_jpeg(data: Any, channels: int, shrink: Shrink, out: Pixels | None) -> tuple[Pixels, int, int, int] | None:
     """Pixels ``[h, w, channels]``, the stored height and width, and how many times smaller each is; None: for Pillow.
 
-    Left to Pillow is one in CMYK, a huge one, and one with faults, about which Pillow knows what is harmless. With the exact
+    Pillow decodes images in CMYK, huge images and images with faults, since it knows harmless ones. With the exact
     transform and upsampling the pixels of a full-size decode are Pillow's. ``out`` is decoded into if its shape fits.
     """
     try:
@@ -70,14 +70,14 @@ _SIXTEEN_BITS: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Which part of an image (``box``: top, left, height, width) goes where in the result (``window``, likewise)."""
+    """Part of an image (``box``: top, left, height, width) and its place in the result (``window``, likewise)."""
 
     box: tuple[float, float, float, float]
     window: tuple[int, int, int, int]
 
     @classmethod
     def of(cls, spec: ImagesSpec, height: int, width: int) -> Self:
-        """For an image of this size."""
+        """Fit an image of a size into the result."""
         rows, columns = spec.size
         whole, full = (0.0, 0.0, float(height), float(width)), (0, 0, rows, columns)
         if spec.resize == "cover":
@@ -92,7 +92,7 @@ class Fit:
 
     @property
     def shrink(self) -> float:
-        """How many times smaller the image may be without being magnified."""
+        """Largest factor by which the image may be reduced without being magnified later."""
         return min(self.box[2] / self.window[2], self.box[3] / self.window[3])
 
 
@@ -105,10 +105,10 @@ class Images:
 
     def __init__(self, spec: ImagesSpec) -> None:
         self._spec = spec
-        self._pieces = Pieces(spec.workers.count)
+        self._pieces = ThreadedParts(spec.workers.count)
 
     def __call__(self, blobs: Blobs) -> Columns:
-        """All of them; ``ParseFailed`` for the first that cannot be decoded."""
+        """Decode images; ``ParseFailed`` for the first that cannot be decoded."""
         spec = self._spec
         shape = (spec.channels, *spec.size) if spec.layout == "chw" else (*spec.size, spec.channels)
         batch = empty_aligned((len(blobs), *shape), spec.dtype)
@@ -124,7 +124,7 @@ class Images:
         return {"features": batch}
 
     def close(self) -> None:
-        """Let the threads end."""
+        """End the threads."""
         self._pieces.close()
 
     def _decode(self, data: Any, out: npt.NDArray[Any]) -> None:
@@ -141,13 +141,13 @@ class Images:
         if self._spec.layout == "hwc":
             _put(resized, target[rows, columns])
         else:
-            # By a kernel: NumPy takes as long to turn pixels into planes as it takes to decode them.
+            # A kernel, because NumPy takes as long for the transposition as the decoding.
             planes = np.empty((target.shape[2], height, width), dtype=np.uint8)
             to_planes(resized, planes)
             _put(planes, out[:, rows, columns])
 
     def _pixels(self, data: Any, out: Pixels | None) -> tuple[Pixels, Fit]:
-        """An image ``[h, w, channels]``, smaller than stored where that is enough, and how its box fits the result."""
+        """Decode an image ``[h, w, channels]``, reduced where that suffices, with the fit of its box."""
         spec = self._spec
         if is_jpeg(data):
             decoded = decode_jpeg(data, spec.channels, lambda height, width: Fit.of(spec, height, width).shrink, out)

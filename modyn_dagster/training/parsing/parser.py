@@ -1,4 +1,4 @@
-"""Columns of samples: as they were read, or what the spec's parser makes of their bytes."""
+"""Columns of samples, as read or parsed from their bytes."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,14 +12,22 @@ from modyn_dagster.errors import BadSample, ConfigError, TrainingError, WrongSha
 from modyn_dagster.imports import import_callable
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, ParserSpec, TextParserSpec, TokenizerParserSpec
-from modyn_dagster.training.parsing.function import Blobs, Columns, Function, NotArrays, ParseFailed, Pieces, require_joinable
+from modyn_dagster.training.parsing.function import (
+    Blobs,
+    Columns,
+    Function,
+    NotArrays,
+    ParseFailed,
+    ThreadedParts,
+    require_joinable,
+)
 from modyn_dagster.training.parsing.images import Images
 from modyn_dagster.training.parsing.processes import Processes
 from modyn_dagster.training.parsing.texts import TextParser, Texts, TokenizerParser
 
 
 class Place(Protocol):
-    """Where a sample's bytes lie; ``fastpath.Place`` is one."""
+    """Place of a sample's bytes; ``fastpath.Place`` is one."""
 
     @property
     def dataset(self) -> str:
@@ -27,11 +35,11 @@ class Place(Protocol):
 
     @property
     def path(self) -> str:
-        """Of the file."""
+        """Path of the file."""
 
     @property
     def offset(self) -> int:
-        """Of the sample's first byte."""
+        """Offset of the sample's first byte."""
 
 
 #: Finds the place of a key.
@@ -39,11 +47,11 @@ Where = Callable[[int], Place]
 
 
 class Parsing:
-    """The parser of a spec; None hands columns through. Thread-safe. ``close`` ends its threads and processes.
+    """Parser of a spec, thread-safe. Without one, columns pass unchanged. ``close`` ends its threads and processes.
 
     Args:
-        parser: of the training spec.
-        source: the pipeline, for errors.
+        parser: parser of the training spec.
+        source: name of the pipeline, for errors.
         where: finds the place of a sample, for errors.
     """
 
@@ -51,11 +59,11 @@ class Parsing:
         self.parser, self.source, self._where = parser, source, where
         self.name = _name_of(parser)
         self._parse = _parse_of(parser, source)
-        #: Whether it is made of the samples' columns, not of their bytes.
+        #: True if the input is the samples' columns, not their bytes.
         self.of_columns = self._parse is None or (isinstance(self._parse, TextParser) and self._parse.columns is not None)
 
     def __call__(self, samples: Samples) -> Columns:
-        """Arrays of length n by name. ``ConfigError`` where the dataset has no bytes to parse."""
+        """Parse samples into arrays of length n; ``ConfigError`` if the dataset has no bytes to parse."""
         if self._parse is None:
             return samples.columns
         if self.of_columns and isinstance(self._parse, TextParser):
@@ -65,7 +73,7 @@ class Parsing:
         return self.of_blobs(samples.keys, samples.blobs)
 
     def of_blobs(self, keys: KeyArray, blobs: Blobs) -> Columns:
-        """Arrays of these samples' bytes.
+        """Parse the bytes of samples into arrays.
 
         Raises:
             BadSample: the parser fails on one of them.
@@ -124,10 +132,10 @@ class _Parse(Protocol):
 
 
 class _Functions:
-    """A function of the project, in threads or processes."""
+    """Parser function of the project, in threads or processes."""
 
     def __init__(self, spec: ParserSpec, function: Callable[..., Any]) -> None:
-        self._pieces = Pieces(spec.workers.count)
+        self._pieces = ThreadedParts(spec.workers.count)
         self._processes = Processes(spec.function, spec.per, spec.workers.count) if spec.workers.kind == "processes" else None
         self._call = self._processes if self._processes is not None else Function(function, spec.per)
 
@@ -172,7 +180,7 @@ def _parse_of(parser: Parser | None, source: str) -> _Parse | None:
 
 
 def field_of(parser: Parser) -> str:
-    """Where the spec names the function."""
+    """Field of the spec that names the parser's function."""
     return "training.parser" if isinstance(parser, str) else "training.parser.function"
 
 

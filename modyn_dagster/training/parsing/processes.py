@@ -18,8 +18,8 @@ from modyn_dagster.training.parsing.worker import receive_columns, send_blobs
 class Processes:
     """A few processes that run one parser; thread-safe. They start at the first call and end with this object, or ours.
 
-    They are fresh interpreters with our import path, not forks: threads and locks of this process stay out of them, and
-    its main program is not run again.
+    They are new interpreters with the same import path, not forks: they inherit neither threads nor locks, and do not run
+    the main program again.
     """
 
     def __init__(self, path: str, per: Literal["batch", "sample"], count: int) -> None:
@@ -28,9 +28,9 @@ class Processes:
         self._open()
 
     def __call__(self, blobs: Sequence[Any]) -> Columns:
-        """What the function makes of these samples; ``ParseFailed`` also when its process dies over one of them."""
+        """Parse samples in a process; ``ParseFailed`` also when the process dies over one of them."""
         if self._owner != os.getpid():
-            # We were forked: these pipes belong to the process we came from.
+            # After a fork, the pipes belong to the parent process.
             self._open()
         try:
             return self._answer(blobs)
@@ -38,7 +38,7 @@ class Processes:
             raise self._culprit(blobs, str(error)) from error
 
     def close(self) -> None:
-        """End the processes, whatever they are at."""
+        """End the processes at once."""
         self._end()
 
     def _open(self) -> None:
@@ -47,7 +47,7 @@ class Processes:
             self._idle.put(None)
         self._started: list[subprocess.Popen[bytes]] = []
         self._end = weakref.finalize(self, _end_all, self._started, os.getpid())
-        # Last: other threads of a forked process go by it.
+        # Last, because other threads of a forked process check it.
         self._owner = os.getpid()
 
     def _answer(self, blobs: Sequence[Any]) -> Columns:
@@ -92,7 +92,7 @@ class Processes:
         self._started.remove(process)
 
     def _culprit(self, blobs: Sequence[Any], ending: str) -> ParseFailed:
-        """The first sample that ends a process on its own, too; nobody's fault when a process was killed or closed."""
+        """Find the first sample that alone ends a process; None of them if the process was killed or closed."""
         for position in range(len(blobs) if self._end.alive else 0):
             try:
                 self._answer(blobs[position : position + 1])
@@ -112,7 +112,7 @@ def _ending(process: "subprocess.Popen[bytes]") -> str:
 def _end_all(processes: "list[subprocess.Popen[bytes]]", owner: int) -> None:
     if os.getpid() != owner:
         return
-    # Threads that are at work take theirs off the list.
+    # Working threads remove their processes from the list.
     ending = list(processes)
     for process in ending:
         process.kill()
@@ -124,6 +124,6 @@ def _end_all(processes: "list[subprocess.Popen[bytes]]", owner: int) -> None:
 
 
 def _close(pipe: BinaryIO) -> None:
-    # It may hold bytes that the process never took.
+    # The pipe may hold bytes that the process never read.
     with suppress(OSError):
         pipe.close()

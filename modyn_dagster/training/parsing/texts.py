@@ -22,14 +22,14 @@ class TextParser(ABC):
     """A parser that makes ``features`` of texts.
 
     Args:
-        columns: that hold them, joined by a space; None where samples are files of UTF-8.
+        columns: text columns, joined by a space; None for samples of UTF-8 bytes.
     """
 
     def __init__(self, columns: Sequence[str] | None) -> None:
         self.columns = columns
 
     def __call__(self, blobs: Blobs) -> Columns:
-        """Of samples that are UTF-8; ``ParseFailed`` for the first that is not."""
+        """Parse samples of UTF-8 text; ``ParseFailed`` for the first that is not."""
         texts = []
         for position in range(len(blobs)):
             try:
@@ -39,14 +39,14 @@ class TextParser(ABC):
         return {"features": self.encode(texts)}
 
     def of_columns(self, columns: Columns) -> Columns:
-        """Of text columns; a missing value is an empty text. ``KeyError`` for a column that is not there."""
+        """Parse text columns; a missing value is an empty text. ``KeyError`` for a missing column."""
         parts = [columns[name].tolist() for name in self.columns or ()]
         texts = [" ".join(part for part in row if isinstance(part, str)) for row in zip(*parts, strict=True)]
         return {"features": self.encode(texts)}
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> npt.NDArray[Any]:
-        """``int64[len(texts), length]``."""
+        """Encode texts: ``int64[len(texts), length]``."""
 
     def close(self) -> None:  # noqa: B027 - there is nothing to end
         """Nothing to end."""
@@ -66,7 +66,7 @@ class Texts(TextParser):
         self._spec = spec
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[Any]:
-        """``int64[len(texts), length]``."""
+        """Encode texts: ``int64[len(texts), length]``."""
         found = np.zeros((len(texts), self._spec.length), dtype=np.int64)
         for row, text in enumerate(texts):
             numbers = [self._number(gram) for gram, _ in zip(self._grams(text), range(self._spec.length))]
@@ -90,11 +90,11 @@ _FIELD = "training.parser.tokenizer"
 class TokenizerParser(TextParser):
     """The parser ``tokenizer``: ``features`` is ``int64[n, length]``, a text's tokens, then the number that fills up.
 
-    A tokenizer of transformers is told the length, so that signs at the end of a text survive its being cut off.
+    A tokenizer of transformers truncates texts itself, and so keeps the special tokens at their end.
 
     Args:
-        spec: of it.
-        source: the pipeline, for errors.
+        spec: spec of the tokenizer.
+        source: name of the pipeline, for errors.
     """
 
     def __init__(self, spec: TokenizerSpec, source: str) -> None:
@@ -103,11 +103,11 @@ class TokenizerParser(TextParser):
         pad = getattr(self._call, "pad_token_id", None)
         self._pad = spec.pad if spec.pad is not None else int(pad or 0)
         self._options = {"truncation": True, "max_length": spec.length} if hasattr(self._call, "pad_token_id") else {}
-        # Those of transformers keep what they were told of lengths, and refuse two threads at once.
+        # Tokenizers of transformers store the truncation length, and refuse concurrent threads.
         self._turn = threading.Lock()
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[Any]:
-        """``int64[len(texts), length]``; ``ParseFailed`` for the first text that the tokenizer fails on."""
+        """Encode texts: ``int64[len(texts), length]``; ``ParseFailed`` for the first text that the tokenizer fails on."""
         try:
             rows = self._rows(list(texts))
         except NotArrays:

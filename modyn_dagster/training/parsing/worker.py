@@ -112,7 +112,7 @@ def main(path: str, per: Literal["batch", "sample"]) -> None:
 
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Our pipes, out of reach of code that reads the standard input or prints."""
+    """Pipes of this process, out of reach of code that reads the standard input or prints."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -1,4 +1,4 @@
-"""What happens to a model's inputs and to labels between reading and learning.
+"""Transforms of a model's inputs and labels between reading and learning.
 
 ``chain.Transforms`` is the way in for inputs, ``labels.Relabeling`` for labels. Nothing is imported here.
 """

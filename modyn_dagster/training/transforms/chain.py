@@ -25,8 +25,8 @@ class Pass:
     """Some of the transforms, one after the other, in one epoch.
 
     Attributes:
-        steps: each with the random numbers it draws.
-        dtype: of floats that they return.
+        steps: transforms with their seeds.
+        dtype: dtype of returned floats.
     """
 
     steps: Sequence[tuple[Transform, Draws]]
@@ -36,7 +36,7 @@ class Pass:
         return bool(self.steps)
 
     def __call__(self, inputs: Tensors, keys: KeyArray) -> Tensors:
-        """Inputs of the samples with these keys, as the model gets them."""
+        """Transform the inputs of the samples with these keys."""
         if not self.steps:
             return inputs
         found = dict(inputs)
@@ -48,11 +48,11 @@ class Pass:
 
     def _finished(self, tensor: Tensor) -> Tensor:
         single = tensor.to(self.dtype) if tensor.is_floating_point() else tensor
-        # Kernels choose their path by alignment: the same bits, wherever a batch was made.
+        # Aligned, because kernels choose their path and thereby the bits by alignment.
         return torch.from_numpy(aligned(single.contiguous().numpy()))
 
     def split(self) -> tuple["Pass", "Pass"]:
-        """Those that any thread may run, up to the first that only the thread that trains may; and the rest."""
+        """Split into the leading transforms that any thread may run, and the rest, which need the training thread."""
         ahead = list(takewhile(lambda step: not step[0].beside, self.steps))
         return Pass(ahead, self.dtype), Pass(self.steps[len(ahead) :], self.dtype)
 
@@ -61,8 +61,8 @@ class Transforms:
     """All transforms of a training spec.
 
     Args:
-        spec: of the training.
-        source: the pipeline, for errors.
+        spec: spec of the training.
+        source: name of the pipeline, for errors.
         where: finds the place of a sample, for errors.
     """
 
@@ -78,15 +78,15 @@ class Transforms:
         return bool(self._all)
 
     def training(self, seed: int, epoch: int) -> Pass:
-        """What samples that are trained on go through."""
+        """Transforms of samples that are trained on."""
         return self._pass("train", seed, epoch)
 
     def evaluation(self) -> Pass:
-        """What samples that are predicted, measured or watched go through; a sample draws the same every time."""
+        """Transforms of samples that are predicted, measured or watched; a sample draws the same every time."""
         return self._pass("evaluate", 0, 0)
 
     def require_quiet(self, inputs: Tensors, keys: KeyArray) -> None:
-        """``ConfigError`` for a transform that says it draws nothing and is seen to draw from the process's generators."""
+        """Check that transforms with ``draws: false`` draw nothing from the process's generators; else ``ConfigError``."""
         for passing in (self.training(0, 0), self.evaluation()):
             found = dict(inputs)
             for transform, draws in passing.steps:

@@ -61,16 +61,17 @@ _FIELD = "training.label_transform"
 
 
 class Relabeling:
-    """What a dataset's label becomes; without a transform it stays.
+    """Mapping of a dataset's label to the learnt one; without a transform the label stays.
 
     Args:
-        spec: of the transform, classes by number (``numbered``).
-        given: what the dataset's label is.
-        source: the pipeline, for errors.
+        spec: spec of the transform, with classes by number (``numbered``).
+        given: kind of the dataset's label.
+        source: name of the pipeline, for errors.
 
     Attributes:
-        given, kind: what the label is before and after.
-        n_classes: after; None where there are none, or without a transform.
+        given: kind of the label before the transform.
+        kind: kind of the label after it.
+        n_classes: number of classes after it; None for a target, or without a transform.
     """
 
     def __init__(self, spec: LabelTransform | None, given: TaskKind, source: str) -> None:
@@ -81,11 +82,11 @@ class Relabeling:
         self._own = own and partial(import_callable(own.function, source=source, field=f"{_FIELD}.function"), **own.config)
 
     def task(self, task: Task) -> Task:
-        """What is learnt of a dataset's task."""
+        """Learning task after the label transform."""
         return task if self.spec is None else Task(self.kind, self.n_classes, task.exclude)
 
     def learnt(self, truth: Truth, keys: KeyArray) -> Truth:
-        """Of samples that all have a label. ``TrainingError`` names the first key whose label is in no group."""
+        """Transform labels of labelled samples. ``TrainingError`` names the first key whose label is in no group."""
         if self.spec is None:
             return truth
         found = self._of(truth, keys)
@@ -97,7 +98,7 @@ class Relabeling:
         return found
 
     def judged(self, samples: Samples) -> Samples:
-        """Of samples to be judged by: who has no label stays so, and a label in no group is a class that no model knows."""
+        """Transform labels for evaluation: missing ones stay missing, a label in no group becomes a class no model knows."""
         truth = samples.labels if self.given == "class" else samples.targets
         if self.spec is None or truth is None:
             return samples
@@ -112,7 +113,7 @@ class Relabeling:
         return replace(samples, labels=None, targets=targets)
 
     def _of(self, truth: Truth, keys: KeyArray) -> Truth:
-        """A class in no group becomes one more than there are."""
+        """Map labels; a class in no group becomes the number of groups."""
         match self.spec:
             case GroupedLabels(groups=groups):
                 found = np.full(len(truth), len(groups), dtype=np.int64)
@@ -153,7 +154,7 @@ class Relabeling:
 
 
 def numbered(spec: TrainingSpec, classes: Sequence[str], *, pinned: bool, source: str) -> TrainingSpec:
-    """The spec with classes by number, as far as their names are known: of others no sample has come yet.
+    """Replace names of classes by numbers where a sample of the class exists.
 
     ``ConfigError`` for a name that the dataset can never have: it pins its classes, or they have no names.
     """
@@ -177,7 +178,7 @@ def numbered(spec: TrainingSpec, classes: Sequence[str], *, pinned: bool, source
 
 
 def _among(truth: Truth, classes: Sequence[str | int]) -> npt.NDArray[np.int64]:
-    """1 where a class is one of these, else 0."""
+    """Return 1 where a class is one of ``classes``, else 0."""
     return np.isin(truth, [number for number in classes if isinstance(number, int)]).astype(np.int64)
 
 

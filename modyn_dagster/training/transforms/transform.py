@@ -26,38 +26,38 @@ class Draws:
     """Seeds of one transform in one epoch: a sample draws the same whenever it is read, and by whomever.
 
     Attributes:
-        salt: of seed, transform and epoch.
+        salt: seed derived from the training's seed, the transform and the epoch.
     """
 
     salt: int
 
     @classmethod
     def of(cls, seed: int, number: int, epoch: int) -> "Draws":
-        """Of the transform with this number."""
+        """Seeds of the transform with a number."""
         return cls(seed_for(seed, "transform", number, epoch))
 
     def seeds_of_samples(self, keys: KeyArray) -> list[int]:
-        """64 bits for each."""
+        """Return a seed of 64 bits for each sample."""
         return [int(seed) for seed in hash_keys(keys, self.salt)]
 
     def seed_of_batch(self, keys: KeyArray) -> int:
-        """The same of samples together, in this order."""
+        """Return a seed of 64 bits for a batch, by its keys in order."""
         digest = hashlib.blake2b(np.ascontiguousarray(keys).tobytes(), digest_size=8, salt=self.salt.to_bytes(8, "little"))
         return int.from_bytes(digest.digest(), "little")
 
 
 class Transform:
-    """A transform of a spec.
+    """Transform of a spec.
 
     Args:
-        spec: of it.
-        field: where the spec has it.
-        source: the pipeline, for errors.
+        spec: spec of the transform.
+        field: field of the training spec, for errors.
+        source: name of the pipeline, for errors.
         where: finds the place of a sample, for errors.
 
     Attributes:
-        takes_rng: whether it wants a generator of its own.
-        beside: whether it may draw from the process's generators, which only the thread that trains may touch.
+        takes_rng: True if it takes a generator as ``rng``.
+        beside: True if it may draw from the process's generators, and so must run in the training thread.
     """
 
     def __init__(self, spec: TransformSpec, *, field: str, source: str, where: Where | None) -> None:
@@ -69,7 +69,7 @@ class Transform:
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, keys: KeyArray, draws: Draws) -> Tensor:
-        """``[n, ...]`` of the samples with these keys to ``[n, ...]``, perhaps of another shape.
+        """Transform inputs ``[n, ...]`` of the samples with these keys to ``[n, ...]``, perhaps of another shape.
 
         Raises:
             BadSample: it fails on a sample.

@@ -84,7 +84,7 @@ def test_what_is_above_a_rising_level_says_the_same_as_whole_rows(seed: int, n: 
     for j in rng.integers(n, size=10).tolist():
         assert found.sum_above(j, level) == pytest.approx(float(np.maximum(rows[j] - level, 0).sum()), rel=1e-12, abs=1e-12)
         expected = np.maximum(level, rows[j])
-        found.lift(level, j)
+        found.raise_level(level, j)
         np.testing.assert_allclose(level, expected, rtol=1e-12)
 
 
@@ -94,11 +94,11 @@ def test_rows_that_fit_are_computed_no_more() -> None:
     level = np.quantile([whole.row(j) for j in range(400)], 0.95, axis=0)
     found.sums_above(level - 1)
     found.sum_above(0, level)
-    assert found.n_made > 0, "these do not fit"
+    assert found.n_rows_computed > 0, "these do not fit"
     found.sums_above(level)
     for j in range(400):
         found.sum_above(j, level)
-    assert found.n_made == 0
+    assert found.n_rows_computed == 0
 
 
 @pytest.mark.parametrize("name", METRICS)

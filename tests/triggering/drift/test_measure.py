@@ -101,10 +101,10 @@ def test_every_device_gives_the_same_scores(name, device):
         assert score(spec, *windows, p_values=p_values, device=device) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("device", sorted({"cuda"} - set(DEVICES)))
-def test_a_device_that_is_not_there_is_refused(device):
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=r"features\.device: this machine has no CUDA device"):
-        measured({"metric": "mmd"}, *normal(7, 5, 5, 1), device=device)
+        measured({"metric": "mmd"}, *normal(7, 5, 5, 1), device="cuda")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Coresets whose weighted gradients stand for everyone's."""
+"""Coresets whose weighted gradients approximate the gradient of the pool."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,15 +14,23 @@ from modyn_dagster.training.downsampling.solvers.similarity import BLOCK_BYTES, 
 
 @dataclass(frozen=True)
 class CRAIG:
-    """Facility location on the distances of gradients; each member weighs as many as are nearest to it.
+    """CRAIG coreset: facility location on distances between gradients.
 
-    Mirzasoleiman, Bilmes, Leskovec, ICML 2020, algorithm 1, per class where labels are given. The weights sum to ``n``
-    exactly; nothing changes when all gradients are scaled.
+    A member's weight is the number of samples nearest to it, so the weights sum to ``n``. The policy runs per class where
+    labels are given. Scaling all gradients by one factor changes nothing.
 
     Args:
         greedy: ``naive``, ``lazy`` (the same picks, faster) or ``stochastic``.
-        epsilon: of stochastic greedy.
-        block_bytes: distances in memory at once.
+        epsilon: loss of the guarantee that stochastic greedy may cause.
+        block_bytes: memory for distances at any time.
+
+    >>> from modyn_dagster.training.downsampling import select
+    >>> gradients = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9], [0.0, 1.1]]
+    >>> indices, weights = select("craig", gradients=gradients, k=2, seed=0)
+    >>> indices.tolist(), weights.tolist()
+    ([3, 0], [3.0, 2.0])
+
+    Source: Mirzasoleiman, Bilmes and Leskovec, Coresets for Data-efficient Training, ICML 2020, algorithm 1.
     """
 
     greedy: Strategy = "lazy"
@@ -33,25 +41,24 @@ class CRAIG:
     by_class: ClassVar[bool] = True
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """The coreset."""
+        """Choose the coreset."""
         gradients = pool.sample_gradients()
         objective = Coverage(Similarity(gradients, "euclidean", block_bytes=self.block_bytes))
-        found = greedy(objective, k, self.greedy, pool.rng(seed), epsilon=self.epsilon)
-        indices = torch.from_numpy(found)
+        indices = torch.from_numpy(greedy(objective, k, self.greedy, pool.rng(seed), epsilon=self.epsilon))
         return Chosen(indices, cluster_sizes(gradients, indices, block_bytes=self.block_bytes), estimates=True)
 
 
 def cluster_sizes(features: Tensor, centres: Tensor, *, block_bytes: int) -> Tensor:
-    """How many of ``float[n, d]`` are nearest to each centre, ``float64[k]``; a centre is nearest to itself."""
-    found, squares = prepared(features)
-    n = len(found)
-    nearest = torch.full((n,), torch.inf, dtype=found.dtype, device=found.device)
-    owner = torch.zeros(n, dtype=torch.int64, device=found.device)
-    block = max(1, block_bytes // (n * found.element_size()))
+    """Count the rows of ``float[n, d]`` nearest to each centre, ``float64[k]``. A centre is nearest to itself."""
+    rows, squares = prepared(features)
+    n = len(rows)
+    nearest = torch.full((n,), torch.inf, dtype=rows.dtype, device=rows.device)
+    owner = torch.zeros(n, dtype=torch.int64, device=rows.device)
+    block = max(1, block_bytes // (n * rows.element_size()))
     for start in range(0, len(centres), block):
-        lowest, which = distances(found, squares, centres[start : start + block]).min(0)
+        lowest, centre = distances(rows, squares, centres[start : start + block]).min(0)
         closer = lowest < nearest
         nearest = torch.where(closer, lowest, nearest)
-        owner = torch.where(closer, which + start, owner)
+        owner = torch.where(closer, centre + start, owner)
     owner[centres] = torch.arange(len(centres), device=owner.device)
     return torch.bincount(owner.cpu(), minlength=len(centres)).double()

@@ -1,4 +1,7 @@
-"""Importance sampling by loss, or by a bound of the gradient norm once that pays off (Katharopoulos & Fleuret, ICML 2018)."""
+"""Importance sampling by loss, or by an upper bound of the gradient norm once that pays off.
+
+Source: Katharopoulos and Fleuret, Not All Samples Are Created Equal, ICML 2018.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,13 +16,20 @@ from modyn_dagster.training.downsampling.pool import Chosen, Pool
 
 @dataclass(frozen=True)
 class Loss:
-    """Draw with probability ``q`` proportional to the loss (Katharopoulos and Fleuret 2018, the baseline of section 4).
+    """Draws with probability ``q`` proportional to the loss.
 
     Weights are ``1 / (k q)`` with replacement, ``1 / pi`` without: the weighted sum of any values is unbiased either way.
 
     Args:
         replacement: draw with replacement.
-        floor: no probability is below ``floor / n``, so that weights stay bounded.
+        floor: lower bound ``floor / n`` of the probabilities, so that weights stay bounded.
+
+    >>> from modyn_dagster.training.downsampling import select
+    >>> indices, weights = select("loss", losses=[0.1, 0.1, 3.0, 0.8], k=2, replacement=False, seed=0)
+    >>> indices.tolist(), weights.tolist()
+    ([2, 3], [1.0, 1.25])
+
+    Source: Katharopoulos and Fleuret, Not All Samples Are Created Equal, ICML 2018, the baseline of section 4.
     """
 
     replacement: bool = True
@@ -32,11 +42,11 @@ class Loss:
             raise ValueError(f"floor must be above 0 and at most 1, not {self.floor}")
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """Draw."""
+        """Draw the samples."""
         return self.draw(pool.sample_losses(), pool, k, seed)
 
     def draw(self, scores: Tensor, pool: Pool, k: int, seed: int) -> Chosen:
-        """By scores ``float[n]``."""
+        """Draw in proportion to scores ``float[n]``."""
         q = probabilities(scores.detach().to("cpu", torch.float64).numpy(), floor=self.floor, asked_by=pool.asked_by)
         draw = with_replacement if self.replacement else without_replacement
         indices, weights = draw(q, k, pool.rng(seed))
@@ -45,14 +55,23 @@ class Loss:
 
 @dataclass(frozen=True)
 class DLIS(Loss):
-    """Draw with probability proportional to the norm of the gradient at the last layer's outputs (the same, section 3.2).
+    """Draws with probability proportional to the norm of the gradient at the last layer's outputs.
 
-    With the cross-entropy that is the norm of ``p - y``; for other losses give ``gradients``.
+    With the cross-entropy this is the norm of ``p - y``. Other losses need ``gradients``.
 
     Args:
         replacement: draw with replacement.
-        floor: no probability is below ``floor / n``.
-        start: ``auto`` draws uniformly with weight 1 until importance sampling pays (section 3.3), ``always`` does not wait.
+        floor: lower bound ``floor / n`` of the probabilities.
+        start: ``auto`` draws uniformly with weight 1 until importance sampling pays off (section 3.3); ``always`` starts at
+            once.
+
+    >>> from modyn_dagster.training.downsampling import select
+    >>> logits = [[2.0, -2.0], [-1.0, 1.0], [0.1, 0.0]]
+    >>> indices, weights = select("dlis", logits=logits, labels=[0, 0, 0], k=2, start="always", seed=0)
+    >>> indices.tolist(), weights.numpy().round(2).tolist()
+    ([1, 2], [0.78, 1.45])
+
+    Source: Katharopoulos and Fleuret, Not All Samples Are Created Equal, ICML 2018, section 3.2.
     """
 
     start: Literal["auto", "always"] = "auto"
@@ -65,42 +84,42 @@ class DLIS(Loss):
             raise ValueError(f"start must be auto or always, not {self.start!r}")
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """Draw."""
+        """Draw the samples."""
         scores = self.scores(pool)
-        # Without this a model that has lost itself would look like one that importance sampling does not help.
+        # A diverged model has gradients of NaN, whose variance gain would read as "importance sampling does not help".
         require_numbers(scores.detach().to("cpu", torch.float64).numpy(), pool.asked_by, finite=True)
         if self.start == "auto" and variance_gain(scores) <= gain_needed(pool.n, k):
-            return self.before(pool, k, seed)
+            return self.uniform(pool, k, seed)
         return self.draw(scores, pool, k, seed)
 
     def scores(self, pool: Pool) -> Tensor:
-        """Norms, ``float[n]``."""
+        """Norms of the gradients at the outputs, ``float[n]``."""
         if pool.gradients is not None and (pool.logits is None or pool.labels is None):
             return pool.gradients.square().sum(1).sqrt()
         return pool.last_layer().square().sum(1).sqrt()
 
-    def before(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """A batch from before the start: uniform, with weight 1."""
+    def uniform(self, pool: Pool, k: int, seed: int) -> Chosen:
+        """Draw uniformly with weight 1, as before the start of importance sampling."""
         return Chosen.plain(torch.from_numpy(pool.rng(seed).choice(pool.n, k, replace=False)))
 
-    def started(self) -> "DLIS":
-        """The same, once it has started."""
+    def after_start(self) -> "DLIS":
+        """Return this policy with importance sampling started."""
         return replace(self, start="always")
 
 
 def variance_gain(scores: Tensor) -> float:
-    """``tau = sqrt(n * sum q^2)``: 1 for equal scores; how many times larger a uniform batch of the same variance is (eq. 26).
+    """Gain ``tau = sqrt(n * sum q^2)``, 1 for equal scores: size of a uniform batch of the same variance, relative (eq. 26).
 
     >>> variance_gain(torch.tensor([1.0, 1.0])), round(variance_gain(torch.tensor([1.0, 0.0])), 3)
     (1.0, 1.414)
     """
-    found = scores.detach().double()
-    total = float(found.sum())
-    return math.sqrt(len(found) * float((found / total).square().sum())) if total > 0 else 1.0
+    scores = scores.detach().double()
+    total = float(scores.sum())
+    return math.sqrt(len(scores) * float((scores / total).square().sum())) if total > 0 else 1.0
 
 
 def gain_needed(n: int, k: int) -> float:
-    """Importance sampling pays above ``(n + 3k) / 3k``, a backward pass costing twice a forward pass (section 3.3)."""
+    """Least gain that pays off, ``(n + 3k) / 3k``: a backward pass costs twice a forward pass (section 3.3)."""
     return (n + 3 * k) / (3 * k)
 
 
@@ -109,7 +128,7 @@ SMOOTHING: Final = 0.9
 
 
 class ImportanceStart:
-    """A moving average of tau over batches; before it is large enough nobody pays for a second forward pass.
+    """Moving average of tau over batches. Batches need no second forward pass until it is large enough.
 
     >>> start = ImportanceStart()
     >>> start.reached(640, 128)
@@ -120,17 +139,17 @@ class ImportanceStart:
         self._tau = 0.0
 
     def observe(self, scores: Tensor) -> None:
-        """The norms of a batch, ``float[b]``."""
+        """Add the gradient norms of a batch, ``float[b]``."""
         self._tau = SMOOTHING * self._tau + (1 - SMOOTHING) * variance_gain(scores)
 
     def reached(self, n: int, k: int) -> bool:
-        """Whether choosing ``k`` of ``n`` by importance pays now."""
+        """Tell if choosing ``k`` of ``n`` by importance pays off."""
         return self._tau > gain_needed(n, k)
 
     def state_dict(self) -> dict[str, Any]:
-        """All it remembers."""
+        """Return the moving average."""
         return {"tau": self._tau}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from a state."""
         self._tau = float(state["tau"])

@@ -1,4 +1,4 @@
-"""Unbiased dynamic pruning (Qin et al., InfoBatch, ICLR 2024)."""
+"""Unbiased dynamic pruning."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,15 +12,22 @@ from modyn_dagster.training.downsampling.pool import Chosen, Pool
 
 @dataclass(frozen=True)
 class InfoBatch:
-    """Samples below the mean loss are dropped with probability ``ratio``; those that stay count ``1 / (1 - ratio)``.
+    """InfoBatch: drops samples below the mean loss with probability ``ratio`` and weights the rest of them ``1 / (1 - ratio)``.
 
-    Each is dropped by a coin of its own, so the expected weight of every sample is exactly 1. How many stay is up to the coins:
-    ``k`` is ignored.
+    Every sample has an independent draw, so its expected weight is exactly 1. The number of samples is random and ``k`` is
+    ignored.
 
     Args:
         ratio: probability of being dropped.
-        epochs: of the whole training; None: unknown, always prune.
-        delta: share of the epochs after which nothing is dropped any more.
+        epochs: number of epochs of the training; None prunes in every epoch.
+        delta: share of the epochs after which pruning stops.
+
+    >>> from modyn_dagster.training.downsampling import select
+    >>> indices, weights = select("infobatch", losses=[0.1, 0.2, 0.3, 5.0], ratio=0.6, k=4, seed=1)
+    >>> indices.tolist(), weights.tolist()
+    ([0, 1, 3], [2.5, 2.5, 1.0])
+
+    Source: Qin et al., InfoBatch, ICLR 2024.
     """
 
     ratio: float = 0.5
@@ -36,7 +43,7 @@ class InfoBatch:
             raise ValueError(f"delta must be between 0 and 1, not {self.delta}")
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """Throw the coins."""
+        """Draw the samples that stay."""
         losses = pool.sample_losses().detach().to("cpu", torch.float64).numpy()
         require_numbers(losses, pool.asked_by, finite=True)
         pruning = self.epochs is None or pool.epoch < self.delta * self.epochs

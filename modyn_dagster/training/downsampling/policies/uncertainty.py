@@ -1,7 +1,4 @@
-"""Prefer what the model is unsure about. Scores use probabilities: a constant added to a sample's logits changes nothing.
-
-All three: Coleman et al., Selection via Proxy, ICLR 2020, section 3.
-"""
+"""Uncertainty sampling. Scores use probabilities: a constant added to a sample's logits changes nothing."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,35 +12,59 @@ from modyn_dagster.training.downsampling.pool import Chosen, Pool
 
 @dataclass(frozen=True)
 class LeastConfidence:
-    """Highest ``1 - max p``."""
+    """Least confidence: highest ``1 - max p``. The policy has no options.
+
+    >>> from modyn_dagster.training.downsampling import select
+    >>> indices, _ = select("least_confidence", logits=[[2.0, -2.0], [-1.0, 1.0], [0.1, 0.0]], k=1, seed=0)
+    >>> indices.tolist()
+    [2]
+
+    Source: Coleman et al., Selection via Proxy, ICLR 2020, section 3.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"logits"})
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """The ``k`` least confident."""
+        """Choose the ``k`` with the lowest confidence."""
         return top(1 - _probabilities(pool).amax(1), k, pool, seed)
 
 
 @dataclass(frozen=True)
 class Margin:
-    """Smallest distance between the two largest probabilities."""
+    """Margin: smallest distance between the two largest probabilities. The policy has no options.
+
+    >>> from modyn_dagster.training.downsampling import select
+    >>> indices, _ = select("margin", logits=[[2.0, -2.0], [-1.0, 1.0], [0.1, 0.0]], k=1, seed=0)
+    >>> indices.tolist()
+    [2]
+
+    Source: Coleman et al., Selection via Proxy, ICLR 2020, section 3.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"logits"})
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """The ``k`` closest calls."""
+        """Choose the ``k`` with the smallest margin."""
         first, second = _probabilities(pool).topk(2, dim=1).values.T
         return top(second - first, k, pool, seed)
 
 
 @dataclass(frozen=True)
 class Entropy:
-    """Highest ``-sum p log p``."""
+    """Entropy: highest ``-sum p log p``. The policy has no options.
+
+    >>> from modyn_dagster.training.downsampling import select
+    >>> indices, _ = select("entropy", logits=[[2.0, -2.0], [-1.0, 1.0], [0.1, 0.0]], k=1, seed=0)
+    >>> indices.tolist()
+    [2]
+
+    Source: Coleman et al., Selection via Proxy, ICLR 2020, section 3.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"logits"})
 
     def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
-        """The ``k`` most spread out."""
+        """Choose the ``k`` with the highest entropy."""
         return top(torch.special.entr(_probabilities(pool)).sum(1), k, pool, seed)
 
 

@@ -1,4 +1,4 @@
-"""Features as they are compared, and how far apart they are."""
+"""Features prepared for comparison, and their distances."""
 
 from typing import Final, Literal
 
@@ -8,38 +8,37 @@ from torch import Tensor
 
 Metric = Literal["euclidean", "cosine", "rbf", "dot"]
 
-#: Samples up to which distances are computed in float64: cheap there, and small pools are where rounding decides.
+#: Largest pool whose distances are computed in float64: there it is cheap, and rounding decides most choices.
 EXACT: Final = 2048
 
 
 def prepared(features: Tensor, metric: Metric = "euclidean") -> tuple[Tensor, Tensor]:
-    """Features as they are compared, ``float[n, d]``, and their squared norms.
+    """Prepare features for comparison: ``float[n, d]`` and their squared norms.
 
-    Distances do not change when all are moved, nor their order when all are scaled: the mean goes, against cancellation, and
-    the largest magnitude becomes about 1 by a power of two, which loses nothing.
+    Subtracting the mean keeps distances and avoids cancellation. Scaling by a power of two is exact and keeps their order.
     """
-    found = features.detach().double() if len(features) <= EXACT else features.detach()
-    if not torch.isfinite(found).all():
+    rows = features.detach().double() if len(features) <= EXACT else features.detach()
+    if not torch.isfinite(rows).all():
         raise ValueError("embeddings or gradients hold NaN or infinity")
     if metric == "cosine":
-        norms = found.norm(dim=1, keepdim=True)
-        found = found / torch.where(norms > 0, norms, 1)
+        norms = rows.norm(dim=1, keepdim=True)
+        rows = rows / torch.where(norms > 0, norms, 1)
     if metric in ("euclidean", "rbf"):
-        found = found - found.mean(0)
+        rows = rows - rows.mean(0)
     if metric == "euclidean":
-        found = rescaled(found)
-    return found, found.square().sum(1)
+        rows = rescaled(rows)
+    return rows, rows.square().sum(1)
 
 
-def rescaled(found: Tensor) -> Tensor:
-    """Times a power of two, so that the largest magnitude is between 1/2 and 1; zeros stay."""
-    largest = float(found.abs().max()) if found.numel() else 0.0
-    return found if largest == 0 else torch.ldexp(found, torch.tensor(-int(np.frexp(largest)[1]), device=found.device))
+def rescaled(rows: Tensor) -> Tensor:
+    """Multiply by a power of two that brings the largest magnitude between 1/2 and 1; zeros stay."""
+    largest = float(rows.abs().max()) if rows.numel() else 0.0
+    return rows if largest == 0 else torch.ldexp(rows, torch.tensor(-int(np.frexp(largest)[1]), device=rows.device))
 
 
 def distances(features: Tensor, squares: Tensor, members: Tensor) -> Tensor:
-    """Euclidean ones from ``members`` to all: ``float[m, n]``; exactly 0 to itself."""
-    found = torch.addmm(squares, features[members], features.T, alpha=-2)
-    found = found.add_(squares[members][:, None]).clamp_(min=0).sqrt_()
-    found[torch.arange(len(members)), members] = 0
-    return found
+    """Compute Euclidean distances from ``members`` to all samples: ``float[m, n]``, exactly 0 to itself."""
+    block = torch.addmm(squares, features[members], features.T, alpha=-2)
+    block = block.add_(squares[members][:, None]).clamp_(min=0).sqrt_()
+    block[torch.arange(len(members)), members] = 0
+    return block

@@ -10,63 +10,64 @@ from torch import Tensor
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-#: Of a row's squared norm: what has less left beside the span of the others counts as in it.
+#: Share of a row's squared norm outside the span of the others below which the row counts as spanned.
 _SPANNED: Final = 1e-10
 
 
 class InverseFactor:
-    """The inverse ``R`` of the Cholesky factor of a Gram matrix, ``R G R' = 1``: a row more, or a solution, in ``O(k^2)``."""
+    """Inverse ``R`` of the Cholesky factor of a Gram matrix, ``R G R' = 1``. A new row or a solution takes ``O(k^2)``."""
 
     def __init__(self, k: int) -> None:
         self._inverse: Float64 = np.zeros((k, k))
         self._size = 0
 
     def grow(self, gram: Float64, m: int) -> None:
-        """By row ``m`` of the Gram matrix; not if it lies in the span of the others, or an earlier one did."""
+        """Add row ``m`` of the Gram matrix, unless it or an earlier row lies in the span of the others."""
         if self._size != m:
             return
-        known = self._inverse[:m, :m]
-        beside = known @ gram[m, :m]
-        left = gram[m, m] - beside @ beside
-        if not left > _SPANNED * gram[m, m]:
+        inverse = self._inverse[:m, :m]
+        projection = inverse @ gram[m, :m]
+        residual = gram[m, m] - projection @ projection
+        if not residual > _SPANNED * gram[m, m]:
             return
-        scale = 1 / np.sqrt(left)
-        self._inverse[m, :m] = -scale * (beside @ known)
+        scale = 1 / np.sqrt(residual)
+        self._inverse[m, :m] = -scale * (projection @ inverse)
         self._inverse[m, m] = scale
         self._size = m + 1
 
     def rebuild(self, gram: Float64, first: int) -> None:
-        """For a Gram matrix that is another one from row ``first`` on."""
+        """Rebuild for a Gram matrix that changed from row ``first`` on."""
         self._size = min(self._size, first)
         for m in range(self._size, len(gram)):
             self.grow(gram, m)
 
     def solve(self, gram: Float64, right: Float64) -> Float64 | None:
-        """``G^-1 right``, refined once; None where the factor does not have all rows."""
+        """Solve ``G x = right`` with one refinement; None where the factor lacks rows."""
         if self._size != len(right):
             return None
         inverse = self._inverse[: self._size, : self._size]
-        found = (inverse @ right) @ inverse
-        return np.asarray(found + (inverse @ (right - gram @ found)) @ inverse)
+        solution = (inverse @ right) @ inverse
+        return np.asarray(solution + (inverse @ (right - gram @ solution)) @ inverse)
 
 
 def nonnegative(gram: Float64, right: Float64, start: Float64, unconstrained: Float64 | None) -> Float64:
-    """The minimum of ``w G w / 2 - r w`` over ``w >= 0`` from a feasible point (Lawson and Hanson 1974, chapter 23).
+    """Minimise ``w G w / 2 - r w`` over ``w >= 0`` from a feasible point (Lawson and Hanson 1974, chapter 23).
 
-    ``unconstrained`` is the minimum over all ``w``, where it is known.
+    ``unconstrained`` is the minimum over all ``w``, or None. ``scipy.optimize.nnls`` solves the same problem on a factor of
+    ``G``, with other bits.
     """
     weights, free = start, np.ones(len(start), dtype=bool)
-    wanted = _solve(gram, right) if unconstrained is None else unconstrained
-    while (below := free & (wanted <= 0)).any():
-        # Towards the unconstrained optimum until the first weight is 0, which then stays there.
-        step = weights[below] / (weights[below] - wanted[below])
-        weights = weights + step.min() * (wanted - weights)
+    optimum = _solve(gram, right) if unconstrained is None else unconstrained
+    while (below := free & (optimum <= 0)).any():
+        # Move towards the unconstrained optimum until the first weight is 0, which then stays 0.
+        step = weights[below] / (weights[below] - optimum[below])
+        weights = weights + step.min() * (optimum - weights)
         free &= ~(below & (weights <= 1e-15 * weights.max(initial=0)))
         free[np.flatnonzero(below)[int(np.argmin(step))]] = False
         weights = np.where(free, weights, 0.0)
-        wanted = np.zeros(len(start))
-        wanted[free] = _solve(gram[np.ix_(free, free)], right[free])
-    return wanted
+        optimum = np.zeros(len(start))
+        optimum[free] = _solve(gram[np.ix_(free, free)], right[free])
+    return optimum
 
 
 def _solve(gram: Float64, right: Float64) -> Float64:
@@ -77,15 +78,15 @@ def _solve(gram: Float64, right: Float64) -> Float64:
 
 
 def matching_pursuit(rows: Tensor, target: Tensor, k: int, *, ridge: float) -> tuple[Int64, Float64]:
-    """``k`` rows of ``float[n, d]`` and weights that make their sum approach ``target``: ``int64[k]``, ``float64[k]``.
+    """Choose ``k`` rows of ``float[n, d]`` and weights whose weighted sum approaches ``target``: ``int64[k]``, ``float64[k]``.
 
     Minimises ``|sum w_i g_i - target|^2 + ridge |w|^2`` over ``w >= 0`` on a support that grows by the row most correlated with
-    what is left; a row whose weight falls to 0 leaves it again. Where nothing is correlated any more, the best of the others
-    fill up with weight 0. Beside the rows it keeps ``k`` of them and two ``k x k`` matrices in float64.
+    the residual. A row whose weight falls to 0 leaves the support. Without correlated rows, the best of the others fill up
+    with weight 0. Memory: copies of ``k`` rows and two ``k x k`` matrices in float64.
     """
     support = _Support(rows, target, k, ridge)
     barred = np.zeros(len(rows), dtype=bool)
-    # A row that was let go returns only after progress, so this ends; the limit is for rounding.
+    # A dropped row returns only after progress, so the loop ends; the limit guards against rounding.
     for _ in range(4 * k):
         if len(support.members) == k:
             break
@@ -105,7 +106,7 @@ def matching_pursuit(rows: Tensor, target: Tensor, k: int, *, ridge: float) -> t
 
 
 class _Support:
-    """The rows used so far, in order, with their optimal weights."""
+    """Rows of the support in order, with their optimal weights."""
 
     def __init__(self, rows: Tensor, target: Tensor, k: int, ridge: float) -> None:
         self._rows, self._target, self._ridge = rows, target.double().cpu().numpy(), ridge
@@ -120,13 +121,13 @@ class _Support:
         self.noise = largest * float(np.abs(self._target).sum()) * float(torch.finfo(rows.dtype).eps)
 
     def correlations(self) -> Float64:
-        """Of every row with the residual, ``float64[n]``."""
+        """Correlation of every row with the residual, ``float64[n]``."""
         residual = torch.from_numpy(self._target - self.weights @ self._used[: len(self.members)]).to(self._rows)
-        found: Float64 = (self._rows @ residual).double().cpu().numpy()
-        return found
+        correlations: Float64 = (self._rows @ residual).double().cpu().numpy()
+        return correlations
 
     def extend(self, j: int) -> list[int]:
-        """Take row ``j`` in and find the weights anew; rows that lost theirs are returned."""
+        """Add row ``j`` and recompute the weights; returns the rows that dropped out."""
         row, m = self._rows[j].double().cpu().numpy(), len(self.members)
         self._used[m], self._right[m] = row, row @ self._target
         self._gram[m, : m + 1] = self._gram[: m + 1, m] = self._used[: m + 1] @ row
@@ -142,7 +143,7 @@ class _Support:
         return self._let_go()
 
     def _let_go(self) -> list[int]:
-        """Of rows without a weight."""
+        """Drop rows whose weight fell to zero and return their positions."""
         stay = np.flatnonzero(self.weights > 0)
         gone = np.flatnonzero(self.weights <= 0)
         dropped = [self.members[i] for i in gone]

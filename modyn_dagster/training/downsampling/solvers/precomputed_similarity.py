@@ -7,14 +7,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from modyn_dagster.training.downsampling.solvers.similarity import Likely, Rows, sum_over
+from modyn_dagster.training.downsampling.solvers.similarity import Rows, UpcomingRows, sum_over
 
 
 class PrecomputedSimilarity:
-    """A matrix of them, ``float[n, n]``."""
+    """Similarities from a matrix ``float[n, n]``."""
 
-    #: No row is ever computed.
-    n_made: ClassVar[int] = 0
+    #: Number of computed rows: always 0.
+    n_rows_computed: ClassVar[int] = 0
 
     def __init__(self, matrix: Tensor) -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -27,18 +27,18 @@ class PrecomputedSimilarity:
         self.diagonal, self.dtype = self._matrix.diagonal().copy(), self._matrix.dtype
 
     def sums_above(self, level: Rows) -> npt.NDArray[np.float64]:
-        """As of ``Similarity``."""
+        """See ``Similarity``."""
         return np.asarray(np.maximum(self._matrix - level, 0).sum(axis=1))
 
-    def sum_above(self, j: int, level: Rows, likely: Likely | None = None) -> float:
-        """As of ``Similarity``."""
+    def sum_above(self, j: int, level: Rows, upcoming: UpcomingRows | None = None) -> float:
+        """See ``Similarity``."""
         return sum_over(self._matrix[j], level)
 
-    def lift(self, level: Rows, j: int) -> None:
-        """As of ``Similarity``."""
+    def raise_level(self, level: Rows, j: int) -> None:
+        """See ``Similarity``."""
         np.maximum(self._matrix[j], level, out=level)
 
-    def row(self, j: int, likely: Likely | None = None) -> Rows:
-        """``float64[n]``."""
-        found: Rows = self._matrix[j]
-        return found
+    def row(self, j: int, upcoming: UpcomingRows | None = None) -> Rows:
+        """Return row ``j``, ``float64[n]``."""
+        row: Rows = self._matrix[j]
+        return row

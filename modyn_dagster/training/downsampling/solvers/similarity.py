@@ -13,23 +13,23 @@ from modyn_dagster.training.downsampling.solvers.distances import Metric, distan
 
 
 class Above:
-    """What of the rows ``s[j, :]`` lies above a level that only rises: what lies below it never counts again.
+    """Entries of the rows ``s[j, :]`` above a level. The level only rises: entries below it never count again.
 
     Args:
-        n: rows and columns.
-        dtype: of the entries.
-        n_bytes: that entries and their places may take.
+        n: number of rows and columns.
+        dtype: dtype of the entries.
+        n_bytes: memory for entries and their places.
     """
 
     def __init__(self, n: int, dtype: np.dtype[Any], n_bytes: int) -> None:
         capacity = min(n * n, n_bytes // (dtype.itemsize + np.dtype(np.int32).itemsize))
-        # Pages that are never written to take no memory.
+        # Pages without a write take no memory.
         self._places, self._entries = np.empty(capacity, np.int32), np.empty(capacity, dtype)
         self._ends = np.zeros(n + 1, np.int64)
         self._n_rows = 0
 
     def take(self, rows: npt.NDArray[Any], level: npt.NDArray[Any]) -> bool:
-        """The next rows, ``float[m, n]``; False where they do not fit any more."""
+        """Add the next rows, ``float[m, n]``; returns False where they do not fit."""
         over = rows > level
         counts, first = over.sum(axis=1), self._ends[self._n_rows]
         ends = first + np.cumsum(counts)
@@ -42,16 +42,16 @@ class Above:
         return True
 
     def row(self, j: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Places ``int32[m]`` and entries ``float[m]`` of row ``j``."""
+        """Return places ``int32[m]`` and entries ``float[m]`` of row ``j``."""
         part = slice(self._ends[j], self._ends[j + 1])
         return self._places[part], self._entries[part]
 
 
 Rows = npt.NDArray[Any]
-#: Says which samples may be asked for next, ``int64[m]``.
-Likely = Callable[[], npt.NDArray[np.int64]]
+#: Returns the samples whose rows may be needed next, ``int64[m]``.
+UpcomingRows = Callable[[], npt.NDArray[np.int64]]
 
-#: Rows computed together where rows are asked for one by one.
+#: Rows computed together where single rows are needed.
 PANEL: Final = 32
 
 
@@ -64,10 +64,10 @@ class Similarity:
     Args:
         features: ``float[n, d]``.
         metric: one of the above.
-        block_bytes: rows that are kept, and rows made at once, take at most so much each; the whole matrix is kept if it fits.
+        block_bytes: memory for kept rows, and again for rows computed at once. The whole matrix is kept if it fits.
 
     Attributes:
-        n_made: rows that were computed one by one since the last pass over all.
+        n_rows_computed: rows computed singly since the last pass.
     """
 
     def __init__(self, features: Tensor, metric: Metric, *, block_bytes: int) -> None:
@@ -76,7 +76,7 @@ class Similarity:
         self.n, self.metric = len(features), metric
         self._features, self._squares = prepared(features, metric)
         size = self.n * self._features.element_size()
-        self._block_bytes, self.n_made = block_bytes, 0
+        self._block_bytes, self.n_rows_computed = block_bytes, 0
         self._above: Above | None = None
         self._block = max(1, min(self.n, block_bytes // size))
         self.dtype = np.dtype(np.float64 if self._features.dtype == torch.float64 else np.float32)
@@ -89,11 +89,11 @@ class Similarity:
         self._matrix: Rows | None = None
         self.sums = np.empty(self.n)
         self.lowest = np.inf
-        self._survey()
+        self._first_pass()
 
     @property
     def diagonal(self) -> npt.NDArray[np.float64]:
-        """Of everyone to itself, ``float64[n]``."""
+        """Similarity of each sample to itself, ``float64[n]``."""
         if self.metric == "euclidean":
             return np.full(self.n, self._largest)
         if self.metric == "rbf":
@@ -101,17 +101,17 @@ class Similarity:
         squares: npt.NDArray[np.float64] = self._squares.double().cpu().numpy()
         return (1 + squares) / 2 if self.metric == "cosine" else squares
 
-    def row(self, j: int, likely: Likely | None = None) -> Rows:
-        """``float[n]``. ``likely`` says which rows may be wanted soon: they are computed along with it."""
+    def row(self, j: int, upcoming: UpcomingRows | None = None) -> Rows:
+        """Return row ``j``, ``float[n]``. Rows of ``upcoming`` are computed along with it."""
         if self._matrix is not None:
-            found: Rows = self._matrix[j]
-            return found
+            row_of_matrix: Rows = self._matrix[j]
+            return row_of_matrix
         if j not in self._kept:
-            wanted = [j]
-            if likely is not None:
-                wanted += [int(i) for i in likely() if i != j and int(i) not in self._kept][: min(PANEL, self._block) - 1]
-            self.n_made += len(wanted)
-            for i, row in zip(wanted, self._panel(wanted)):
+            members = [j]
+            if upcoming is not None:
+                members += [int(i) for i in upcoming() if i != j and int(i) not in self._kept][: min(PANEL, self._block) - 1]
+            self.n_rows_computed += len(members)
+            for i, row in zip(members, self._panel(members)):
                 self._kept[i] = row.copy()
             while len(self._kept) > self._block:
                 self._kept.popitem(last=False)
@@ -119,9 +119,9 @@ class Similarity:
         return self._kept[j]
 
     def sums_above(self, level: Rows) -> npt.NDArray[np.float64]:
-        """``sum over i of max(0, s_ij - level_i)`` of every ``j``, ``float64[n]``, in one pass.
+        """Compute ``sum over i of max(0, s_ij - level_i)`` of every ``j``, ``float64[n]``, in one pass.
 
-        From now on no level may be lower: what is above this one is kept if it fits, and no row is computed again.
+        Later levels must not be lower: entries above this one are kept if they fit, and no row is computed again.
         """
         sums, size = np.empty(self.n), min(PANEL, self._block)
         above = None if self._matrix is not None else Above(self.n, self.dtype, self._block_bytes)
@@ -130,19 +130,19 @@ class Similarity:
             rows = self._panel(members) if self._matrix is None else self._matrix[members]
             sums[start : start + size] = np.maximum(rows - level, 0).sum(axis=1)
             above = above if above is not None and above.take(rows, level) else None
-        self._above, self.n_made = above, 0
+        self._above, self.n_rows_computed = above, 0
         if above is not None:
             self._kept.clear()
         return sums
 
-    def sum_above(self, j: int, level: Rows, likely: Likely | None = None) -> float:
-        """The same of one ``j``, added up in float64."""
+    def sum_above(self, j: int, level: Rows, upcoming: UpcomingRows | None = None) -> float:
+        """Compute ``sums_above`` of one ``j``, summed in float64."""
         if self._above is None:
-            return sum_over(self.row(j, likely), level)
+            return sum_over(self.row(j, upcoming), level)
         places, entries = self._above.row(j)
         return sum_over(entries, level[places])
 
-    def lift(self, level: Rows, j: int) -> None:
+    def raise_level(self, level: Rows, j: int) -> None:
         """Raise a level to row ``j`` where that is higher, in place."""
         if self._above is None:
             np.maximum(self.row(j), level, out=level)
@@ -150,7 +150,7 @@ class Similarity:
             places, entries = self._above.row(j)
             level[places] = np.maximum(entries, level[places])
 
-    def _survey(self) -> None:
+    def _first_pass(self) -> None:
         whole = self._block == self.n
         blocks = []
         for start in range(0, self.n, self._block):
@@ -169,23 +169,23 @@ class Similarity:
             self._matrix = np.subtract(self._largest, blocks[0], out=blocks[0]) if self.metric == "euclidean" else blocks[0]
 
     def _panel(self, members: list[int]) -> Rows:
-        """Some rows, ``float[m, n]``; always as many are made, so that a row has the same bits whatever is made along with it."""
+        """Compute rows, ``float[m, n]``. The number of computed rows is constant, so that a row always has the same bits."""
         padded = members + members[:1] * (min(PANEL, self._block) - len(members))
         return self._finished(self._raw(padded), padded)[: len(members)]
 
     def _raw(self, members: list[int]) -> Rows:
-        """Distances for ``euclidean``, else inner products: ``float[m, n]``."""
-        at = torch.tensor(members)
+        """Compute distances for ``euclidean``, else inner products: ``float[m, n]``."""
+        indices = torch.tensor(members)
         if self.metric == "euclidean":
-            return distances(self._features, self._squares, at).cpu().numpy()
-        products: Rows = (self._features[at] @ self._features.T).cpu().numpy()
+            return distances(self._features, self._squares, indices).cpu().numpy()
+        products: Rows = (self._features[indices] @ self._features.T).cpu().numpy()
         return products
 
     def _finished(self, raw: Rows, members: list[int]) -> Rows:
         if self.metric == "euclidean":
             return self._largest - raw
         if self.metric == "cosine":
-            # Opposites may come out a hair below -1.
+            # Rounding may give cosines slightly below -1.
             return np.maximum((1 + raw) / 2, 0)
         if self.metric == "rbf":
             squares = self._squares.cpu().numpy()
@@ -194,10 +194,10 @@ class Similarity:
 
 
 def sum_over(row: Rows, level: Rows) -> float:
-    """``sum of max(0, row - level)``; in float64, so that neither the order nor entries below the level matter."""
+    """Compute ``sum of max(0, row - level)`` in float64, where neither order nor entries below the level matter."""
     over = row - level
     return float(np.maximum(over, 0, out=over).sum(dtype=np.float64))
 
 
-#: Bytes of one block of similarities where nothing else is said.
+#: Default memory for one block of similarities, in bytes.
 BLOCK_BYTES: Final = 64 << 20

@@ -1,4 +1,4 @@
-"""A model that is judged in the middle of its training goes on as it was."""
+"""Scoring a model during its training leaves the training unchanged."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modyn_dagster.training.downsampling.scoring import judging
+from modyn_dagster.training.downsampling.scoring import evaluation_mode
 
 
 class Frozen(nn.Sequential):
@@ -53,20 +53,20 @@ def test_every_module_is_judged_and_then_as_it_was(make, asleep):
     for module in list(body.modules())[:asleep]:
         module.training = False
     before = modes(body)
-    with judging(body):
+    with evaluation_mode(body):
         assert not any(modes(body))
     assert modes(body) == before
 
 
 def test_an_error_in_the_middle_changes_no_mode():
     body = plain()
-    with pytest.raises(KeyError), judging(body):
+    with pytest.raises(KeyError), evaluation_mode(body):
         raise KeyError
     assert all(modes(body))
 
 
 def test_a_module_with_modes_of_its_own_is_told():
     told = Told()
-    with judging(nn.Sequential(nn.Linear(1, 1), told)):
+    with evaluation_mode(nn.Sequential(nn.Linear(1, 1), told)):
         assert told.told == [False]
     assert told.training
