@@ -1,4 +1,4 @@
-"""The adaptive choice over a committed trace: its cost relative to the best choice in hindsight and to the best single strategy."""
+"""The adaptive choice over a committed trace: cost relative to the best choice in hindsight and the best single strategy."""
 
 import json
 import time
