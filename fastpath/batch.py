@@ -1,4 +1,4 @@
-"""One batch of a stream, and how it is put together in a slab of the ring."""
+"""Batch of a stream, and the maker that assembles batches in slabs of a ring."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fastpath.order import Batching, Order
 from fastpath.rows.columns import Columns
 from fastpath.rows.results import Blobs, FixedRows
 from fastpath.store import SampleStore
-from fastpath.threads.ring import Ring, aligned
+from fastpath.threads.ring import Ring, rounded_up
 from fastpath.training_set import TrainingSet
 
 _NO_KEYS: Final = np.empty(0, dtype=np.uint64)
@@ -20,17 +20,17 @@ _NO_KEYS: Final = np.empty(0, dtype=np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some samples of a training set, in the order of the epoch.
+    """Samples of a training set, in the order of the epoch.
 
     Attributes:
-        number: which batch of the epoch, from 0.
+        number: number of the batch in the epoch, from 0.
         keys: ``uint64[b]``.
         weights: ``float32[b]``.
-        rows: samples of one width, unless there are ``columns``.
+        rows: samples of one width, unless the stream has ``columns``.
         blobs: samples of any length.
-        columns: rows as typed columns, where the stream was given ``Columns``.
-        labels: ``int64[b]`` class indices or ``float64[b]`` targets, where asked for and there are any.
-        timestamps: ``datetime64[us][b]``, where asked for.
+        columns: rows as typed columns, where the stream has ``Columns``.
+        labels: ``int64[b]`` class indices or ``float64[b]`` targets, if requested and present.
+        timestamps: ``datetime64[us][b]``, if requested.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Batch:
 
 
 class BatchMaker:
-    """Makes any batch of any epoch; several threads may use it at once.
+    """Maker of any batch of any epoch; several threads may use it at once.
 
     All arrays of a batch are views of one slab, the blobs of another.
     """
@@ -66,15 +66,15 @@ class BatchMaker:
         self._store, self._training_set, self._batching = store, training_set, batching
         self._columns, self._labels, self._timestamps = columns, labels, timestamps
         self._ring, self._blob_ring = ring(), ring()
-        # Bytes of a slab and the type of labels, once they are known. No cached properties, whose lock is one for all objects
-        # of the class and stays held after a fork.
-        self._known: tuple[int, np.dtype[Any] | None] | None = None
+        # Bytes of a slab and the type of labels. Not a cached property: its lock, one for all objects of the class, could stay
+        # locked after a fork.
+        self._cached_layout: tuple[int, np.dtype[Any] | None] | None = None
 
     def make(self, order: Order, number: int) -> Batch:
-        """Batch ``number`` of the epoch that has this order."""
+        """Make batch ``number`` of the epoch with this order."""
         start, stop = self._batching.bounds(number)
         n = stop - start
-        n_bytes, label_dtype = self._facts()
+        n_bytes, label_dtype = self._layout()
         slab = _Slab(self._ring.take(n_bytes))
         positions = order.positions(start, stop, out=slab.array((n,), np.dtype(np.int64)))
         keys = slab.array((n,), np.dtype(np.uint64))
@@ -84,25 +84,25 @@ class BatchMaker:
         labels = self._labels_of(keys, label_dtype, slab)
         return Batch(number, keys, weights, rows, blobs, columns, labels, self._times_of(keys, slab))
 
-    def _facts(self) -> tuple[int, np.dtype[Any] | None]:
-        if self._known is None:
-            found = self._store.labels(_NO_KEYS) if self._labels else None
-            dtype = None if found is None else found.dtype
-            self._known = self._n_bytes(dtype), dtype
-        return self._known
+    def _layout(self) -> tuple[int, np.dtype[Any] | None]:
+        if self._cached_layout is None:
+            labels = self._store.labels(_NO_KEYS) if self._labels else None
+            dtype = None if labels is None else labels.dtype
+            self._cached_layout = self._n_bytes(dtype), dtype
+        return self._cached_layout
 
     def _n_bytes(self, label_dtype: np.dtype[Any] | None) -> int:
         # The largest batch, whose arrays each begin at a multiple of 64.
         n = min(self._batching.n, self._batching.batch_size)
         widths = [8, 8, 4, 8 * (label_dtype is not None), 8 * self._timestamps]
         if self._columns is not None:
-            return sum(aligned(n * width) for width in widths) + self._columns.nbytes(n)
-        return sum(aligned(n * width) for width in (*widths, self._store.width or 0))
+            return sum(rounded_up(n * width) for width in widths) + self._columns.nbytes(n)
+        return sum(rounded_up(n * width) for width in (*widths, self._store.width or 0))
 
     def _samples(
         self, keys: KeyArray, slab: "_Slab"
     ) -> tuple[FixedRows | None, Blobs | None, dict[str, npt.NDArray[Any]] | None]:
-        # The threads of a stream share the work batch by batch: no request is cut up any further.
+        # The threads of a stream share the work by batches, so each request runs in one thread.
         n = len(keys)
         if self._columns is not None:
             columns = self._columns.within(slab.rest(self._columns.nbytes(n)), n)
@@ -131,14 +131,14 @@ class BatchMaker:
 
 
 class _Slab:
-    """Arrays one after the other in a slab."""
+    """Arrays laid one after the other in a slab."""
 
     def __init__(self, memory: ByteArray) -> None:
         self._memory, self._at = memory, 0
 
     def rest(self, n_bytes: int) -> ByteArray:
         part = self._memory[self._at : self._at + n_bytes]
-        self._at += aligned(n_bytes)
+        self._at += rounded_up(n_bytes)
         return part
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -1,21 +1,26 @@
-"""What can go wrong while reading, as one tree; each error carries its fields.
+"""Errors of reading samples, as one tree; each error carries its fields and can be pickled.
 
-StoreError
-├─ UnknownKey     (key, dataset)                                        LookupError too
-├─ DeletedKey     (key, dataset, path, offset)                          LookupError too
-└─ CorruptFile    (path, expected, found, key, offset, dataset)
+Error
+└─ StoreError
+   ├─ UnknownKey     (key, dataset)                                     LookupError too
+   ├─ DeletedKey     (key, dataset, path, offset)                       LookupError too
+   └─ CorruptFile    (path, expected, found, key, offset, dataset)
 """
 
-from pathlib import Path
+from pathlib import PurePath
 from typing import Self
 
 
-class StoreError(Exception):
-    """Base of all errors of this package; its text says what, where, expected and found."""
+class Error(Exception):
+    """Base of all errors of this distribution."""
+
+
+class StoreError(Error):
+    """Base of all errors of this package; the message says what, where, expected and found."""
 
 
 class UnknownKey(StoreError, LookupError):
-    """No sample has this key."""
+    """Key that no sample has."""
 
     def __init__(self, key: int, dataset: str) -> None:
         super().__init__(f"{dataset}: no sample with key {key} (batch {key >> 32}, position {key & 0xFFFFFFFF})")
@@ -26,9 +31,9 @@ class UnknownKey(StoreError, LookupError):
 
 
 class DeletedKey(StoreError, LookupError):
-    """The sample with this key was deleted; where known, ``path`` and ``offset`` say in which file it began where."""
+    """Key of a deleted sample; ``path`` and ``offset`` locate the first byte of the sample, where known."""
 
-    def __init__(self, key: int, dataset: str, path: Path | str | None = None, offset: int | None = None) -> None:
+    def __init__(self, key: int, dataset: str, path: PurePath | str | None = None, offset: int | None = None) -> None:
         place = "" if path is None else f", byte {offset} of {path}"
         super().__init__(
             f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF}{place})"
@@ -40,14 +45,14 @@ class DeletedKey(StoreError, LookupError):
 
 
 class CorruptFile(StoreError):
-    """A file does not hold what its checksum, its header or the index promises.
+    """File whose content contradicts its checksum, its header or the index.
 
-    ``key`` is that of a sample it was read for, ``offset`` where that sample begins in the file.
+    ``key`` names the sample being read, ``offset`` the first byte of that sample in the file.
     """
 
     def __init__(
         self,
-        path: Path | str,
+        path: PurePath | str,
         expected: str,
         found: str,
         *,
@@ -65,5 +70,5 @@ class CorruptFile(StoreError):
         return type(self), (self.path, self.expected, self.found), self.__dict__ | {"args": self.args}
 
     def read_for(self, dataset: str, key: int | None = None, offset: int | None = None) -> "CorruptFile":
-        """The same, saying for which dataset and, where it was one, which sample the file was read."""
+        """Copy of this error that also names the dataset, and the sample if one was being read."""
         return CorruptFile(self.path, self.expected, self.found, key=key, offset=offset, dataset=dataset)

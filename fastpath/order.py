@@ -1,4 +1,4 @@
-"""Order of an epoch: a seeded permutation, any slice of which is available at once, cut into batches that consumers share."""
+"""Order of an epoch: a permutation computed slice by slice, cut into batches that consumers share."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,26 +6,32 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from fastpath.array_types import Int64Array
 from fastpath.kernels._order import permute, permute_blocks
 
-Int64Array = npt.NDArray[np.int64]
-#: No shuffling, the whole set shuffled, or blocks shuffled and each of them inside.
+#: No shuffling, shuffling of the whole set, or shuffling of blocks and inside each block.
 Shuffle = bool | Literal["blocks"]
 
-#: Positions of one block where only blocks and their insides are shuffled.
+#: Positions of one block in the shuffling of blocks.
 BLOCK_SIZE: Final = 65_536
-_LONGEST: Final = 2**62
+_MAX_LENGTH: Final = 2**62
 
 
 class Order:
-    """A permutation of ``range(n)`` that depends on seed and epoch, and is never built as a whole.
+    """Permutation of ``range(n)`` that depends on seed and epoch, and is never materialised as a whole.
 
-    ``shuffle``: False leaves every position where it is. True permutes all of them: a bijection of the next power of two
-    (rounds of an odd factor, a term, and high bits folded into low ones), walked again from wherever it leaves the range.
-    ``"blocks"`` permutes blocks of ``block_size`` neighbours and the positions inside each, so that a batch touches few
-    partitions; the last block may be shorter and lands anywhere too. A slice costs its own length, wherever it lies.
+    The permutation is a bijection of the next power of two by rounds that can be undone (an odd factor, a term, and high bits
+    folded into low ones, as in the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA 2014), applied again to values outside
+    the range (cycle walking: Black and Rogaway, CT-RSA 2002). A slice costs its own length, wherever it lies.
+
+    Args:
+        n: number of positions.
+        shuffle: False keeps the positions. True permutes all of them. ``"blocks"`` permutes blocks of neighbours and the
+            positions inside each, so that a batch needs few partitions; the last block may be shorter and lands anywhere, too.
+        block_size: positions of a block.
+        seed: seed of the permutation.
+        epoch: number of the epoch; each has another permutation.
 
     >>> order = Order(10, shuffle=True, seed=3, epoch=0)
     >>> sorted(order.positions(0, 10).tolist()) == list(range(10))
@@ -35,7 +41,7 @@ class Order:
     """
 
     def __init__(self, n: int, *, shuffle: Shuffle, block_size: int = BLOCK_SIZE, seed: int, epoch: int) -> None:
-        if not 0 <= n <= _LONGEST:
+        if not 0 <= n <= _MAX_LENGTH:
             raise ValueError(f"n must lie in 0..2**62, not {n}")
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {block_size}")
@@ -52,9 +58,9 @@ class Order:
         return f"Order({self.n}, shuffle={self.shuffle!r}, block_size={self.block_size}, seed={self.seed}, epoch={self.epoch})"
 
     def positions(self, start: int, stop: int, out: Int64Array | None = None) -> Int64Array:
-        """The positions at places ``start`` to ``stop`` of the epoch, ``int64[stop - start]``.
+        """Positions at places ``start`` to ``stop`` of the epoch, ``int64[stop - start]``.
 
-        ``out`` takes them if given: contiguous, of that length. Raises ``ValueError`` for a slice outside ``0..n``.
+        ``out`` is an array for the result: contiguous, of that length. Raises ``ValueError`` for a slice outside ``0..n``.
         """
         if not 0 <= start <= stop <= self.n:
             raise ValueError(f"the slice {start}:{stop} does not lie inside an order of {self.n} positions")
@@ -63,7 +69,7 @@ class Order:
         elif out.shape != (stop - start,) or out.dtype != np.int64 or not out.flags.c_contiguous:
             raise ValueError(f"out must be a contiguous int64[{stop - start}], not {out.dtype}{list(out.shape)}")
         if self.shuffle == "blocks":
-            # One block is one block, however long: the kernel multiplies by this.
+            # Bounded by n: the kernel multiplies by the block size.
             permute_blocks(self._key, self.n, min(self.block_size, max(self.n, 1)), start, stop, out)
         elif self.shuffle:
             permute(self._key, self.n, start, stop, out)
@@ -73,13 +79,13 @@ class Order:
 
 
 def check_shuffle(shuffle: object) -> None:
-    """Raise ``ValueError`` unless this is a kind of shuffling."""
+    """Raise ``ValueError`` for anything but a kind of shuffling."""
     if not isinstance(shuffle, bool) and shuffle != "blocks":
         raise ValueError(f'shuffle must be False, True or "blocks", not {shuffle!r}')
 
 
 def _key_of(seed: int, epoch: int) -> int:
-    # A hash, as neighbouring seeds and epochs must not give related permutations.
+    # A hash, so that neighbouring seeds and epochs give unrelated permutations.
     return int.from_bytes(hashlib.blake2b(f"{seed}:{epoch}".encode(), digest_size=8).digest(), "little")
 
 
@@ -88,9 +94,13 @@ STATE_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How ``n`` samples are cut into batches: all of ``batch_size``, but the last.
+    """Division of ``n`` samples into batches of ``batch_size``, of which the last may be shorter.
 
-    A short last batch is dropped if asked for, but never when it is the only one.
+    A short last batch can be dropped, but never when it is the only one.
+
+    >>> batching = Batching(10, 4)
+    >>> len(batching), batching.bounds(2)
+    (3, (8, 10))
     """
 
     n: int
@@ -106,13 +116,13 @@ class Batching:
         return full if rest == 0 or (self.drop_last and full) else full + 1
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """The first place of batch ``number`` in the epoch's order, and the one after its last."""
+        """First place of batch ``number`` in the epoch's order, and the place behind its last."""
         return number * self.batch_size, min(self.n, (number + 1) * self.batch_size)
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Consumer ``index`` of ``count``: of the batches from a position on it takes every ``count``-th."""
+    """Consumer ``index`` of ``count``, which takes every ``count``-th batch from a position on."""
 
     index: int
     count: int
@@ -122,16 +132,16 @@ class Shard:
             raise ValueError(f"shard must be (i, n) with 0 <= i < n, not ({self.index}, {self.count})")
 
     def numbers(self, position: int, n_batches: int) -> range:
-        """The batches that this consumer takes when all begin at ``position``."""
+        """Batches of this consumer when all consumers begin at ``position``."""
         return range(position + self.index, n_batches, self.count)
 
     def after(self, number: int, n_batches: int) -> int:
-        """The position of all consumers once each has taken as many batches as this one, whose last was ``number``."""
+        """Position of all consumers once each has taken as many batches as this one, whose last was ``number``."""
         return min(number - self.index + self.count, n_batches)
 
 
-def resumed(state: Mapping[str, Any], own: Mapping[str, Any], n_batches: int) -> tuple[int, int]:
-    """Epoch and position of a state, which must otherwise equal ``own``; ``ValueError`` names the field that does not."""
+def parse_state(state: Mapping[str, Any], own: Mapping[str, Any], n_batches: int) -> tuple[int, int]:
+    """Epoch and position of a state; ``ValueError`` names the first other field that differs from ``own``."""
     if state.keys() != own.keys():
         raise ValueError(f"a stream's state has the fields {', '.join(own)}; this one has {', '.join(map(str, state))}")
     for field in own.keys() - {"epoch", "position"}:

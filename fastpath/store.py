@@ -1,4 +1,4 @@
-"""Samples by key, in any order, out of mapped files."""
+"""Store of samples: random access by key to samples in mapped files."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -9,42 +9,41 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.array_types import ByteArray, Int64Array
+from fastpath.array_types import ByteArray, Int64Array, KeyArray, address_of
 from fastpath.errors import CorruptFile, UnknownKey
 from fastpath.format.batch_table import BatchTable, LabelKind
 from fastpath.format.file_table import FileTable
 from fastpath.format.opening import Opening, by_ordinal, roots_of, row_width
 from fastpath.kernels._columns import OPERATIONS
-from fastpath.rows.attempts import KeyArray
 from fastpath.rows.columns import Arrays, Columns
 from fastpath.rows.requests import Requests
-from fastpath.rows.results import BlobBuffer, Blobs, ColumnCopy, FixedRows, Place, blob_copy, checked_keys, is_open
+from fastpath.rows.results import BlobBuffer, Blobs, ColumnCopy, FixedRows, Place, blob_copy, checked_keys, is_writable_buffer
 from fastpath.threads.ring import aligned_bytes
 
-_NOTHING: Final = np.empty(0, dtype=np.uint8)
-_FIRST: Final = np.zeros(1, dtype=np.int64)
+_NO_SEPARATOR: Final = np.empty(0, dtype=np.uint8)
+_ZERO: Final = np.zeros(1, dtype=np.int64)
 
 
 class SampleStore:
-    """The samples of some batches of a dataset; made by ``open``. Every method may be called from several threads.
+    """Samples of some batches of a dataset; ``open`` creates a store. All methods are thread-safe.
 
     Keys are ``uint64[n]``: batch ordinal << 32 | position in the batch. They come in any order and may repeat; results have
-    their order. Whatever reads samples raises
+    their order. Methods that read samples raise
 
     - ``UnknownKey``, ``DeletedKey``: for a key that is in no batch, or whose sample was deleted;
-    - ``CorruptFile``: a file is gone, was cut short or changed since it was ingested, or an index is damaged;
+    - ``CorruptFile``: a file is missing, was cut short or changed since it was ingested, or an index is damaged;
     - ``StoreError``: samples are read in place and the store was opened without their ``root``;
     - ``ValueError``: keys or outputs of another dtype or shape.
 
-    A store can be pickled: it is opened again where it arrives.
+    A store can be pickled; unpickling opens it again.
     """
 
-    def __init__(self, how: Opening) -> None:
-        self._how = how
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
         self._files = FileTable()
-        self._batches = BatchTable(how, self._files)
-        self._requests = Requests(how.roots.dataset, self._batches, self._files)
-        # In a tuple once it is known. Not a cached property: its lock would be one for all stores, and stay held after a fork.
+        self._batches = BatchTable(opening, self._files)
+        self._requests = Requests(opening.roots.dataset, self._batches, self._files)
+        # A tuple, as None is a width. Not a cached property: its lock, one for all stores, could stay locked after a fork.
         self._width: tuple[int | None] | None = None
 
     @classmethod
@@ -64,22 +63,22 @@ class SampleStore:
         resident: bool = False,
         threads: int = 1,
     ) -> Self:
-        """Open a store. No file is read before its first key.
+        """Open a store. No file is read before the first key.
 
         Args:
             indexes: index files by batch ordinal; or their paths, ``<home>/batches/<dataset>/<ordinal>.arrow``.
-            dataset: its name; None: that of the folder in which the indexes lie.
+            dataset: name of the dataset; None: that of the folder of the indexes.
             root: folder of the files that are read in place; only needed where there are some.
-            home: folder of ``shards/<dataset>/<ordinal>.bin``; None: as the paths of the indexes say.
-            checksums: of index files (hex BLAKE2b, 16 bytes) by ordinal, verified when one is opened.
+            home: folder of ``shards/<dataset>/<ordinal>.bin``; None: derived from the paths of the indexes.
+            checksums: checksums of index files (hex BLAKE2b, 16 bytes) by ordinal, verified when one is opened.
             modified: mtimes in nanoseconds that files in place had when they were ingested, by their path in the index.
-                One with another mtime, or none, is read once to compare its checksum.
+                A file with another mtime, or none, is read once to compare its checksum.
             deleted: files of deleted positions by ordinal; None: the newest beside each index.
-            deleted_checksums: of these files by ordinal (hex BLAKE2b, 16 bytes), verified when one is read.
-            width: bytes of every sample; None: found out from all indexes when it is first needed.
-            dtype: structured, of a row; implies its width.
+            deleted_checksums: checksums of these files by ordinal (hex BLAKE2b, 16 bytes), verified when one is read.
+            width: bytes of every sample; None: determined from all indexes when it is first needed.
+            dtype: structured type of a row; implies its width.
             resident: copy each file into huge pages of this process when it is first needed.
-            threads: how many share a large request.
+            threads: number of threads that share a large request.
         """
         paths = by_ordinal(indexes)
         dtype = None if dtype is None else np.dtype(dtype)
@@ -99,28 +98,28 @@ class SampleStore:
 
     @property
     def dataset(self) -> str:
-        """Its name."""
-        return self._how.roots.dataset
+        """Name of the dataset."""
+        return self._opening.roots.dataset
 
     @property
     def n_batches(self) -> int:
-        """Batches that are in the store, opened or not."""
-        return len(self._how.indexes)
+        """Number of batches in the store, opened or not."""
+        return len(self._opening.indexes)
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """Of a row, where the store was opened with one."""
-        return self._how.dtype
+        """Type of a row, if the store was opened with one."""
+        return self._opening.dtype
 
     @property
     def width(self) -> int | None:
-        """Bytes of every sample; None where they differ."""
+        """Bytes of every sample; None where lengths differ."""
         if self._width is None:
             self._width = (self._batches.common_width(),)
         return self._width[0]
 
     def read(self, keys: KeyArray, *, threads: int | None = None) -> FixedRows | Blobs:
-        """The samples' bytes: rows where all samples have one width, else blobs."""
+        """Read samples: rows where all samples have one width, else blobs."""
         keys = checked_keys(keys)
         width = self._width_for(keys)
         if width is None:
@@ -130,17 +129,17 @@ class SampleStore:
         return FixedRows(out)
 
     def read_into(self, keys: KeyArray, out: ByteArray, *, threads: int | None = None) -> None:
-        """The same into ``uint8[n, width]``; only where all samples have one width."""
+        """Read samples of one width into ``uint8[n, width]``."""
         keys = checked_keys(keys)
         width = self._fixed_width(keys)
-        if out.shape != (len(keys), width) or out.dtype != np.uint8 or not is_open(out):
+        if out.shape != (len(keys), width) or out.dtype != np.uint8 or not is_writable_buffer(out):
             raise ValueError(f"out must be a writable, contiguous uint8[{len(keys)}, {width}], not {out.dtype}{list(out.shape)}")
         operations = np.array([(OPERATIONS["bytes"], 0, width, 0, 0)], dtype=np.int64)
-        outputs = np.array([(out.__array_interface__["data"][0], width)], dtype=np.int64)
+        outputs = np.array([(address_of(out), width)], dtype=np.int64)
         self._gather(keys, ColumnCopy((0, width), operations, outputs, out), threads)
 
     def columns_into(self, keys: KeyArray, columns: Columns, out: Arrays, *, threads: int | None = None) -> None:
-        """Rows as typed columns, converted in the pass that reads them, into arrays of ``columns.shapes(n)``."""
+        """Read rows as typed columns, converted in the pass that reads them, into arrays of ``columns.shapes(n)``."""
         keys = checked_keys(keys)
         width = self._fixed_width(keys)
         if columns.dtype.itemsize != width:
@@ -149,7 +148,7 @@ class SampleStore:
         self._gather(keys, ColumnCopy(columns.span, columns.operations, places, list(out.values())), threads)
 
     def read_columns(self, keys: KeyArray, columns: Columns, *, threads: int | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Rows as typed columns."""
+        """Read rows as typed columns."""
         out = columns.allocate(len(keys))
         self.columns_into(keys, columns, out, threads=threads)
         return out
@@ -157,9 +156,9 @@ class SampleStore:
     def read_blobs(
         self, keys: KeyArray, *, separator: bytes = b"", out: BlobBuffer | None = None, threads: int | None = None
     ) -> Blobs:
-        """The samples' bytes one after the other, a separator behind each.
+        """Read samples one after the other, with a separator behind each.
 
-        ``out`` is the memory they go to, ``uint8`` and long enough, or gives it when it is told how many bytes that are.
+        ``out`` is memory for them, ``uint8`` and long enough, or a function from the number of bytes to such memory.
         """
         keys = checked_keys(keys)
         offsets = np.zeros(len(keys) + 1, dtype=np.int64)
@@ -169,7 +168,7 @@ class SampleStore:
         return blobs
 
     def read_ranges(self, keys: KeyArray, offsets: Int64Array, lengths: Int64Array, *, threads: int | None = None) -> Blobs:
-        """Other byte ranges, ``int64[n]`` each, of the files in which the samples lie: what the samples point to.
+        """Read other byte ranges, ``int64[n]`` each, of the files that hold the samples: data that the samples refer to.
 
         Raises ``CorruptFile`` for a range outside its file.
         """
@@ -178,8 +177,8 @@ class SampleStore:
         if any(values.shape != keys.shape for values in ranges):
             raise ValueError(f"offsets and lengths must be int64[{len(keys)}], not {ranges[0].shape} and {ranges[1].shape}")
         self._requests.check_ranges(keys, ranges)
-        bounds = np.concatenate((_FIRST, ranges[1]))
-        copy, blobs = blob_copy(bounds, _NOTHING, None)
+        bounds = np.concatenate((_ZERO, ranges[1]))
+        copy, blobs = blob_copy(bounds, _NO_SEPARATOR, None)
         self._requests.copy_ranges(keys, copy, ranges, threads=self._threads(threads))
         return blobs
 
@@ -194,7 +193,7 @@ class SampleStore:
         return out
 
     def labels_into(self, keys: KeyArray, out: npt.NDArray[Any], *, threads: int | None = None) -> None:
-        """The same into an array of that type."""
+        """Fill in labels, in an array of their type."""
         kind = self._label_kind(keys)
         if kind is None:
             raise ValueError(f"{self.dataset} has no labels")
@@ -207,15 +206,15 @@ class SampleStore:
         return out
 
     def timestamps_into(self, keys: KeyArray, out: npt.NDArray[np.datetime64], *, threads: int | None = None) -> None:
-        """The same into an array of that type."""
+        """Fill in times, in an array of their type."""
         self._words(keys, out, np.dtype("datetime64[us]"), labels=False, threads=threads)
 
     def where(self, key: int) -> Place:
-        """Where a sample lies; its file is not opened."""
+        """Place of a sample; its file is not opened."""
         key = index(key)
         if not 0 <= key < 2**64:
             raise UnknownKey(key, self.dataset)
-        file, offset, length = self._requests.place(key)
+        file, offset, length = self._requests.locate(key)
         return Place(self.dataset, key, str(self._batches.path(key >> 32, file)), offset, length)
 
     def check(self, keys: KeyArray) -> None:
@@ -224,11 +223,11 @@ class SampleStore:
         self._requests.lengths(keys, np.empty(len(keys), dtype=np.int64))
 
     def resident(self) -> Self:
-        """The same samples, out of copies of their files in this process's memory (``open``: ``resident``)."""
-        return type(self)(replace(self._how, resident=True))
+        """Store of the same samples that copies files into the memory of this process (``open``: ``resident``)."""
+        return type(self)(replace(self._opening, resident=True))
 
     def close(self) -> None:
-        """Give back mappings and threads, once no request is in flight. A later request takes them again."""
+        """Release mappings and threads, once no request is in flight. A later request acquires them again."""
         self._requests.close()
         self._files.close()
 
@@ -239,19 +238,19 @@ class SampleStore:
         self.close()
 
     def __reduce__(self) -> tuple[type[Self], tuple[Opening]]:
-        return type(self), (self._how,)
+        return type(self), (self._opening,)
 
     def __repr__(self) -> str:
         return f"SampleStore({self.dataset!r}, {self.n_batches} batches)"
 
     def _threads(self, threads: int | None) -> int:
-        return self._how.threads if threads is None else threads
+        return self._opening.threads if threads is None else threads
 
     def _width_for(self, keys: KeyArray) -> int | None:
         try:
             return self.width
         except CorruptFile:
-            # Of any batch; if it is one that is asked for, the error can say for which key.
+            # The damage may be in any batch; if it is in a requested one, the error can name the key.
             self.check(keys)
             raise
 
@@ -259,7 +258,7 @@ class SampleStore:
         try:
             return self._batches.label_kind()
         except CorruptFile:
-            # Of the first batch, and any other that is open tells as well.
+            # The damage is in the first batch; any other open batch shows the kind, too.
             self.check(keys)
             return self._batches.label_kind()
 
@@ -274,6 +273,6 @@ class SampleStore:
 
     def _words(self, keys: KeyArray, out: npt.NDArray[Any], dtype: np.dtype[Any], *, labels: bool, threads: int | None) -> None:
         keys = checked_keys(keys)
-        if out.shape != keys.shape or out.dtype != dtype or not is_open(out):
+        if out.shape != keys.shape or out.dtype != dtype or not is_writable_buffer(out):
             raise ValueError(f"out must be a writable, contiguous {dtype}[{len(keys)}], not {out.dtype}{list(out.shape)}")
         self._requests.words(keys, out.view(np.int64), labels=labels, threads=self._threads(threads))

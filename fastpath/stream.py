@@ -1,4 +1,4 @@
-"""The batches of a training set, epoch after epoch, made ahead in the background."""
+"""Stream of the batches of a training set, epoch after epoch, prepared in the background."""
 
 import copy
 import os
@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpath.array_types import ByteArray, KeyArray, WeightArray
 from fastpath.batch import Batch, BatchMaker
-from fastpath.order import BLOCK_SIZE, STATE_VERSION, Batching, Order, Shard, Shuffle, resumed
+from fastpath.order import BLOCK_SIZE, STATE_VERSION, Batching, Order, Shard, Shuffle, parse_state
 from fastpath.rows.columns import Columns
 from fastpath.store import SampleStore
 from fastpath.threads.prefetch import OnDemand, Prefetched
@@ -21,31 +21,31 @@ from fastpath.training_set import TrainingSet
 
 
 class BatchStream:
-    """Batches with keys and weights, in an order that seed and epoch fix, whatever the number of threads and consumers.
+    """Batches with keys and weights, in an order fixed by seed and epoch, whatever the number of threads and consumers.
 
-    An epoch is one global sequence of batches; consumer i of n takes every n-th of them. An iteration goes on at the stream's
-    position: the beginning, or where a state or an earlier iteration left it; after the last batch it is the beginning again.
+    An epoch is one global sequence of batches; consumer i of n takes every n-th of them. An iteration continues at the stream's
+    position: the beginning, or where a state or an earlier iteration ended; after the last batch it is the beginning again.
 
     Args:
-        store: where the samples are.
+        store: store of the samples.
         training_set: a ``TrainingSet``, keys, or (keys, weights).
         batch_size: samples of every batch but a short last one.
         shuffle: ``False``, ``True`` (the whole set) or ``"blocks"``, see ``Order``.
-        seed: of the order, as ``epoch`` is.
+        seed: seed of the order.
+        epoch: epoch of the order.
         drop_last: leave a short last batch out, unless it is the only one.
-        prefetch: batches that wait for the consumer; 0 makes each when it is asked for, without threads.
-        threads: background threads, each at a batch of its own.
-        shard: (i, n): this consumer, and how many there are.
+        prefetch: batches that wait for the consumer; 0 makes each on request, without threads.
+        threads: background threads, each working on a batch of its own.
+        shard: (i, n): index of this consumer, and number of consumers.
         block_size: positions in a block of ``"blocks"``.
         columns: deliver rows as typed columns.
-        labels, timestamps: deliver them too.
-        transform: what to deliver in place of a batch; called in the background threads.
-        allocate: gives ``uint8[n]`` for the buffers of batches, page-locked for example.
+        labels, timestamps: deliver them, too.
+        transform: function whose result replaces a batch; called in the background threads.
+        allocate: function that returns ``uint8[n]`` for the buffers of batches, for example page-locked.
 
-    Iterating gives ``Batch``es or what ``transform`` makes of them. A batch that is kept never changes: its memory is used
-    again only when nothing refers to it. Whatever goes wrong in the background is raised at the batch it concerns. A stream
-    can be pickled and forked; the other process has threads and buffers of its own. One iteration runs at a time: a new one
-    closes the one before.
+    Iterating gives ``Batch``es or the results of ``transform``. A batch that is kept never changes: its memory is reused only
+    when nothing refers to it. An error in the background is raised at the batch it concerns. A stream can be pickled and
+    forked; the other process has threads and buffers of its own. One iteration runs at a time: a new one closes the previous.
     """
 
     def __init__(  # noqa: PLR0913 - all but the first three have defaults and are given by name
@@ -75,7 +75,7 @@ class BatchStream:
         self.store, self.training_set = store, _as_training_set(training_set)
         self.prefetch, self.threads, self.columns, self.transform = prefetch, threads, columns, transform
         self._labels, self._timestamps, self._allocate = labels, timestamps, allocate or new_memory
-        # Plain numbers: they go into states, and from there into JSON.
+        # Python's own numbers: they go into states, and from there into JSON.
         self._batching = Batching(len(self.training_set), index(batch_size), bool(drop_last))
         numbers = {"block_size": index(block_size), "seed": index(seed), "epoch": index(epoch)}
         self._order = Order(self._batching.n, shuffle=shuffle, **numbers)
@@ -86,34 +86,34 @@ class BatchStream:
         self._process = os.getpid()
 
     def __len__(self) -> int:
-        """Batches that this consumer gets in an epoch, from its beginning."""
+        """Number of batches of this consumer in a whole epoch."""
         return len(self._shard.numbers(0, len(self._batching)))
 
     def __iter__(self) -> "_Iteration":
-        """The batches from the position on."""
+        """Iterate over the batches from the position on."""
         self.close()
         if self._at_end:
             self._position, self._at_end = 0, False
         numbers = self._shard.numbers(self._position, len(self._batching))
-        make = partial(_delivered, self._ready_maker(), self._order, self.transform)
+        make = partial(_deliver, self._ready_maker(), self._order, self.transform)
         iteration = _Iteration(self, self._source(make, numbers), numbers)
         self._iteration = weakref.ref(iteration)
         return iteration
 
     @property
     def epoch(self) -> int:
-        """The epoch whose order the batches have."""
+        """Epoch that determines the order of the batches."""
         return self._order.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of another epoch; the epoch that it is in already changes nothing, so a resumed one goes on."""
+        """Move to the beginning of another epoch; the present epoch changes nothing, so a resumed one continues."""
         if epoch != self.epoch:
             self._go_to(index(epoch), 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands: after the batches that were taken, when all consumers have taken as many.
+        """State of the stream after the taken batches, provided that all consumers have taken as many.
 
-        ``position`` is the global number of the next batch. Plain values, for JSON.
+        ``position`` is the global number of the next batch. The values can be stored as JSON.
         """
         return {
             "version": STATE_VERSION,
@@ -128,20 +128,20 @@ class BatchStream:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a stream stood, whatever the number of its consumers and of ours.
+        """Continue at the position of a state, whatever the numbers of consumers.
 
         Raises ``ValueError``, naming the field, for a state of another set, batch size, seed or shuffle.
         """
-        self._go_to(*resumed(state, self.state_dict(), len(self._batching)))
+        self._go_to(*parse_state(state, self.state_dict(), len(self._batching)))
 
     def for_shard(self, shard: int, count: int) -> Self:
-        """The same stream, from the same position, for consumer ``shard`` of ``count``; with threads and buffers of its own."""
+        """Stream at the same position for consumer ``shard`` of ``count``, with threads and buffers of its own."""
         other = copy.copy(self)
         other._shard = Shard(shard, count)
         return other
 
     def close(self) -> None:
-        """End the threads of an iteration that runs, and wait for them. The position stays."""
+        """End the threads of a running iteration, and wait for them. The position stays."""
         running = self._iteration() if self._iteration is not None else None
         if running is not None:
             running.close()
@@ -161,7 +161,7 @@ class BatchStream:
 
     @property
     def _ahead(self) -> int:
-        # What waits, and one that each thread but the first is at.
+        # Waiting batches, and one in the hands of each thread but the first.
         return self.prefetch + self.threads - 1
 
     def _source(self, make: Callable[[int], Any], numbers: range) -> Prefetched[Any] | OnDemand[Any]:
@@ -170,7 +170,7 @@ class BatchStream:
         return Prefetched(make, numbers, ahead=self._ahead, threads=self.threads)
 
     def _ready_maker(self) -> BatchMaker:
-        # A forked process must not write to buffers whose locks its parent's threads hold.
+        # A forked process needs buffers of its own: threads of the parent may hold the locks of the old ones.
         if self._maker is None or self._process != os.getpid():
             self._process = os.getpid()
             self._maker = BatchMaker(
@@ -180,7 +180,7 @@ class BatchStream:
                 columns=self.columns,
                 labels=self._labels,
                 timestamps=self._timestamps,
-                # The consumer has one more, and may not yet have let go of the one before.
+                # The consumer holds one more, and perhaps still the one before.
                 ring=lambda: Ring(self._ahead + 2, self._allocate),
             )
         return self._maker
@@ -212,7 +212,7 @@ class _Iteration(Iterator[Any]):
             self._n_taken += 1
             self._stream._took(self._numbers[self._n_taken - 1], last=self._n_taken == len(self._numbers))
         except KeyboardInterrupt:
-            # It may have come between any two of these. The stream goes on from its position, this iteration does not.
+            # The interrupt may have come between any two statements. The stream stays usable, this iteration does not.
             self._source.close()
             raise
         return item
@@ -221,18 +221,18 @@ class _Iteration(Iterator[Any]):
         self._source.close()
 
 
-def _delivered(maker: BatchMaker, order: Order, transform: Callable[[Batch], Any] | None, number: int) -> Any:
+def _deliver(maker: BatchMaker, order: Order, transform: Callable[[Batch], Any] | None, number: int) -> Any:
     batch = maker.make(order, number)
     if transform is None:
         return batch
     try:
         return transform(batch)
     except StopIteration as error:
-        # It would look like the end of the epoch.
+        # A StopIteration would look like the end of the epoch.
         raise RuntimeError("the transform raised StopIteration") from error
 
 
-def _as_training_set(chosen: TrainingSet | tuple[KeyArray, WeightArray] | KeyArray) -> TrainingSet:
-    if isinstance(chosen, TrainingSet):
-        return chosen
-    return TrainingSet.of(*chosen) if isinstance(chosen, tuple) else TrainingSet.of(chosen)
+def _as_training_set(samples: TrainingSet | tuple[KeyArray, WeightArray] | KeyArray) -> TrainingSet:
+    if isinstance(samples, TrainingSet):
+        return samples
+    return TrainingSet.of(*samples) if isinstance(samples, tuple) else TrainingSet.of(samples)

@@ -1,4 +1,4 @@
-"""A training set: which samples to train on, in partitions, each sample with a weight."""
+"""Training set: keys of the samples to train on, in partitions, each sample with a weight."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,22 +7,20 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.array_types import KeyArray, WeightArray
+from fastpath.array_types import Int64Array, KeyArray, WeightArray, address_of
 from fastpath.errors import StoreError
 from fastpath.format.partitions import Partitions
 from fastpath.format.training_set_file import Partition, TrainingSetFile, check_columns
 from fastpath.kernels._take import copy_out
 
-Int64Array = npt.NDArray[np.int64]
-
 
 class TrainingSet:
-    """Keys and weights by position, memory-mapped or in memory; any number of threads may read it.
+    """Keys and weights by position, memory-mapped or in memory; any number of threads may read a set.
 
-    A partition of a file is compared with its checksum when something of it is asked for first: opening reads no data.
+    Opening reads no data: a partition of a file is compared with its checksum when it is first used.
 
-    >>> chosen = TrainingSet.of(np.array([7, 9, 11], dtype=np.uint64))
-    >>> keys, weights = chosen.take(np.array([2, 0]))
+    >>> training_set = TrainingSet.of(np.array([7, 9, 11], dtype=np.uint64))
+    >>> keys, weights = training_set.take(np.array([2, 0]))
     >>> keys.tolist(), weights.tolist()
     ([11, 7], [1.0, 1.0])
     """
@@ -34,16 +32,18 @@ class TrainingSet:
     def open(cls, path: Path | str, checksum: str | None = None) -> Self:
         """Map a file that ``TrainingSetWriter`` wrote.
 
-        ``checksum`` is what the writer returned; None believes the file's own. Raises ``CorruptFile`` when it is another, or
-        no training set; so does whatever touches a damaged partition later.
+        ``checksum`` is that of the writer; None trusts the file's own. Raises ``CorruptFile`` for another checksum, or a file
+        that is no training set; later uses raise it for a damaged partition.
         """
         file = TrainingSetFile(Path(path), checksum)
         return cls(Partitions(file.sizes, file.read), file)
 
     @classmethod
     def of(cls, keys: KeyArray, weights: WeightArray | None = None) -> Self:
-        """A set in memory, in one partition: ``uint64[n]``, ``float32[n]`` or all 1. The arrays are kept, not copied
-        unless they are unaligned or in strides."""
+        """Set in memory, in one partition: ``uint64[n]`` keys, and ``float32[n]`` weights or all 1.
+
+        The arrays are kept without a copy unless they are unaligned or strided.
+        """
         if weights is None:
             weights = np.ones(len(keys), dtype=np.float32)
         check_columns(keys, weights)
@@ -52,12 +52,12 @@ class TrainingSet:
 
     @property
     def path(self) -> Path | None:
-        """The file, or None in memory."""
+        """File of the set, or None in memory."""
         return self._file.path if self._file is not None else None
 
     @property
     def checksum(self) -> str | None:
-        """The file's checksum, or None in memory."""
+        """Checksum of the file, or None in memory."""
         return self._file.checksum if self._file is not None else None
 
     def __len__(self) -> int:
@@ -68,13 +68,13 @@ class TrainingSet:
 
     @property
     def n_partitions(self) -> int:
-        """How many partitions there are; empty ones count."""
+        """Number of partitions, empty ones included."""
         return len(self._partitions)
 
     def partition(self, i: int) -> Partition:
-        """Partition i: read-only views of the map. Raises ``IndexError``, or ``CorruptFile`` when it is damaged.
+        """Partition i as read-only views of the map. Raises ``IndexError``, or ``CorruptFile`` for a damaged one.
 
-        Views are memory of the file: whoever cuts it short takes them away. ``take``, ``keys`` and ``weights`` copy.
+        The views become unreadable if the file is cut short. ``take``, ``keys`` and ``weights`` copy.
         """
         if not 0 <= i < self.n_partitions:
             raise IndexError(f"partition {i} of {self.n_partitions}")
@@ -83,20 +83,21 @@ class TrainingSet:
         return self._partitions[i]
 
     def partitions(self) -> Iterator[Partition]:
-        """One partition after the other."""
+        """Iterate over the partitions."""
         return (self.partition(i) for i in range(self.n_partitions))
 
     def keys(self) -> KeyArray:
-        """All keys, ``uint64[n]``, in the order written: a copy."""
+        """Copy of all keys, ``uint64[n]``, in the order written."""
         return self._whole(0, np.empty(len(self), np.uint64))
 
     def weights(self) -> WeightArray:
-        """All weights, ``float32[n]``, in the order of the keys: a copy."""
+        """Copy of all weights, ``float32[n]``, in the order of the keys."""
         return self._whole(1, np.empty(len(self), np.float32))
 
     def chances(self, i: int) -> WeightArray | None:
-        """With which chance each sample of partition i got into the set, ``float32[n]``: a read-only view; None in a set that
-        does not say. Raises as ``partition``.
+        """Inclusion probability of each sample of partition i, ``float32[n]``, as a read-only view; None in a set without them.
+
+        Raises as ``partition``.
         """
         part = self.partition(i)
         if self._file is None or not self._file.has_chances:
@@ -125,7 +126,7 @@ class TrainingSet:
         return Partition(keys, weights)
 
     def take(self, positions: Int64Array) -> tuple[KeyArray, WeightArray]:
-        """Keys ``uint64[k]`` and weights ``float32[k]`` at ``positions int64[k]``, in any order and as often as asked.
+        """Keys ``uint64[k]`` and weights ``float32[k]`` at ``positions int64[k]``, in any order and with repetitions.
 
         Raises ``IndexError`` for a position outside ``0..n``.
         """
@@ -134,7 +135,7 @@ class TrainingSet:
         return keys, weights
 
     def take_into(self, positions: Int64Array, keys: KeyArray, weights: WeightArray) -> None:
-        """The same into arrays that are there: contiguous, ``uint64[k]`` and ``float32[k]``. Without the GIL."""
+        """Fill in keys and weights at positions, in contiguous ``uint64[k]`` and ``float32[k]``. Without the GIL."""
         n = len(positions)
         for name, array, dtype in (
             ("positions", positions, np.int64),
@@ -146,11 +147,11 @@ class TrainingSet:
         self._check(self._partitions.take(positions, keys, weights))
 
     def touch(self, partitions: Iterable[int]) -> None:
-        """Verify partitions that were not yet. Raises ``CorruptFile``, naming the first that is damaged."""
-        self._partitions.touch(partitions)
+        """Verify partitions that were not verified before. Raises ``CorruptFile`` for the first damaged one."""
+        self._partitions.verify(partitions)
 
     def verify(self) -> None:
-        """Verify all that was not yet."""
+        """Verify all partitions that were not verified before."""
         self.touch(range(self.n_partitions))
 
     def _whole(self, column: int, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -165,10 +166,10 @@ class TrainingSet:
         return Partition(part.keys[inside], part.weights[inside])
 
     def _copy(self, source: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-        self._check(copy_out(source.__array_interface__["data"][0], out.view(np.uint8)))
+        self._check(copy_out(address_of(source), out.view(np.uint8)))
 
     def _check(self, fault: int = 0) -> None:
-        """With each look at the map: it is what was written. ``fault`` is an address that could not be read."""
+        """Raise ``CorruptFile`` if the file changed; ``fault`` is an address that could not be read."""
         if self._file is not None:
             self._file.check_unchanged()
             if fault:

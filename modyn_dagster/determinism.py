@@ -1,6 +1,5 @@
 """Deterministic computation: seeded generators, a fixed number of threads and deterministic algorithms, restored at the end."""
 
-import contextlib
 import os
 import random
 import threading
@@ -13,15 +12,15 @@ import torch
 
 from modyn_dagster.randomness import seed_for
 
-# cuBLAS is deterministic only with a fixed workspace; it reads this when its first handle is made.
+# cuBLAS is deterministic only with a fixed workspace; it reads this variable when its first handle is created.
 _CUBLAS: Final = "CUBLAS_WORKSPACE_CONFIG"
-# Threads, algorithms and generators belong to the process: whoever fixes them keeps others from it until the end.
+# Threads, algorithms and generators belong to the process, so only one caller at a time may fix them.
 _TURN: Final = threading.RLock()
 
 
-@contextlib.contextmanager
+@contextmanager
 def reproducible(seed: int, *, threads: int, deterministic: bool = True) -> Iterator[None]:
-    """Seed every generator that user code may draw from, fix threads and algorithms, and restore all of it at the end.
+    """Seed every generator that user code may draw from, fix threads and algorithms, and restore all of them at the end.
 
     Other threads of the process that ask for the same wait until then.
     """
@@ -32,66 +31,67 @@ def reproducible(seed: int, *, threads: int, deterministic: bool = True) -> Iter
         yield
 
 
-@contextlib.contextmanager
+@contextmanager
 def fixed_algorithms(threads: int, *, deterministic: bool) -> Iterator[None]:
-    """Use this many threads; with ``deterministic`` an operation without a deterministic implementation is an error.
+    """Use this many threads. With ``deterministic``, an operation without a deterministic implementation raises an error.
 
-    Other threads of the process that ask for the same wait until the end.
+    Other threads of the process that ask for fixed algorithms wait until the end.
     """
     with _TURN:
-        yield from _fixed(threads, deterministic)
-
-
-def _fixed(threads: int, deterministic: bool) -> Iterator[None]:
-    before = torch.get_num_threads()
-    was = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    benchmark, workspace = torch.backends.cudnn.benchmark, os.environ.get(_CUBLAS)
-    try:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic)
-        torch.backends.cudnn.benchmark = False
-        if deterministic:
-            os.environ[_CUBLAS] = workspace or ":4096:8"
-        yield
-    finally:
-        torch.set_num_threads(before)
-        torch.use_deterministic_algorithms(was[0], warn_only=was[1])
-        torch.backends.cudnn.benchmark = benchmark
-        if workspace is None:
-            os.environ.pop(_CUBLAS, None)
-
-
-@contextlib.contextmanager
-def restored_generators() -> Iterator[None]:
-    """Whatever is drawn within, the generators of the process go on where they were. Others wait, as above."""
-    with _TURN:
-        yield from _restored()
-
-
-def _restored() -> Iterator[None]:
-    python, numpy = random.getstate(), np.random.get_state()
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch has no type for it
-    try:
-        with torch.random.fork_rng(devices):
+        n_threads, benchmark, workspace = torch.get_num_threads(), torch.backends.cudnn.benchmark, os.environ.get(_CUBLAS)
+        enabled, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        try:
+            torch.set_num_threads(threads)
+            torch.use_deterministic_algorithms(deterministic)
+            torch.backends.cudnn.benchmark = False
+            if deterministic:
+                os.environ[_CUBLAS] = workspace or ":4096:8"
             yield
+        finally:
+            torch.set_num_threads(n_threads)
+            torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+            torch.backends.cudnn.benchmark = benchmark
+            if workspace is None:
+                os.environ.pop(_CUBLAS, None)
+
+
+@contextmanager
+def restored_generators() -> Iterator[None]:
+    """Restore every generator of the process at the end, those of GPUs included.
+
+    Other threads of the process that ask for fixed algorithms or restored generators wait until then.
+    """
+    with _TURN:
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch has no type for it
+        with preserved_generators(), torch.random.fork_rng(devices):
+            yield
+
+
+@contextmanager
+def preserved_generators() -> Iterator[None]:
+    """Restore the generators of Python, NumPy and torch's CPU at the end."""
+    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
+        torch.set_rng_state(cpu)
 
 
 def generator_states(device: torch.device) -> dict[str, Any]:
-    """Of Python, NumPy, torch, and of the device that trains."""
+    """States of the generators of Python, NumPy, torch and the training device, for a checkpoint."""
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
-    found: dict[str, Any] = {
+    states: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": (kind, keys, int(position), int(has_gauss), float(cached)),
         "torch": torch.get_rng_state(),
     }
-    return found | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+    return states | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
 
 
 def set_generator_states(states: Mapping[str, Any], device: torch.device) -> None:
-    """Go on from there."""
+    """Set the generators to the states of a checkpoint."""
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])
     torch.set_rng_state(states["torch"])
@@ -99,26 +99,14 @@ def set_generator_states(states: Mapping[str, Any], device: torch.device) -> Non
         torch.cuda.set_rng_state(states["cuda"], device)
 
 
-def seeded(seed: int) -> None:
-    """Seed the process's generators; that of a GPU, which transforms have no business with, goes on."""
+def seed_generators(seed: int) -> None:
+    """Seed the generators of Python, NumPy and torch's CPU. Those of GPUs go on: transforms draw nothing from them."""
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)
     torch.default_generator.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
 
 
-@contextmanager
-def preserved_generators() -> Iterator[None]:
-    """Whatever is drawn within, the process's generators go on where they were."""
-    python, numpy, torch_ = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(torch_)
-
-
 def generator_snapshot() -> tuple[object, ...]:
-    """Tells whether the process's generators have moved."""
-    kind, keys, *place = np.random.get_state(legacy=True)
-    return random.getstate(), kind, np.asarray(keys).tobytes(), tuple(place), torch.get_rng_state().numpy().tobytes()
+    """A value that changes whenever a generator of the process is drawn from."""
+    kind, keys, *position = np.random.get_state(legacy=True)
+    return random.getstate(), kind, np.asarray(keys).tobytes(), tuple(position), torch.get_rng_state().numpy().tobytes()

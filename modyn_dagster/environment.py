@@ -11,36 +11,30 @@ import numpy as np
 import torch
 
 
-def libraries() -> dict[str, str]:
-    """Versions of the interpreter and of what computes, and the kind of processor they compute on."""
+def environment_facts(device: torch.device) -> dict[str, str]:
+    """Versions of the interpreter and the numeric libraries, the kind of processor, and the device with its libraries."""
+    on_gpu = device.type == "cuda"
     return {
         "python": sys.version.split()[0],
         "torch": str(torch.__version__),
         "numpy": np.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
+        "cuda": str(torch.version.cuda or "") if on_gpu else "",
+        "cudnn": str(torch.backends.cudnn.version() or "") if on_gpu else "",  # type: ignore[no-untyped-call]  # torch has no type for it
     }
 
 
-def accelerator(device: torch.device) -> dict[str, str]:
-    """Name of a device, and the libraries it works with; of the CPU, none."""
-    if device.type != "cuda":
-        return {"device": "cpu", "cuda": "", "cudnn": ""}
-    return {
-        "device": torch.cuda.get_device_name(device),
-        "cuda": str(torch.version.cuda or ""),
-        "cudnn": str(torch.backends.cudnn.version() or ""),  # type: ignore[no-untyped-call]  # torch has no type for it
-    }
-
-
+#: Retraining starts as many threads as an environment names, and a file must not ask for a billion.
 _MOST_THREADS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the bits of a training depend on beside its code, data and seed.
+    """Facts about a process that decide the bits of a training, besides its code, data and seed.
 
-    The thread count is among it: sums over another number of threads are rounded otherwise.
+    The thread count is one of them: sums over a different number of threads are rounded differently.
     """
 
     python: str
@@ -57,18 +51,17 @@ class Environment:
 
     @classmethod
     def now(cls) -> Self:
-        """Of this process."""
-        return cls(threads=torch.get_num_threads(), **_constant())
+        """The environment of this process."""
+        return cls(threads=torch.get_num_threads(), **_process_facts())
 
     @classmethod
     def parse(cls, content: object) -> Self:
-        """The inverse of ``to_json``; ``ValueError`` for anything else."""
+        """Inverse of ``to_json``. Raises ``ValueError`` for anything else."""
         names = {field.name for field in fields(cls)}
         if not isinstance(content, dict) or set(content) != names:
             raise ValueError(f"an environment has the fields {', '.join(sorted(names))}")
         if type(content["threads"]) is not int or not all(isinstance(content[name], str) for name in names - {"threads"}):
             raise ValueError("the fields of an environment are texts, and threads a number")
-        # So many are started when it is trained again: a file must not ask for a billion.
         if not 1 <= content["threads"] <= _MOST_THREADS:
             raise ValueError(f"the threads of an environment are 1 to {_MOST_THREADS}")
         return cls(**content)
@@ -78,17 +71,16 @@ class Environment:
         return asdict(self)
 
     def differences(self, other: "Environment") -> Mapping[str, tuple[object, object]]:
-        """Field to (value here, value there), where they differ."""
-        here, there = asdict(self), asdict(other)
-        return {name: (value, there[name]) for name, value in here.items() if value != there[name]}
+        """Fields that differ: name to (value of this one, value of ``other``)."""
+        mine, others = asdict(self), asdict(other)
+        return {name: (value, others[name]) for name, value in mine.items() if value != others[name]}
 
 
 @cache
-def _constant() -> dict[str, str]:
+def _process_facts() -> dict[str, str]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return {
-        **libraries(),
-        **accelerator(device),
+        **environment_facts(device),
         "processor": _processor(),
         "blas": "mkl" if torch.backends.mkl.is_available() else "other",  # type: ignore[no-untyped-call]
         "cuda": str(torch.version.cuda or ""),

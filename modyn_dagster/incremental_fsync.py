@@ -1,18 +1,19 @@
-"""Files that hash their bytes on the way, or sync to the disk while they are written, so that the last sync is short."""
+"""Write-only files for large outputs: one syncs to the disk while it is written, one hashes its bytes."""
 
-import hashlib
 import io
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-#: Bytes that are worth a sync of their own: a disk of today needs some 10 ms for them.
-_EVERY: Final = 16 << 20
+from modyn_dagster.digest import new_hash
+
+#: Bytes worth a sync of their own: a solid-state disk needs about 10 ms for them.
+_SYNC_EVERY: Final = 16 << 20
 
 
 class IncrementalFsyncFile(io.FileIO):
-    """A new raw file. Every 16 MiB the system is told to put on the disk what is there, by a thread of its own.
+    """A new raw file. A thread syncs it every 16 MiB, so that the last sync is short.
 
     Args:
         path: of the file.
@@ -21,44 +22,44 @@ class IncrementalFsyncFile(io.FileIO):
 
     def __init__(self, path: Path, mode: int) -> None:
         super().__init__(path, "wb", opener=lambda name, flags: os.open(name, flags, mode))
-        self._since = 0
+        self._unsynced = 0
         self._thread: ThreadPoolExecutor | None = None
-        self._under_way: Future[None] | None = None
+        self._sync: Future[None] | None = None
 
     def write(self, data: Any, /) -> int:
-        """As every raw file does."""
+        """Write as every raw file does."""
         n_bytes = super().write(data)
-        self._since += n_bytes
-        if self._since >= _EVERY and (self._under_way is None or self._under_way.done()):
+        self._unsynced += n_bytes
+        if self._unsynced >= _SYNC_EVERY and (self._sync is None or self._sync.done()):
             self._start()
         return n_bytes
 
     def sync(self) -> None:
-        """Everything is on the disk afterwards. An error of an earlier sync, which the system tells only once, is raised too."""
-        if self._under_way is not None:
-            self._under_way.result()
+        """Make everything durable. Also raises the error of an earlier sync, which the system reports only once."""
+        if self._sync is not None:
+            self._sync.result()
         os.fsync(self.fileno())
 
     def close(self) -> None:
-        """Waits for a sync under way: its file must not be another one by then."""
+        """Close the file after a running sync, whose descriptor must not belong to another file by then."""
         if self._thread is not None:
             self._thread.shutdown()
         super().close()
 
     def _start(self) -> None:
-        if self._under_way is not None:
-            self._under_way.result()
+        if self._sync is not None:
+            self._sync.result()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "sync")
-        self._since, self._under_way = 0, self._thread.submit(os.fdatasync, self.fileno())
+        self._unsynced, self._sync = 0, self._thread.submit(os.fdatasync, self.fileno())
 
 
 class HashingFile:
-    """A write-only binary file that knows the BLAKE2b digest of what went through it."""
+    """A write-only binary file that hashes the bytes written to it."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
-        self._hash = hashlib.blake2b(digest_size=16)
+        self._hash = new_hash()
         self.closed = False
 
     def write(self, data: bytes | memoryview) -> int:
@@ -77,18 +78,18 @@ class HashingFile:
         self._raw.flush()
 
     def close(self) -> None:
-        """The context of ``atomic_write`` closes the file; writers such as Arrow's may call this before."""
+        """Do nothing: writers such as Arrow's call this before the context of ``atomic_write`` closes the file."""
 
     def readable(self) -> bool:
-        """Never: this file is for writing."""
+        """Always false."""
         return False
 
     def writable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """Never: the digest follows the order of writes."""
+        """Always false: the digest follows the order of writes."""
         return False
 
     @property

@@ -1,7 +1,7 @@
 """Sample keys: ``batch ordinal << 32 | position in batch``.
 
-Key order is arrival order and a key finds its sample without a search. Ordinals stay below 2**31, so that a key
-fits a Postgres ``bigint``. A window of the stream is a half-open range ``(after, until]`` of keys.
+The order of keys is the order of arrival, and a key locates its sample without a search. Ordinals stay below 2**31, so that
+a key fits a Postgres ``bigint``. A window of the stream is a half-open range ``(after, until]`` of keys.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 KeyArray = npt.NDArray[np.uint64]
 
-#: The place before the first key of a stream: ``(ORIGIN, k]`` is everything up to and including ``k``.
+#: The position before the first key of a stream: ``(ORIGIN, k]`` holds all keys up to and including ``k``.
 ORIGIN: Final = -1
 MAX_ORDINAL: Final = 2**31 - 1
 MAX_BATCH_SIZE: Final = 2**32
@@ -20,14 +20,18 @@ MAX_BATCH_SIZE: Final = 2**32
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys ``after < key <= until``."""
+    """Keys with ``after < key <= until``."""
 
     after: int
     until: int
 
 
 def key_of(ordinal: int, position: int) -> int:
-    """The key of one sample."""
+    """Key of one sample.
+
+    >>> key_of(2, 5), ordinal_of(key_of(2, 5)), position_of(key_of(2, 5))
+    (8589934597, 2, 5)
+    """
     return ordinal << 32 | position
 
 
@@ -37,12 +41,12 @@ def keys_of(ordinal: int, positions: npt.ArrayLike) -> KeyArray:
 
 
 def ordinal_of(key: int) -> int:
-    """The ordinal of the batch a key lies in; -1 for ``ORIGIN``."""
+    """Ordinal of the batch of a key; -1 for ``ORIGIN``."""
     return key >> 32
 
 
 def position_of(key: int) -> int:
-    """The position of a key inside its batch."""
+    """Position of a key inside its batch."""
     return key & 0xFFFFFFFF
 
 

@@ -1,4 +1,4 @@
-"""Work in threads that run without the interpreter's lock (parsing, hashing, reading files): begun ahead, taken in order."""
+"""Ordered maps over threads, for work that releases the interpreter's lock: parsing, hashing, reading files."""
 
 import os
 from collections import deque
@@ -7,22 +7,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Final, TypeVar
 
-In = TypeVar("In")
-Out = TypeVar("Out")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-#: More threads of one ingestion would take cores from others that run at the same time.
-_MOST: Final = 4
+#: More threads would take cores from other ingestions that run at the same time.
+_MOST_THREADS: Final = 4
 
 
 def n_workers() -> int:
-    """Threads that one ingestion uses: the cores this process may run on, at most four."""
-    return min(_MOST, len(os.sched_getaffinity(0)))
+    """Threads that one ingestion uses: one per core of this process, at most four."""
+    return min(_MOST_THREADS, len(os.sched_getaffinity(0)))
 
 
-def in_order(work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
-    """``map`` in the threads of an ingestion: at most two results per thread unfinished or waiting to be taken.
+def map_in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Map with the threads of an ingestion, at most two results per thread ahead. A single item is done without threads.
 
-    A single item needs no thread. Errors and the end are as of ``map_ahead``.
+    Errors and an early stop are treated as by ``map_ahead``.
     """
     remaining = iter(items)
     first = list(islice(remaining, 2))
@@ -33,16 +33,22 @@ def in_order(work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
     yield from map_ahead(work, chain(first, remaining), threads=threads, prefetch=2 * threads - 1)
 
 
-def map_ahead(work: Callable[[In], Out], items: Iterable[In], *, threads: int, prefetch: int) -> Iterator[Out]:
-    """``work`` of every item in their order, at most ``prefetch`` of them ahead; with none ahead there are no threads.
+def map_ahead(work: Callable[[Item], Result], items: Iterable[Item], *, threads: int, prefetch: int) -> Iterator[Result]:
+    """Map in the order of the items, working ahead of the caller.
 
-    Items are taken by the caller's thread. The first error in the order of the items is raised where its result would be; what
-    was not begun by then, or when the caller stops, never runs.
+    Items are taken by the caller's thread. An error is raised in place of its item's result; items not begun by then, or when
+    the caller stops, never run.
+
+    Args:
+        work: runs in a thread.
+        items: to work on.
+        threads: number of threads.
+        prefetch: results that are unfinished or waiting for the caller, at most; with 0 there are no threads.
     """
     if prefetch == 0:
         yield from map(work, items)
         return
-    waiting: deque[Future[Out]] = deque()
+    waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="ahead") as pool:
         try:
             for item in items:

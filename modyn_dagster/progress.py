@@ -1,6 +1,5 @@
-"""Progress of replays, trainings and commands, as bars on standard error; nothing is drawn where that is no terminal."""
+"""Progress bars of replays, trainings and commands, drawn on standard error if it is a terminal."""
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,24 +7,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
-
-@contextmanager
-def progress_bar(title: str, *, counted: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yields what is told how many of how many are done; one that is not ``counted`` only shows that, and how long, it works."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    numbers = (MofNCompleteColumn(), TimeRemainingColumn()) if counted else (TimeElapsedColumn(),)
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), *numbers)
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-#: Seconds between two looks of a bar: drawing it at every step would cost more than a short step.
+#: Seconds between two updates of a bar: drawing it at every step would cost more than a short step.
 BAR_SECONDS: Final = 0.1
 
 
@@ -42,42 +26,27 @@ class TrainingProgress(NamedTuple):
 ProgressCallback = Callable[[TrainingProgress], None]
 
 
-def throttled(
-    tell: ProgressCallback, seconds: float, *, ending: bool = True, clock: Callable[[], float] = monotonic
-) -> ProgressCallback:
-    """Tell of a step when so many seconds have passed since the last time; with ``ending`` of the last step in any case.
+@contextmanager
+def progress_bar(title: str, *, counted: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """A bar; yields a function of (items done, items in total). Without ``counted`` it shows only the elapsed time."""
+    from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    Between two times a step costs one look at the clock.
-    """
-    told = clock()
-
-    def now(progress: TrainingProgress) -> None:
-        nonlocal told
-        moment = clock()
-        if moment - told >= seconds or (ending and progress.step >= progress.n_steps):
-            told = moment
-            tell(progress)
-
-    return now
+    numbers = (MofNCompleteColumn(), TimeRemainingColumn()) if counted else (TimeElapsedColumn(),)
+    with _display("{task.description}", *numbers) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-@contextlib.contextmanager
+@contextmanager
 def training_bar(description: str) -> Iterator[ProgressCallback | None]:
     """A progress bar on standard error for ``train(progress=...)``; None where no terminal is attached."""
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epoch {task.fields[epoch]} · loss {task.fields[loss]:.4f}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    loss = TextColumn("epoch {task.fields[epoch]} · loss {task.fields[loss]:.4f}")
+    with _display("{task.description}", MofNCompleteColumn(), loss, TimeRemainingColumn()) as bar:
         task = bar.add_task(description, total=None, epoch=1, loss=float("nan"))
 
         def show(progress: TrainingProgress) -> None:
@@ -86,11 +55,23 @@ def training_bar(description: str) -> Iterator[ProgressCallback | None]:
         yield throttled(show, BAR_SECONDS)
 
 
+@contextmanager
+def replay_bar(pipeline: str) -> Iterator["ReplayBars | None"]:
+    """The bars of a replay on standard error; None where no terminal is attached."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    with _display(f"{pipeline} {{task.description}}", MofNCompleteColumn(), TimeRemainingColumn()) as display:
+        yield ReplayBars(display)
+
+
 class ReplayBars:
-    """Two bars of one display.
+    """A bar of batches, and below it a bar of the steps of a training.
 
     Attributes:
-        training: is told of every step, and draws now and then.
+        training: receives the progress of every step, and draws ten times a second at most.
     """
 
     def __init__(self, display: "Progress") -> None:
@@ -100,7 +81,7 @@ class ReplayBars:
         self.training: ProgressCallback = throttled(self._step, BAR_SECONDS)
 
     def batch(self, batch: str, done: int, total: int) -> None:
-        """The next batch begins."""
+        """Show the next batch, and hide the bar of steps."""
         self._display.update(self._batches, description=batch, completed=done, total=total)
         self._display.update(self._steps, visible=False)
 
@@ -109,15 +90,33 @@ class ReplayBars:
         self._display.update(self._steps, description=text, completed=progress.step, total=progress.n_steps, visible=True)
 
 
-@contextlib.contextmanager
-def replay_bar(pipeline: str) -> Iterator[ReplayBars | None]:
-    """Bars on standard error; None where no terminal is attached."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def throttled(
+    report: ProgressCallback, seconds: float, *, ending: bool = True, clock: Callable[[], float] = monotonic
+) -> ProgressCallback:
+    """A callback that passes on at most one step per period; a step in between costs one reading of the clock.
 
-    columns = (TextColumn(f"{pipeline} {{task.description}}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        yield ReplayBars(display)
+    Args:
+        report: receives the steps that are passed on.
+        seconds: length of the period.
+        ending: pass on the last step in any case.
+        clock: seconds since some moment.
+    """
+    last = clock()
+
+    def throttle(progress: TrainingProgress) -> None:
+        nonlocal last
+        moment = clock()
+        if moment - last >= seconds or (ending and progress.step >= progress.n_steps):
+            last = moment
+            report(progress)
+
+    return throttle
+
+
+def _display(description: str, *columns: "ProgressColumn") -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    parts = (TextColumn(description), BarColumn(), *columns)
+    return Progress(*parts, console=console, disable=not console.is_terminal, transient=True)

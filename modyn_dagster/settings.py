@@ -1,4 +1,4 @@
-"""Where a project and its state live, read from the environment.
+"""Settings of a process: the folders of a project and its state, and the servers, read from the environment.
 
 =========================  =======================================================  ======================
 variable                   meaning                                                  default
@@ -6,7 +6,7 @@ variable                   meaning                                              
 MODYN_PROJECT              folder with ``datasets/`` and ``pipelines/``             the current folder
 MODYN_HOME                 folder of all state: Postgres, batches, models, ...      ``.modyn`` here
 MODYN_POSTGRES_URL         an existing server to use instead of the embedded one    none
-MODYN_DATABASE_PREFIX      put before the database names modyn, dagster and mlflow  empty
+MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
@@ -23,7 +23,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The environment, parsed once."""
+    """Parsed environment variables."""
 
     project: Path
     home: Path
@@ -46,11 +46,11 @@ class Settings:
 
     @property
     def dagster_folder(self) -> Path:
-        """Logs and local files of Dagster's runs; `dagster.yaml` finds it in ``MODYN_DAGSTER_DIR``."""
+        """Logs and local files of Dagster's runs; `dagster.yaml` reads it from ``MODYN_DAGSTER_DIR``."""
         return self.home / "dagster"
 
     def environment(self) -> dict[str, str]:
-        """The variables that give a child process these settings; a Postgres URL with its password is among them."""
+        """Variables that give a child process these settings, among them the Postgres URL with its password."""
         pairs = {
             "MODYN_DAGSTER_DIR": str(self.dagster_folder),
             "MODYN_PROJECT": str(self.project),

@@ -1,4 +1,4 @@
-"""Atomic files: temporary name, fsync, checksum, rename. A file is there as a whole or not at all."""
+"""Atomic and staged files (temporary name, fsync, checksum, rename), and paths that stay below a root."""
 
 import contextlib
 import io
@@ -9,102 +9,117 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from fastpath import errors as native
 from modyn_dagster.digest import checksum_of
-from modyn_dagster.errors import CorruptFile, DeletedKey, StorageError, UnknownKey, WriteFailed
+from modyn_dagster.errors import CorruptFile, StorageError, WriteFailed
 from modyn_dagster.incremental_fsync import HashingFile, IncrementalFsyncFile
 
+_LOCAL_SCHEMES: Final = ("file://", "local://")
 
-@contextlib.contextmanager
+
+@contextmanager
 def atomic_write(path: Path, mode: int = 0o666) -> Iterator[HashingFile]:
-    """Write ``path`` so that it appears complete and durable, or not at all.
+    """Write a file that appears complete and durable, or not at all.
 
-    ``mode`` are its permissions before the umask: ``0o600`` for a secret.
-    Raises ``WriteFailed`` when the operating system refuses (disk full, permissions).
+    Args:
+        path: of the file; its folder is created.
+        mode: permissions before the umask, ``0o600`` for a secret.
+
+    Raises:
+        WriteFailed: the operating system refuses (disk full, permissions).
     """
     with atomic_file(path, mode) as raw:
         yield HashingFile(raw)
 
 
-@contextlib.contextmanager
+@contextmanager
 def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """The same for a format that has checksums of its own: a plain file, whose bytes are not hashed."""
-    temporary = _temporary_name(path)
+    """Write a file as ``atomic_write`` does, through a plain file whose bytes are not hashed: its format has checksums."""
+    temporary = temporary_name(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with IncrementalFsyncFile(temporary, mode) as raw, io.BufferedWriter(raw) as file:
-            yield file
-            file.flush()
-            raw.sync()
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        raise WriteFailed(path, error.strerror or str(error)) from error
+        with _write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with IncrementalFsyncFile(temporary, mode) as raw, io.BufferedWriter(raw) as file:
+                yield file
+                file.flush()
+                raw.sync()
+            os.replace(temporary, path)
+            _sync_directory(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
 class StagedFile:
-    """A file that is written under a temporary name now and gets its own later, when it is known that it counts."""
+    """A file that is written and synced under a temporary name, and renamed once a transaction is about to commit it.
+
+    Attributes:
+        path: the final name.
+        size: bytes, after ``finish``.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._temporary = _temporary_name(path)
-        with _as_write_failed(path):
+        self._temporary = temporary_name(path)
+        with _write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._raw = open(self._temporary, "wb")  # noqa: SIM115 - finish and discard close it
-        self._file = HashingFile(self._raw)
+            self._synced = IncrementalFsyncFile(self._temporary, 0o666)
+        self._plain = io.BufferedWriter(self._synced)
+        self._file = HashingFile(self._plain)
 
     def write(self, data: bytes | memoryview) -> None:
         """Append. Raises ``WriteFailed`` when the operating system refuses."""
-        with _as_write_failed(self.path):
+        with _write_errors(self.path):
             self._file.write(data)
 
     def finish(self) -> None:
-        """Make everything written durable."""
-        with _as_write_failed(self.path):
+        """Make everything written durable. Raises ``WriteFailed``."""
+        with _write_errors(self.path):
             self.size = self._file.tell()
-            self._raw.flush()
-            os.fsync(self._raw.fileno())
-            self._raw.close()
+            self._plain.flush()
+            self._synced.sync()
+            self._plain.close()
 
-    @contextlib.contextmanager
+    @contextmanager
     def as_file(self) -> Iterator[BinaryIO]:
         """The plain file, for a writer that needs one; finished after the block, and not hashed. Raises ``WriteFailed``."""
-        with _as_write_failed(self.path):
-            yield self._raw
+        with _write_errors(self.path):
+            yield self._plain
         self.finish()
 
     @property
     def checksum(self) -> str:
-        """Hex BLAKE2b digest (16 bytes) of what was written by ``write``."""
+        """Hex BLAKE2b digest (16 bytes) of everything written by ``write``."""
         return self._file.checksum
 
     @property
-    def is_there(self) -> bool:
-        """Whether it can still be published: no other writer of the same file was since it was begun."""
+    def is_unpublished(self) -> bool:
+        """True while the file can be published: no other writer of the same path has published since this one began."""
         return self._temporary.exists()
 
     def publish(self) -> None:
-        """Give the finished file its name, and remove what other writers of it left behind: nobody else may be writing it now."""
-        sweep_unfinished(self.path, keep=self._temporary)
-        with _as_write_failed(self.path):
+        """Rename the finished file to ``path`` and remove the remains of other writers. Nobody else may be writing it."""
+        sweep_unfinished(self.path, except_for=self._temporary)
+        with _write_errors(self.path):
             os.replace(self._temporary, self.path)
             _sync_directory(self.path.parent)
 
     def discard(self) -> None:
-        """Remove it, unless it was published."""
+        """Remove the file, unless it was published."""
         with contextlib.suppress(OSError):
-            self._raw.close()
+            self._plain.close()
         with contextlib.suppress(OSError):
             self._temporary.unlink(missing_ok=True)
 
 
-def sweep_unfinished(path: Path, keep: Path | None = None) -> None:
-    """Remove what killed writers of ``path`` left behind; nobody else may be writing it now."""
+def temporary_name(path: Path) -> Path:
+    """A hidden name beside ``path`` that no other writer has; ``sweep_unfinished`` finds it."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def sweep_unfinished(path: Path, except_for: Path | None = None) -> None:
+    """Remove the temporary files that killed writers of ``path`` left. Nobody else may be writing it."""
     for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-        if leftover != keep:
+        if leftover != except_for:
             leftover.unlink(missing_ok=True)
 
 
@@ -112,25 +127,32 @@ def verify_checksum(path: Path, expected: str) -> None:
     """Raise ``CorruptFile`` unless the file exists and has this checksum."""
     if not path.is_file():
         raise CorruptFile(path, f"a file with checksum {expected}", "no file")
-    found = checksum_of(path)
-    if found != expected:
-        raise CorruptFile(path, f"checksum {expected}", found)
+    checksum = checksum_of(path)
+    if checksum != expected:
+        raise CorruptFile(path, f"checksum {expected}", checksum)
 
 
 def inside(root: Path, relative: str) -> Path:
-    """``root / relative``, refused when it, or a symlink on its way, leaves ``root``."""
+    """Resolve ``root / relative``. Raises ``StorageError`` when the path, or a symlink in it, leaves ``root``."""
     resolved = (root / relative).resolve()
     if not resolved.is_relative_to(root.resolve()):
         raise StorageError(f"{relative}: lies outside {root}")
     return resolved
 
 
-def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+def local_folder(root: str) -> Path | None:
+    """The folder that a root names; None for a URL that needs fsspec.
+
+    >>> local_folder("file:///data/clicks"), local_folder("s3://bucket/clicks")
+    (PosixPath('/data/clicks'), None)
+    """
+    for scheme in _LOCAL_SCHEMES:
+        root = root.removeprefix(scheme)
+    return None if "://" in root else Path(root)
 
 
-@contextlib.contextmanager
-def _as_write_failed(path: Path) -> Iterator[None]:
+@contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -143,30 +165,3 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def storage_errors() -> Iterator[None]:
-    """Raise what the block raises about keys and files as ``UnknownKey``, ``DeletedKey``, ``CorruptFile`` or ``StorageError``."""
-    try:
-        yield
-    except native.UnknownKey as error:
-        raise UnknownKey(error.key, error.dataset) from error
-    except native.DeletedKey as error:
-        raise DeletedKey(error.key, error.dataset, error.path, error.offset) from error
-    except native.CorruptFile as error:
-        raise CorruptFile(
-            error.path, error.expected, error.found, key=error.key, offset=error.offset, dataset=error.dataset
-        ) from error
-    except native.StoreError as error:
-        raise StorageError(str(error)) from error
-
-
-_LOCAL_SCHEMES: Final = ("file://", "local://")
-
-
-def local_folder(root: str) -> Path | None:
-    """The folder that a root is; None for what only fsspec knows."""
-    for scheme in _LOCAL_SCHEMES:
-        root = root.removeprefix(scheme)
-    return None if "://" in root else Path(root)

@@ -8,6 +8,7 @@ import numpy as np
 from benchmarks.measure import Contender, Machine, Run, Spread, interleave
 from benchmarks.report import Figure, short
 from modyn_dagster.keys import ORIGIN, position_of
+from modyn_dagster.pipeline.decide.driver import decisions_until_fire
 from modyn_dagster.triggering import (
     DriftNeed,
     Measured,
@@ -19,7 +20,6 @@ from modyn_dagster.triggering import (
     TriggeringPolicy,
     build_policy,
 )
-from modyn_dagster.triggering.loop import drive_policy
 
 #: Batches, train samples in each, and the most seconds for a batch.
 _BATCHES: Final = 200
@@ -66,7 +66,7 @@ def _replayed(policy: TriggeringPolicy, batches: int) -> Iterator[float]:
         fired = True
         while fired:
             fired = False
-            for decided in drive_policy(policy, cursor, stream, _answered):
+            for decided in decisions_until_fire(policy, cursor, stream, _answered):
                 cursor, fired = decided.point, decided.decision.fire
                 yield decided.seconds
             if fired:

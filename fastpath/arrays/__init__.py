@@ -1,1 +1,1 @@
-"""Operations on plain arrays, without a store: byte ranges, planes, lines, ordered pairs, binary COPY."""
+"""Operations on plain arrays, without a store: byte ranges, planes, lines, ordered pairs, and binary COPY."""

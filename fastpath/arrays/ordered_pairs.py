@@ -1,32 +1,39 @@
-"""How many pairs of samples are in order, for many overlapping slices of one ranking at once."""
+"""Numbers of ordered pairs of samples, for many overlapping slices of one ranking at once."""
 
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fastpath.array_types import Int32Array, Int64Array
 from fastpath.kernels import _ranked
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 
 class Pairs(NamedTuple):
-    """Of each slice: twice the pairs of a positive ranked above a negative, ties counting half; positives; negatives."""
+    """Counts by slice.
 
-    doubled: Int64
-    positives: Int64
-    negatives: Int64
+    Attributes:
+        doubled: twice the number of pairs of a positive ranked above a negative, ties counting half.
+        positives, negatives: numbers of samples.
+    """
+
+    doubled: Int64Array
+    positives: Int64Array
+    negatives: Int64Array
 
 
-def ordered_pairs(positive: npt.NDArray[np.bool_], order: Int32, rank: Int32, starts: Int64, stops: Int64) -> Pairs:
-    """One walk along the ranking; a sample costs as many steps as there are slices that hold it.
+def ordered_pairs(
+    positive: npt.NDArray[np.bool_], order: Int32Array, rank: Int32Array, starts: Int64Array, stops: Int64Array
+) -> Pairs:
+    """Count ordered pairs in one walk along the ranking; a sample costs as many steps as there are slices that hold it.
+
+    The share of ordered pairs is the area under the ROC curve. Source: Mann and Whitney (1947), statistic U.
 
     Args:
         positive: ``bool[n]``, by row.
         order: rows by ascending rank, ``int32[n]``.
         rank: ``int32[n]``, by row; equal ranks are ties.
-        starts, stops: of the slices, ``int64[m]`` each, within 0 and n and both ascending; a slice may be empty.
+        starts, stops: bounds of the slices, ``int64[m]`` each, within 0 and n and both ascending; a slice may be empty.
 
     Raises:
         ValueError: lengths that differ, or slices that are not ascending or leave the rows.
@@ -48,7 +55,7 @@ def ordered_pairs(positive: npt.NDArray[np.bool_], order: Int32, rank: Int32, st
         raise ValueError("slices must be ascending and lie within the rows")
     if n and not (int(order.min()) >= 0 and int(order.max()) < n):
         raise ValueError("order must hold rows")
-    # A row is held by the slices that have begun and not yet ended before it.
+    # A row lies in the slices that have begun but not ended before it.
     first = np.cumsum(np.bincount(stops, minlength=n + 1))[:n].astype(np.int32)
     last = np.cumsum(np.bincount(starts, minlength=n + 1))[:n].astype(np.int32)
     doubled, below, tied = (np.zeros(len(starts), np.int64) for _ in range(3))

@@ -11,14 +11,19 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from fastpath.array_types import ByteArray
 from fastpath.kernels import _packing, _words
 from fastpath.kernels._planes import three_planes
 
-Pixels = npt.NDArray[np.uint8]
 
+def to_planes(pixels: ByteArray, out: ByteArray) -> None:
+    """Transpose ``uint8[h, w, c]`` to ``uint8[c, h, w]``, without the GIL; fastest for three channels in contiguous memory.
 
-def to_planes(pixels: Pixels, out: Pixels) -> None:
-    """``uint8[h, w, c]`` to ``uint8[c, h, w]``, without Python's lock; fastest for three channels in contiguous memory."""
+    >>> out = np.empty((2, 1, 3), np.uint8)
+    >>> to_planes(np.array([[[1, 2], [3, 4], [5, 6]]], np.uint8), out)
+    >>> out.tolist()
+    [[[1, 3, 5]], [[2, 4, 6]]]
+    """
     height, width, channels = pixels.shape
     if out.shape != (channels, height, width):
         raise ValueError(f"out must have the shape {(channels, height, width)}, not {out.shape}")
@@ -29,45 +34,38 @@ def to_planes(pixels: Pixels, out: Pixels) -> None:
         out[...] = pixels.transpose(2, 0, 1)
 
 
-#: Bytes in one piece.
+#: Contiguous bytes.
 Buffer = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
-#: Bytes of a word that the kernels know.
+#: Bytes of a word that the kernels support.
 WIDTHS: Final = (1, 2, 4, 8)
 
 
 class Mode(IntEnum):
-    """What happens to a word before its bytes are parted."""
+    """Transformation of a word before its bytes are split."""
 
-    #: Nothing.
+    #: None.
     PLAIN = 0
-    #: The sign goes from the top to the bottom, so that the exponent fills the top byte.
+    #: Rotation of the sign from the top to the bottom, so that the exponent fills the top byte.
     ROTATE = 1
     #: Exclusive or with the base's word.
     XOR = 2
-    #: Minus the base's word as integers, the sign of the difference at the bottom.
+    #: Difference to the base's word as integers, with its sign at the bottom.
     SUBTRACT = 3
-    #: The same on integers in the order of the floats.
+    #: Difference of integers in the order of the floats, with its sign at the bottom.
     SUBTRACT_FLOAT = 4
 
     @property
     def needs_base(self) -> bool:
-        """Whether words of another version take part."""
+        """True if the words of a base take part."""
         return self >= Mode.XOR
 
 
-def split(words: Buffer, base: Buffer | None, mode: Mode, width: int) -> npt.NDArray[np.uint8]:
-    """``uint8[width, n]``: plane k holds byte k (lowest first) of each of the n transformed words.
+def split_into(planes: ByteArray, words: Buffer, base: Buffer | None, mode: Mode) -> None:
+    """Fill ``uint8[width, n]``: plane k gets byte k (lowest first) of each of the n transformed words.
 
-    Raises ``ValueError`` for buffers that do not fit together.
+    Raises ``ValueError`` for buffers that do not fit together, and for planes that are not contiguous.
     """
-    planes = np.empty((width, _n_words(words, base, mode, width)), np.uint8)
-    split_into(planes, words, base, mode)
-    return planes
-
-
-def split_into(planes: npt.NDArray[np.uint8], words: Buffer, base: Buffer | None, mode: Mode) -> None:
-    """Fill ``uint8[width, n]`` with what ``split`` returns; ``ValueError`` when it has another shape or is not contiguous."""
     width = planes.shape[0]
     if planes.shape != (width, _n_words(words, base, mode, width)) or not planes.flags.c_contiguous:
         raise ValueError(f"contiguous planes for {_n_bytes(words)} bytes in words of {width} are needed, not {planes.shape}")
@@ -76,7 +74,7 @@ def split_into(planes: npt.NDArray[np.uint8], words: Buffer, base: Buffer | None
 
 
 def join(planes: Sequence[Buffer], base: Buffer | None, mode: Mode, width: int, out: Buffer) -> None:
-    """Fill ``out`` with the words that ``split`` made these planes of."""
+    """Inverse of ``split_into``: fill ``out`` with the words."""
     n = _n_words(out, base, mode, width)
     if len(planes) != width or any(_n_bytes(plane) != n for plane in planes):
         raise ValueError(f"{width} planes of {n} bytes are needed")
@@ -97,16 +95,18 @@ def _n_bytes(buffer: Buffer) -> int:
     return buffer.nbytes if isinstance(buffer, memoryview | np.ndarray) else len(buffer)
 
 
-Plane = npt.NDArray[np.uint8]
-
-#: Bits of a number that the kernel knows.
+#: Bits of a packed number that the kernel supports.
 BITS: Final = (2, 4)
 
 
-def pack_small(plane: Plane, bits: int) -> tuple[Plane, Plane]:
-    """``uint8[n]`` by ``bits`` a number, the first one lowest, and the numbers of ``2**bits - 1`` and above, in order.
+def pack_small(plane: ByteArray, bits: int) -> tuple[ByteArray, ByteArray]:
+    """Pack ``uint8[n]`` with ``bits`` a number, the first one lowest; numbers of ``2**bits - 1`` and above follow apart.
 
-    The last byte is filled up with zeros. Raises ``ValueError`` for other numbers of bits and for what is no plane.
+    The last byte is filled up with zeros. Raises ``ValueError`` for other numbers of bits and for other arrays.
+
+    >>> packed, large = pack_small(np.array([1, 2, 9, 0], np.uint8), 2)
+    >>> packed.tolist(), large.tolist()
+    ([57], [9])
     """
     if bits not in BITS or plane.ndim != 1 or plane.dtype != np.uint8:
         raise ValueError(f"{plane.dtype}{list(plane.shape)} by {bits} bits: bytes in one dimension and 2 or 4 bits are needed")
@@ -118,8 +118,8 @@ def pack_small(plane: Plane, bits: int) -> tuple[Plane, Plane]:
     return packed, large[:n_large]
 
 
-def unpack_small(packed: Plane, bits: int, large: Plane, n: int) -> Plane | None:
-    """``uint8[n]`` that ``pack_small`` makes ``packed`` and ``large`` of; None if there is none."""
+def unpack_small(packed: ByteArray, bits: int, large: ByteArray, n: int) -> ByteArray | None:
+    """Inverse of ``pack_small``, ``uint8[n]``; None for bytes that ``pack_small`` cannot have returned."""
     if bits not in BITS or packed.size != -(-n * bits // 8):
         return None
     plane = np.empty(n, np.uint8)
@@ -128,6 +128,6 @@ def unpack_small(packed: Plane, bits: int, large: Plane, n: int) -> Plane | None
     return plane if _packing.unpack(packed, bits, large, plane) else None
 
 
-def count_large(plane: Plane) -> dict[int, int]:
-    """How many numbers of ``uint8[n]`` do not fit, by bits of a number."""
+def count_large(plane: ByteArray) -> dict[int, int]:
+    """Count the numbers of ``uint8[n]`` that do not fit, by bits of a packed number."""
     return dict(zip(BITS, _packing.at_least(plane), strict=True))

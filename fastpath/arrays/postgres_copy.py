@@ -1,4 +1,4 @@
-"""Sample rows in the binary format of Postgres' COPY, one pass over the columns.
+"""Sample rows in the binary format of Postgres' COPY, in one pass over the columns.
 
 Format: https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format". Every number is in network order, a
 ``timestamptz`` is microseconds since 2000-01-01 UTC.
@@ -15,7 +15,7 @@ COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TRAILER: Final = b"\xff\xff"
 
 _EPOCH: Final = np.datetime64("2000-01-01", "us").astype(np.int64)
-#: A row starts with its number of fields, and each field with its length.
+#: Bytes of the number of fields of a row; each field begins with its length.
 _ROW_BYTES: Final = 2
 _WORD_BYTES: Final = 4 + 8
 _JSONB_BYTES: Final = 4 + 1
@@ -29,7 +29,7 @@ def encode_rows(
     targets: npt.NDArray[np.float64] | None = None,
     attributes: tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]] | None = None,
 ) -> npt.NDArray[np.uint8]:
-    """Rows of (key, time[, label][, target][, attributes]) between ``COPY_HEADER`` and ``COPY_TRAILER``.
+    """Encode rows of (key, time[, label][, target][, attributes]) to stand between ``COPY_HEADER`` and ``COPY_TRAILER``.
 
     Args:
         keys: ``uint64[n]`` below 2**63.
@@ -64,7 +64,7 @@ def encode_rows(
 
 
 def _check_column(name: str, column: npt.NDArray[Any], n: int, dtype: np.dtype[Any]) -> None:
-    # Bytes of another type would be taken for words, and those behind them too.
+    # The kernel would read an array of another type beyond its end.
     if column.shape != (n,) or column.dtype != dtype or not (column.flags.c_contiguous and column.flags.aligned):
         raise ValueError(f"{name} must be a contiguous {dtype} of shape ({n},), not {column.dtype} of {column.shape}")
 

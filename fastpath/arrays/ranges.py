@@ -1,27 +1,28 @@
-"""Byte ranges of one buffer, in any order and as often as asked, into another."""
+"""Gathering of byte ranges of one buffer into another, in any order and with repetitions."""
 
 import numpy as np
-import numpy.typing as npt
 
+from fastpath.array_types import ByteArray, Int64Array
 from fastpath.kernels._gather import copy_ranges
-
-ByteArray = npt.NDArray[np.uint8]
-Int64Array = npt.NDArray[np.int64]
 
 
 def gather_ranges(source: ByteArray, offsets: Int64Array, lengths: Int64Array) -> tuple[ByteArray, Int64Array]:
-    """Ranges of ``source`` one after the other.
+    """Copy ranges of ``source`` one after the other.
 
     Args:
         source: ``uint8[m]``, contiguous; may be a read-only mapping.
-        offsets: ``int64[n]``, where each range starts.
-        lengths: ``int64[n]``, in bytes; 0 is allowed.
+        offsets: start of each range, ``int64[n]``.
+        lengths: bytes of each range, ``int64[n]``; 0 is allowed.
 
     Returns:
         ``(buffer, out_offsets)``: range i is ``buffer[out_offsets[i]:out_offsets[i + 1]]``, with ``out_offsets`` of length n + 1.
 
     Raises:
         ValueError: a range does not lie inside ``source``, or shapes differ.
+
+    >>> buffer, bounds = gather_ranges(np.frombuffer(b"abcdef", np.uint8), np.array([4, 0]), np.array([2, 3]))
+    >>> buffer.tobytes(), bounds.tolist()
+    (b'efabc', [0, 2, 5])
     """
     out_offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=out_offsets[1:])
@@ -32,7 +33,7 @@ def gather_ranges(source: ByteArray, offsets: Int64Array, lengths: Int64Array) -
 
 
 def gather_into(source: ByteArray, offsets: Int64Array, lengths: Int64Array, out: ByteArray, out_offsets: Int64Array) -> None:
-    """The same into places of a buffer that is there: range i goes to ``out[out_offsets[i]:]``.
+    """Copy ranges of ``source`` into a given buffer: range i goes to ``out[out_offsets[i]:]``.
 
     Raises:
         ValueError: a range does not lie inside ``source`` or ``out``, or shapes differ.

@@ -1,1 +1,1 @@
-"""Files and tables of a store: index, deletions, training set, mapped files, and the rows that kernels read of them."""
+"""Formats on disk: indexes of batches, lists of deleted samples and training sets, and the tables of opened files."""

@@ -1,4 +1,4 @@
-"""Table of batches: each index is opened, verified and entered in the kernels' table when a key of it is first asked for."""
+"""Table of batches: each index is opened, verified and entered for the kernels with the first request for one of its keys."""
 
 import weakref
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.array_types import Int64Array
+from fastpath.array_types import Int64Array, address_of
 from fastpath.errors import CorruptFile, StoreError
 from fastpath.format.deletions import newest_deleted, read_deleted
 from fastpath.format.file_table import FileTable, Opened
@@ -24,48 +24,49 @@ _WORD: Final = 64
 def batch_row(
     index: BatchIndex, deleted: npt.NDArray[np.uint32], index_file: int, first_file: int
 ) -> tuple[int, Int64Array, list[object]]:
-    """``(mode, the fields behind the mode, arrays to keep as long as the row points to them)``.
+    """Row of the kernels' table: mode, fields behind the mode, and the arrays to keep as long as the row points to them.
 
     Args:
-        index: of the batch.
+        index: index of the batch.
         deleted: positions, ascending and below ``index.n``.
         index_file: id of the index among the files.
         first_file: id of the batch's first file.
     """
     extents = index.extents
-    # Bounds are private, as is an only extent: they must hold whatever somebody writes over the mapped index.
+    # Sizes are private copies, as is a single extent: they must stay right even if the mapped index is overwritten.
     sizes = index.sizes
     kept: list[object] = [sizes]
-    row = {"n": index.n, "index_file": index_file, "first_file": first_file, "n_files": len(sizes), "size": _address(sizes)}
-    row |= {"length": -1 if index.width is None else index.width, "n_runs": len(extents.file), "time": _address(index.times)}
+    row = {"n": index.n, "index_file": index_file, "first_file": first_file, "n_files": len(sizes), "size": address_of(sizes)}
+    row |= {"length": -1 if index.width is None else index.width, "n_runs": len(extents.file), "time": address_of(index.times)}
     labels = index.labels if index.labels is not None else index.targets
-    row["label"] = 0 if labels is None else _address(labels)
+    row["label"] = 0 if labels is None else address_of(labels)
     if len(deleted):
         bits = _bitmap(deleted, index.n)
         kept.append(bits)
-        row["deleted"] = _address(bits)
+        row["deleted"] = address_of(bits)
     if len(extents.file) == 1:
         stride = 0 if extents.stride is None else int(extents.stride[0])
         row |= {"file": first_file + int(extents.file[0]), "offset": int(extents.offset[0]), "stride": stride}
         return MODES["one_run"], _words(row), kept
-    row |= {"run_file": _address(extents.file), "run_offset": _address(extents.offset), "run_length": _address(extents.length)}
+    row |= {"run_file": address_of(extents.file), "run_offset": address_of(extents.offset)}
+    row |= {"run_length": address_of(extents.length)}
     if index.n == 0 or extents.start is None or extents.stride is None:
         return MODES["rows"], _words(row), kept
     directory, shift = _directory(private_copy(index.path, extents.start), index.n)
     kept.append(directory)
-    row |= {"run_start": _address(extents.start), "run_stride": _address(extents.stride)}
-    row |= {"directory": _address(directory), "shift": shift}
+    row |= {"run_start": address_of(extents.start), "run_stride": address_of(extents.stride)}
+    row |= {"directory": address_of(directory), "shift": shift}
     return MODES["runs"], _words(row), kept
 
 
 def _directory(start: Int64Array, n: int) -> tuple[npt.NDArray[np.uint32], int]:
-    """The run in which every 2**shift-th sample lies, and the last run; about as many entries as there are runs."""
+    """Run of every 2**shift-th sample, and the last run; about as many entries as there are runs."""
     runs = len(start)
     shift = max(0, (n // runs).bit_length() - 1)
     first = np.arange(((n - 1) >> shift) + 1, dtype=np.int64) << shift
-    # Starts may have been written over since they were found to ascend.
-    found = np.clip(np.searchsorted(start, first, side="right") - 1, 0, runs - 1)
-    return np.append(found, runs - 1).astype(np.uint32), shift
+    # The starts may have been overwritten since they were checked.
+    run = np.clip(np.searchsorted(start, first, side="right") - 1, 0, runs - 1)
+    return np.append(run, runs - 1).astype(np.uint32), shift
 
 
 def _bitmap(positions: npt.NDArray[np.uint32], n: int) -> npt.NDArray[np.uint64]:
@@ -73,11 +74,6 @@ def _bitmap(positions: npt.NDArray[np.uint32], n: int) -> npt.NDArray[np.uint64]
     wide = positions.astype(np.uint64)
     np.bitwise_or.at(bits, (wide // np.uint64(_WORD)).astype(np.int64), np.uint64(1) << (wide % np.uint64(_WORD)))
     return bits
-
-
-def _address(values: npt.NDArray[np.generic]) -> int:
-    address: int = values.__array_interface__["data"][0]
-    return address
 
 
 def _words(row: dict[str, int]) -> Int64Array:
@@ -90,14 +86,14 @@ _MODE: Final = BATCH_FIELDS.index("mode")
 
 
 class BatchTable:
-    """Batches by slot, their place in ascending order of ordinals, as Python and kernels see them.
+    """Batches in ascending order of ordinals, for Python and for the kernels.
 
-    Files of samples, and the indexes themselves, are entered in ``files`` as batches are opened.
+    Files of samples, and the indexes themselves, are added to ``files`` as batches are opened.
     """
 
-    def __init__(self, how: Opening, files: FileTable) -> None:
-        self.ordinals = np.array(sorted(how.indexes), dtype=np.int64)
-        self._how, self._files = how, files
+    def __init__(self, opening: Opening, files: FileTable) -> None:
+        self.ordinals = np.array(sorted(opening.indexes), dtype=np.int64)
+        self._opening, self._files = opening, files
         self._opened: dict[int, _Entry] = {}
         self._ordinal_of: dict[int, int] = {}
         self._kept: dict[int, object] = {}
@@ -107,30 +103,30 @@ class BatchTable:
         self._shift = fill_directory(self.ordinals, *self._directory)
 
     def resolver(self) -> Resolver:
-        """A new kernel over the table, for one thread at a time."""
+        """New kernel over the table, for one thread at a time."""
         return Resolver(*self._directory, self._shift, self._table)
 
     def open(self, ordinal: int) -> BatchIndex:
-        """Open a batch that is in the store, unless it is. Raises ``CorruptFile``."""
+        """Open a batch of the store, unless it is open. Raises ``CorruptFile``."""
         try:
             with self._files.opening:
                 return self._entry(ordinal).index
         except CorruptFile as error:
-            raise error.read_for(self._how.roots.dataset) from error
+            raise error.read_for(self._opening.roots.dataset) from error
 
     def open_all(self) -> list[BatchIndex]:
-        """All batches."""
+        """Indexes of all batches."""
         return [self.open(ordinal) for ordinal in self.ordinals.tolist()]
 
     def common_width(self) -> int | None:
-        """The bytes that the samples of all batches have; None when they differ."""
-        if self._how.width is not None:
-            return self._how.width
+        """Bytes that the samples of all batches have; None when they differ."""
+        if self._opening.width is not None:
+            return self._opening.width
         widths = {index.width for index in self.open_all() if index.n}
         return widths.pop() if len(widths) == 1 else None
 
     def label_kind(self) -> LabelKind | None:
-        """Whether the indexes hold class indices, regression targets, or neither."""
+        """Kind of the labels in the indexes: class indices, regression targets, or None."""
         with self._files.opening:
             first = next(iter(self._opened.values()), None)
         if first is not None:
@@ -138,42 +134,42 @@ class BatchTable:
         return _kind(self.open(int(self.ordinals[0]))) if len(self.ordinals) else None
 
     def ordinal_of(self, file: int) -> int | None:
-        """The batch whose index is this file of the table; None for other files."""
+        """Ordinal of the batch whose index has this file id; None for other files."""
         return self._ordinal_of.get(file)
 
     def index_file(self, ordinal: int) -> int:
-        """The id of the index of an opened batch among the files."""
+        """File id of the index of an opened batch."""
         return self._entry(ordinal).index_file
 
-    def place(self, key: int) -> tuple[str, int]:
-        """The file of a sample of an opened batch, deleted or not, and where it begins there. Raises ``CorruptFile``."""
+    def locate(self, key: int) -> tuple[str, int]:
+        """File and offset of a sample of an opened batch, deleted or not. Raises ``CorruptFile``."""
         index = self._entry(key >> 32).index
-        file, offset = index.place(key & 0xFFFFFFFF)
+        file, offset = index.locate_one(key & 0xFFFFFFFF)
         try:
             return str(self._expected(key >> 32, file).path), offset
         except StoreError:
-            # Below a root that is not known here, or that it leaves.
+            # The root is not known here, or the path leaves it.
             return str(index.file(file).path), offset
 
     def path(self, ordinal: int, file: int) -> Path:
-        """Where a file of an opened batch lies."""
+        """Path of a file of an opened batch."""
         return self._expected(ordinal, file - self._entry(ordinal).first_file).path
 
     def _read(self, ordinal: int) -> BatchIndex:
-        index = BatchIndex.open(self._how.indexes[ordinal], self._how.checksums.get(ordinal))
-        if self._how.width is not None and index.n and index.width != self._how.width:
+        index = BatchIndex.open(self._opening.indexes[ordinal], self._opening.checksums.get(ordinal))
+        if self._opening.width is not None and index.n and index.width != self._opening.width:
             found = "samples of different lengths" if index.width is None else f"samples of {index.width} bytes"
-            raise CorruptFile(index.path, f"samples of {self._how.width} bytes", found)
-        known = [opened.index for opened in self._opened.values()] or [index]
-        if _kind(index) != _kind(known[0]):
-            expected = f"{_kind(known[0]) or 'no labels'}, like {known[0].path.name}"
+            raise CorruptFile(index.path, f"samples of {self._opening.width} bytes", found)
+        first = next((entry.index for entry in self._opened.values()), index)
+        if _kind(index) != _kind(first):
+            expected = f"{_kind(first) or 'no labels'}, like {first.path.name}"
             raise CorruptFile(index.path, expected, f"{_kind(index) or 'none'}")
         return index
 
     def _enter(self, ordinal: int, index: BatchIndex) -> None:
         files = self._files
         deleted = self._deleted_positions(ordinal, index)
-        # Files that kept the batches in turn would stay mapped until garbage is collected, however many stores come and go.
+        # A strong reference would be a cycle: files of closed stores would stay mapped until garbage is collected.
         batches = weakref.proxy(self)
         index_file = files.add([index.version.size], lambda _: batches._renewed(ordinal))
         files.hold(index_file, _opened(index), lasting=True)
@@ -189,19 +185,19 @@ class BatchTable:
         publish(self._table, slot, mode)
         if old is not None:
             self._files.retire(old)
-        # Last: what is opened is never looked at again, so nothing of it may be missing.
+        # Last: an entry here counts as complete.
         self._opened[ordinal] = entry
 
     def _entry(self, ordinal: int) -> "_Entry":
-        # Kernels may know a batch a moment before it is entered here, or for ever where the process was forked in that moment.
+        # Kernels may see a batch a moment before it is entered here, and always if the process was forked in that moment.
         with self._files.opening:
             if ordinal not in self._opened:
                 self._enter(ordinal, self._read(ordinal))
             return self._opened[ordinal]
 
     def _deleted_positions(self, ordinal: int, index: BatchIndex) -> npt.NDArray[np.uint32]:
-        path = newest_deleted(index.path) if self._how.deleted is None else self._how.deleted.get(ordinal)
-        checksum = self._how.deleted_checksums.get(ordinal)
+        path = newest_deleted(index.path) if self._opening.deleted is None else self._opening.deleted.get(ordinal)
+        checksum = self._opening.deleted_checksums.get(ordinal)
         positions = np.empty(0, dtype=np.uint32) if path is None else read_deleted(path, checksum)
         if len(positions) and positions[-1] >= index.n:
             raise CorruptFile(str(path), f"positions below {index.n}", f"position {positions[-1]}")
@@ -210,21 +206,21 @@ class BatchTable:
     def _open_file(self, ordinal: int, i: int) -> Opened:
         expected = self._expected(ordinal, i)
         mapped, version = open_verified(expected)
-        if not self._how.resident:
+        if not self._opening.resident:
             return Opened(str(expected.path), mapped, mapped.address, version)
         copy = resident_copy(expected.path, version.size)
         return Opened(str(expected.path), copy, copy.ctypes.data, version)
 
     def _expected(self, ordinal: int, i: int) -> Expected:
-        # An index that the caller named otherwise says nothing about its shard.
-        number, _, rewrite = self._how.indexes[ordinal].stem.partition(".")
+        # Another name of the index, chosen by the caller, says nothing about the name of the shard.
+        number, _, rewrite = self._opening.indexes[ordinal].stem.partition(".")
         rewrite = rewrite if number.isdecimal() and rewrite.isdecimal() else ""
-        return self._how.roots.expected(ordinal, self._entry(ordinal).index.file(i), rewrite)
+        return self._opening.roots.expected(ordinal, self._entry(ordinal).index.file(i), rewrite)
 
     def _renewed(self, ordinal: int) -> Opened:
-        """An index that was written again with equal bytes; requests of before still see the old ones."""
+        """Index that was written again with equal bytes; earlier requests still see the old mapping."""
         entry = self._opened[ordinal]
-        if ordinal not in self._how.checksums:
+        if ordinal not in self._opening.checksums:
             expected = "the index as it was when it was opened"
             raise CorruptFile(entry.index.path, expected, "another inode, size or time of change")
         index = self._read(ordinal)

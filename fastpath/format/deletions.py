@@ -1,10 +1,9 @@
-"""The list of a batch's deleted samples: one Arrow IPC stream with one column of positions, ascending.
+"""List of a batch's deleted samples: one Arrow IPC stream with one column of positions, ascending.
 
-A deletion writes a new version of the whole list beside the index, ``<ordinal>.<version>.deleted``; a list that was written
-never changes. Equal content, equal bytes.
+A deletion writes a new version of the whole list beside the index, ``<ordinal>.<version>.deleted``; a written list never
+changes. Equal content gives equal bytes.
 """
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastpath.errors import CorruptFile
+from fastpath.format.mapped_files import checksum_of
 
 #: ``uint32[k]``, strictly ascending.
 DeletedPositions = npt.NDArray[np.uint32]
@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"(\d+)\.(\d+)\.deleted")
 
 
 def write_deleted(out: Any, positions: DeletedPositions) -> None:
-    """Write a list to a binary file-like; ``positions`` are strictly ascending, or ``ValueError``."""
+    """Write a list to a binary file; ``ValueError`` unless ``positions`` are strictly ascending."""
     if not _ascending(positions):
         raise ValueError("deleted positions must be strictly ascending")
     batch = pa.record_batch([pa.array(positions, pa.uint32())], schema=_SCHEMA)
@@ -32,18 +32,16 @@ def write_deleted(out: Any, positions: DeletedPositions) -> None:
 
 
 def read_deleted(path: Path, checksum: str | None = None) -> DeletedPositions:
-    """The deleted positions of a batch, ``uint32[k]`` ascending, read-only.
+    """Deleted positions of a batch, ``uint32[k]`` ascending, read-only.
 
-    Raises ``CorruptFile`` unless the file is a list of positions and, where given, has this checksum (hex BLAKE2b, 16 bytes).
+    Raises ``CorruptFile`` unless the file is a list of positions and has the given checksum (hex BLAKE2b, 16 bytes).
     """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise CorruptFile(path, "a list of deleted positions", error.strerror or str(error)) from error
-    if checksum is not None:
-        found = hashlib.blake2b(content, digest_size=16).hexdigest()
-        if found != checksum:
-            raise CorruptFile(path, f"checksum {checksum}", found)
+    if checksum is not None and (actual := checksum_of(content)) != checksum:
+        raise CorruptFile(path, f"checksum {checksum}", actual)
     positions = _positions(path, content)
     if not _ascending(positions):
         raise CorruptFile(path, "strictly ascending positions", "positions in another order")
@@ -51,9 +49,9 @@ def read_deleted(path: Path, checksum: str | None = None) -> DeletedPositions:
 
 
 def newest_deleted(index_path: Path) -> Path | None:
-    """The list with the highest version beside the index of a batch; None where nothing was deleted.
+    """List with the highest version beside the index of a batch; None for a batch without deletions.
 
-    For stores that are opened without the catalog, which is what knows the version that counts.
+    For stores opened without the catalog, which otherwise names the version that counts.
     """
     ordinal = index_path.name.partition(".")[0]
     versions = {

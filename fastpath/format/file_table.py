@@ -1,12 +1,11 @@
-"""Table of files: the mapping of each, and its version at that time.
+"""Table of files: mappings, and the version of each file when it was mapped.
 
-Kernels read the arrays here without a lock, so an address in them is always that of memory that can be read while a request
-is in flight: a file that is mapped again keeps its old mapping until all requests of that time are over.
+Kernels read these arrays without a lock, so an address in them always points to readable memory while a request is in flight: a
+file that is mapped again keeps its old mapping until the requests of that time are over.
 """
 
 import os
 import threading
-import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,20 +18,21 @@ import numpy.typing as npt
 
 from fastpath.format.mapped_files import Version
 from fastpath.kernels._files import address_of, first_changed
-from fastpath.threads.workers import Mark, Users
+from fastpath.threads.forks import reset_after_fork
+from fastpath.threads.workers import Use, Users
 
 
 @dataclass(frozen=True, slots=True)
 class FileArrays:
-    """Facts by file id; a longer copy takes their place when files are added.
+    """Columns by file id; a longer copy replaces them when files are added.
 
     Attributes:
-        base: address of the mapping; 0 where the file is not mapped.
-        size: in bytes, of what is mapped, or as the index says before that.
-        path: address of the absolute path, for the kernel's own calls.
-        inode, modified: what the file was when it was mapped, ``modified`` in nanoseconds.
-        used: when it was last asked for, on the table's own clock.
-        lasting: whether it is never unmapped.
+        base: address of the mapping; 0 for a file that is not mapped.
+        size: bytes of the mapping, or the size in the index before the file is mapped.
+        path: address of the absolute path, for system calls of the kernels.
+        inode, modified: version of the mapped file, ``modified`` in nanoseconds.
+        used: time of the last use, on the table's own clock.
+        lasting: whether the file is never unmapped.
     """
 
     base: npt.NDArray[np.uint64]
@@ -45,13 +45,13 @@ class FileArrays:
 
     @classmethod
     def empty(cls, capacity: int) -> "FileArrays":
-        """For so many files, none of which is mapped."""
+        """Columns for so many files, none of which is mapped."""
         base, path, inode = np.zeros((3, capacity), dtype=np.uint64)
         size, modified, used = np.zeros((3, capacity), dtype=np.int64)
         return cls(base, size, path, inode, modified, used, np.zeros(capacity, dtype=np.bool_))
 
     def grown(self, capacity: int) -> "FileArrays":
-        """A copy with room for more."""
+        """Copy with room for more files."""
         longer = FileArrays.empty(capacity)
         for field in fields(self):
             getattr(longer, field.name)[: len(self.base)] = getattr(self, field.name)
@@ -59,18 +59,18 @@ class FileArrays:
 
 
 def residency_is_visible(path: Path | str) -> bool:
-    """Whether the kernel tells this process which pages of a file are in memory: only owners and who may write learn it."""
-    with suppress(OSError):  # gone meanwhile: whoever reads it will say so
+    """True if the kernel shows this process which pages of a file are in memory: only to owners and those who may write."""
+    with suppress(OSError):  # a missing file is reported where it is read
         return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)  # noqa: PTH116 - a path is a text here
     return False
 
 
-#: Mappings that a store keeps; the system's limit for a process is usually 65,530.
+#: Limit of the mappings of a store; the system's limit for a process is usually 65,530.
 MAX_MAPPED: Final = 16_384
 
 
 class Opened(NamedTuple):
-    """A file that can be read: its path, what keeps its memory, where that begins, and what the file was."""
+    """Readable file: path, owner of its memory, address of the first byte, and version."""
 
     path: str
     holder: object
@@ -79,60 +79,58 @@ class Opened(NamedTuple):
 
 
 class FileTable:
-    """Files by id. Their mappings are bounded, as long as the pieces in flight do not need more."""
+    """Files by id, with a bounded number of mappings unless the pieces in flight need more."""
 
     def __init__(self) -> None:
         self.arrays = FileArrays.empty(64)
-        self._most = MAX_MAPPED
+        self._max_mapped = MAX_MAPPED
         self.n = 0
         self._firsts: list[int] = []
         self._openers: list[Callable[[int], Opened]] = []
         self._held: dict[int, tuple[object, bytes]] = {}
         self._n_lasting = 0
-        #: Whether the kernel tells what of the files is in memory, see ``cold.residency_is_visible``.
-        self.told = True
+        #: True as long as ``residency_is_visible`` for all mapped files.
+        self.residency_visible = True
         self._retired: list[object] = []
         self._clock = 0
-        #: Goes up before and after what is known of a file changes, so it is odd while it does. A request during which that
-        #: happened may have read what was there before, and compared it with what is there now.
+        #: Counter raised before and after each change of a file's entry, so it is odd during a change. A request during which
+        #: it changed may have read the old content and compared it with the new version.
         self.renewals = 0
         self.unlock()
-        _tables.add(self)
+        reset_after_fork(self.unlock)
 
     def unlock(self) -> None:
-        """New locks: after a fork those of the parent may be held by threads that are not here."""
+        """Renew the locks: in a forked process threads of the parent may hold the old ones for ever."""
         self._lock, self.opening = threading.RLock(), threading.RLock()
         self._in_flight = Users()
-        # One that changed a file when the process was forked does not go on here.
+        # A change that a thread of the parent began does not end in this process.
         self.renewals += self.renewals % 2
 
-    def begin(self) -> Mark:
-        """A request starts; ``end`` takes its mark. While too much is mapped it waits for those in flight, and files not used
-        lately go.
-        """
+    def begin(self) -> Use:
+        """Begin a request, which ``end`` ends; while too many files are mapped, wait for others and unmap the least used."""
         while True:
             with self._lock:
-                if len(self._held) - self._n_lasting > self._most and len(self._in_flight) == 0:
-                    self._evict(self._most // 2)
-                if len(self._held) - self._n_lasting <= self._most:
+                if len(self._held) - self._n_lasting > self._max_mapped and len(self._in_flight) == 0:
+                    self._evict(self._max_mapped // 2)
+                if len(self._held) - self._n_lasting <= self._max_mapped:
                     return self._in_flight.enter()
             self._in_flight.wait()
 
-    def end(self, request: Mark) -> None:
-        """The request is over."""
+    def end(self, request: Use) -> None:
+        """End a request."""
         with self._lock:
             self._in_flight.leave(request)
             if len(self._in_flight) == 0:
                 self._retired.clear()
 
     def retire(self, held: object) -> None:
-        """Keep what kernels may still read until all requests of now are over."""
+        """Keep an object that kernels may still read until all present requests are over."""
         with self._lock:
             if len(self._in_flight):
                 self._retired.append(held)
 
     def add(self, sizes: Sequence[int] | npt.NDArray[np.int64], opener: Callable[[int], Opened]) -> int:
-        """Enter files; ``opener(i)`` opens the i-th of them, or raises ``CorruptFile``. Returns the id of the first."""
+        """Add files; ``opener(i)`` opens the i-th of them, or raises ``CorruptFile``. Returns the id of the first."""
         with self._lock:
             first, self.n = self.n, self.n + len(sizes)
             if self.n > len(self.arrays.base):
@@ -144,55 +142,55 @@ class FileTable:
             return first
 
     def hold(self, file: int, opened: Opened, *, lasting: bool = False) -> None:
-        """Kernels read the file at this address from now on; a lasting one is never unmapped."""
+        """Enter a mapping, which kernels read from now on; a lasting one is never unmapped."""
         path = os.fsencode(os.path.abspath(opened.path))  # noqa: PTH100 - a path is a text here, and Path would keep its `..`
-        told = residency_is_visible(opened.path)
+        is_visible = residency_is_visible(opened.path)
         with self._lock:
-            self.told &= told
+            self.residency_visible &= is_visible
             arrays = self.arrays
             self._n_lasting += lasting and not arrays.lasting[file]
             arrays.lasting[file] |= lasting
             arrays.path[file], arrays.inode[file] = address_of(path), opened.version.inode
             arrays.size[file], arrays.modified[file] = opened.version.size, opened.version.modified_ns
             arrays.base[file] = opened.address
-            # After that: in a process forked in between, the address is that of memory which nobody takes away.
+            # In this order: in a process forked in between, the address points to memory that nobody unmaps.
             old = self._held.get(file)
             self._held[file] = opened.holder, path
             if old is not None:
                 self._retired.append(old)
 
     def missing(self, touched: npt.NDArray[np.int32]) -> list[int]:
-        """Which of these files are not mapped now."""
+        """Unmapped files among these."""
         missing: list[int] = touched[self.arrays.base[touched] == 0].tolist()
         return missing
 
     def ensure(self, file: int) -> None:
-        """Map a file, in a request, unless it is. Raises ``CorruptFile``."""
+        """Map a file during a request, unless it is mapped. Raises ``CorruptFile``."""
         with self.opening:
             if self.arrays.base[file] == 0:
                 self.hold(file, self._open(file))
 
     def use(self, touched: npt.NDArray[np.int32]) -> FileArrays:
-        """The arrays that have these mapped files, who count as used now."""
+        """Columns for these mapped files, which count as used now."""
         arrays = self.arrays
         self._clock += 1
         arrays.used[touched] = self._clock
         return arrays
 
     def changed(self, touched: npt.NDArray[np.int32]) -> int | None:
-        """The first of these mapped files that is not what it was when it was mapped; None when all are."""
+        """First of these mapped files that changed since it was mapped; None if none did."""
         arrays = self.arrays
-        found = first_changed(touched, arrays.path, arrays.inode, arrays.size, arrays.modified)
-        return None if found < 0 else found
+        file = first_changed(touched, arrays.path, arrays.inode, arrays.size, arrays.modified)
+        return None if file < 0 else file
 
     def changed_lasting(self, touched: npt.NDArray[np.int32]) -> int | None:
-        """The same of those among any files that are never unmapped."""
+        """First changed file among those of these files that are never unmapped."""
         return self.changed(touched[self.arrays.lasting[touched]])
 
     def renew(self, file: int) -> None:
-        """Look at a file again that changed; raises ``CorruptFile`` unless its content is the one expected."""
+        """Open a changed file again; raises ``CorruptFile`` unless it has the expected content."""
         with self.opening:
-            # It may take long to compare a checksum; that disturbs nobody.
+            # Comparing a checksum may take long, and disturbs no request.
             opened = self._open(file)
             self.renewals += 1
             try:
@@ -201,18 +199,18 @@ class FileTable:
                 self.renewals += 1
 
     def at(self, address: int) -> int:
-        """The file that is or was mapped around an address; -1 for none."""
+        """File that is or was mapped around an address; -1 for none."""
         arrays = self.arrays
         inside = (arrays.base <= address) & (address - arrays.base < np.maximum(arrays.size, 1).astype(np.uint64))
-        found = np.flatnonzero(inside & (arrays.base > 0))
-        return int(found[0]) if len(found) else -1
+        files = np.flatnonzero(inside & (arrays.base > 0))
+        return int(files[0]) if len(files) else -1
 
     def path(self, file: int) -> str:
-        """Where a mapped file lies."""
+        """Path of a mapped file."""
         return os.fsdecode(self._held[file][1])
 
     def close(self) -> None:
-        """Unmap what can be mapped again, once no request is in flight."""
+        """Unmap all files that can be mapped again, once no request is in flight."""
         while True:
             with self._lock:
                 if len(self._in_flight) == 0:
@@ -230,14 +228,3 @@ class FileTable:
         self.arrays.base[oldest] = 0
         for file in oldest.tolist():
             del self._held[file]
-
-
-_tables: "weakref.WeakSet[FileTable]" = weakref.WeakSet()
-
-
-def _unlock_all() -> None:
-    for table in _tables:
-        table.unlock()
-
-
-os.register_at_fork(after_in_child=_unlock_all)

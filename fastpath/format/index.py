@@ -1,45 +1,40 @@
-"""The index of a batch: times, labels and places of its samples, one Arrow file that is mapped and never parsed."""
+"""Index of a batch: times, labels and places of its samples, one Arrow file that is mapped and never parsed."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fastpath.array_types import Int64Array, TimeArray
+from fastpath.array_types import Int64Array, TimeArray, address_of
 from fastpath.errors import CorruptFile
-from fastpath.format.index_file import FILES, RUNS, SAMPLES, Extents, IndexedFile, read_stream, values_of, write_index_to
+from fastpath.format.index_file import FILES, RUNS, SAMPLES, Extents, IndexedFile, read_stream, values_of
 from fastpath.format.mapped_files import Expected, Version, open_verified
-from fastpath.format.skeleton import Skeleton
+from fastpath.format.skeleton import ARROW_ERRORS, Skeleton
 from fastpath.kernels._extents import check_extents
 from fastpath.kernels._files import MappedFile
 from fastpath.kernels._take import copy_out
 
-__all__ = ["BatchIndex", "Extents", "IndexedFile", "Int64Array", "TimeArray", "write_index_to"]
-
-#: What Arrow raises for bytes that are not what it expects.
-_UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
-
 
 @dataclass(frozen=True)
 class BatchIndex:
-    """An index, mapped: arrays are views of the file, read-only.
+    """Mapped index: arrays are read-only views of the file.
 
-    What Python reads after it was opened is private instead: the files, their sizes, and the extent where there is one only.
-    So whatever is written to the mapped file later, only kernels meet it, who survive that.
+    Values that Python reads after opening are private copies instead: the files, their sizes, and a single extent. If the mapped
+    file is overwritten later, only kernels read the damage, and they survive it.
 
     Attributes:
-        path: of the index file.
-        content: its mapped bytes.
-        version: what the file was when it was mapped.
+        path: index file.
+        content: mapped bytes of the file.
+        version: version of the mapped file.
         times: ``datetime64[us][n]``, ascending.
-        labels: class indices ``int64[n]``; None where the dataset has no classes.
-        targets: ``float64[n]``; None where it has no regression target.
-        extents: where the samples lie; all of them inside files of ``sizes``.
-        sizes: of the files in bytes, ``int64``.
-        width: the length in bytes that all samples have; None where they differ, or where there are none.
+        labels: class indices ``int64[n]``; None for a dataset without classes.
+        targets: ``float64[n]``; None for a dataset without a regression target.
+        extents: places of the samples, all inside files of ``sizes``.
+        sizes: bytes of the files, ``int64``.
+        width: common length of all samples in bytes; None where they differ, or where there are none.
     """
 
     path: Path
@@ -55,9 +50,9 @@ class BatchIndex:
 
     @classmethod
     def open(cls, path: Path, checksum: str | None = None) -> Self:
-        """Map an index; with a checksum (hex BLAKE2b, 16 bytes) the whole file is verified first. Raises ``CorruptFile``.
+        """Map an index; with a checksum (hex BLAKE2b, 16 bytes) verify the whole file first. Raises ``CorruptFile``.
 
-        Without one only the structure is checked: that everything it says is possible.
+        Without a checksum only the structure is checked: all values must be possible.
         """
         content, version = open_verified(Expected(path, None, checksum))
         try:
@@ -74,7 +69,7 @@ class BatchIndex:
             files.validate(full=True)
             if files.column("checksum").null_count:
                 raise ValueError("a file has no checksum")
-        except _UNREADABLE as error:
+        except ARROW_ERRORS as error:
             raise CorruptFile(path, "the index of a batch", str(error)) from error
         times = columns["time"].view("datetime64[us]")
         width = _checked(path, len(times), extents, sizes)
@@ -87,19 +82,19 @@ class BatchIndex:
 
     @property
     def files(self) -> tuple[IndexedFile, ...]:
-        """What ``locate`` points to."""
+        """Files that ``locate`` refers to."""
         return tuple(self.file(i) for i in range(len(self.sizes)))
 
     def file(self, i: int) -> IndexedFile:
-        """One of the files."""
+        """File with this number."""
         return IndexedFile(*(self._files[name][i].as_py() for name in FILES))
 
     def locate(self, positions: Int64Array) -> tuple[npt.NDArray[np.int32], Int64Array, Int64Array]:
-        """Where samples lie: index into ``files``, byte offset and length, each ``[k]``; positions below ``n``."""
+        """Places of samples: index into ``files``, byte offset and length, each ``[k]``; positions below ``n``."""
         return self.extents.locate(positions)
 
-    def place(self, position: int) -> tuple[int, int]:
-        """The file and the offset of one sample, whatever was written over the mapped index. Raises ``CorruptFile``."""
+    def locate_one(self, position: int) -> tuple[int, int]:
+        """File and offset of one sample, safe even if the mapped index was overwritten. Raises ``CorruptFile``."""
         file, offset, _ = _private(self.path, self.extents).locate(np.array([position]))
         if not 0 <= file[0] < len(self.sizes):
             raise CorruptFile(self.path, f"one of {len(self.sizes)} files", f"file {file[0]}")
@@ -107,10 +102,10 @@ class BatchIndex:
 
 
 def private_copy(path: Path, values: npt.NDArray[Any]) -> Any:
-    """A copy of an array of a mapped index; raises ``CorruptFile`` when the file was cut short."""
+    """Copy of an array of a mapped index; raises ``CorruptFile`` for a file that was cut short."""
     copy = np.empty(len(values), dtype=values.dtype)
-    if copy_out(values.__array_interface__["data"][0], copy.view(np.uint8)):
-        raise CorruptFile(path, "the index of a batch", "that it was cut short while it was read")
+    if copy_out(address_of(values), copy.view(np.uint8)):
+        raise CorruptFile(path, "the index of a batch", "a file that was cut short while it was read")
     return copy
 
 
@@ -121,7 +116,7 @@ def _private(path: Path, extents: Extents) -> Extents:
 
 
 def _checked(path: Path, n: int, extents: Extents, sizes: Int64Array) -> int | None:
-    """The common length of samples. Raises ``CorruptFile`` when an extent leads out of its file or the runs are in disorder."""
+    """Common length of the samples. Raises ``CorruptFile`` for an extent outside its file, and for runs out of order."""
     runs = [len(values) for values in (extents.start, extents.stride) if values is not None]
     if len(runs) == 1 or (not runs and len(extents.file) != n) or (n > 0 and len(extents.file) == 0):
         raise CorruptFile(path, f"extents of {n} samples", f"{len(extents.file)} extents, {len(runs)} of start and stride")

@@ -1,8 +1,8 @@
 """Index file of a batch: three Arrow IPC streams, one after the other.
 
-They are ``samples`` (a row per sample, in key order), ``extents`` (runs of samples at equal distances in one file) and
-``files`` (the targets of the extents). Equal content, equal bytes: no date, no run id, and no paths but those of source files
-relative to the dataset's root.
+``samples`` has a row per sample, in key order; ``extents`` the runs of samples at equal distances in one file; ``files`` the
+files that the extents refer to. Equal content gives equal bytes: there is no date, no run id, and no path but those of source
+files relative to the dataset's root.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Extents:
 
     @classmethod
     def of(cls, file: npt.NDArray[np.int32], offset: Int64Array, length: Int64Array) -> Self:
-        """The runs that places of single samples make: same file, same length, one right behind the other."""
+        """Merge the places of single samples into runs: same file, same length, one right behind the other."""
         behind = (file[1:] == file[:-1]) & (length[1:] == length[:-1]) & (offset[1:] == offset[:-1] + length[:-1])
         start = np.flatnonzero(np.concatenate(([True], ~behind)))
         if len(start) >= len(file):
@@ -59,7 +59,7 @@ _REQUIRED: Final = {"time", "file", "offset", "length", "path", "size", "checksu
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A file that holds samples: ``path`` relative to the dataset's root, None for the batch's own shard."""
+    """File that holds samples: ``path`` relative to the dataset's root, None for the batch's own shard."""
 
     path: str | None
     size: int
@@ -92,11 +92,11 @@ def _write_stream(out: Any, columns: Mapping[str, Any], types: Mapping[str, pa.D
 
 
 def read_stream(source: pa.NativeFile, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    """The next stream's one record batch. ``ValueError`` unless it is of this version and has columns of these types."""
+    """Record batch of the next stream. ``ValueError`` unless it has this version and columns of these types."""
     reader = pa.ipc.open_stream(source)
     if reader.schema.metadata != {b"modyn_index": _VERSION}:
         raise ValueError(f"expected an index of version {_VERSION.decode()}, found metadata {reader.schema.metadata}")
-    # To the end marker, so that the next stream begins where this one ends.
+    # Read to the end marker: the next stream begins behind it.
     batches = list(reader)
     if len(batches) != 1:
         raise ValueError(f"a stream of an index has one record batch, found {len(batches)}")
@@ -111,14 +111,14 @@ def read_stream(source: pa.NativeFile, types: Mapping[str, pa.DataType]) -> pa.R
 
 
 def values_of(batch: pa.RecordBatch, name: str, skeleton: Skeleton | None = None) -> Any:
-    """A column as it lies in the file, or in the file of this skeleton; None where the stream has none of this name."""
+    """Column as an array over the file, or over the file of this skeleton; None for a column that the stream lacks."""
     if name not in batch.schema.names:
         return None
     column = batch.column(name)
     column = column.view(pa.int64()) if name == "time" else column
     values = column.to_numpy(zero_copy_only=True)
     if skeleton is not None and len(values):
-        values = skeleton.place(values)
+        values = skeleton.view(values)
     if column.null_count or not values.flags.aligned:
         raise ValueError(f"column {name} has {column.null_count} nulls or is not aligned")
     return values

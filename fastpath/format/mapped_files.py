@@ -1,4 +1,4 @@
-"""Open files: verified read-only mappings, and copies in huge pages of the process."""
+"""Mapped files: verified read-only mappings, and copies in huge pages of the process."""
 
 import hashlib
 import mmap
@@ -15,14 +15,16 @@ import numpy.typing as npt
 from fastpath.errors import CorruptFile
 from fastpath.kernels._files import MappedFile
 
+CHECKSUM_BYTES: Final = 16
+
 _CHUNK: Final = 1 << 20
-_REMEMBERED: Final = 100_000
-#: Content that was hashed in this process: several stores read the same shards, and a look tells that one is unchanged.
-_hashed: Final[dict[tuple[int, ...], str]] = {}
+MAX_REMEMBERED: Final = 100_000
+#: Checksums computed in this process, by identity of the file: several stores read the same shards.
+verified_checksums: Final[dict[tuple[int, ...], str]] = {}
 
 
 class Version(NamedTuple):
-    """What tells that a file changed after it was mapped."""
+    """Version of a file: any change after mapping shows in one of these."""
 
     inode: int
     size: int
@@ -31,10 +33,10 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a file must be: its size, its checksum, and the mtime at which it had them.
+    """Expected state of a file: size, checksum, and the mtime at which it had them; None for an unknown value.
 
-    Without an mtime, or when the file has another, its content is read once to compare the checksum (hex BLAKE2b, 16 bytes):
-    copied back from a backup it is still the same. None for what is not known.
+    Without an mtime, or when the file has another one, its content is read once to compare the checksum (hex BLAKE2b, 16
+    bytes): a file restored from a backup is still the same.
     """
 
     path: Path
@@ -44,79 +46,88 @@ class Expected:
 
 
 def open_verified(expected: Expected) -> tuple[MappedFile, Version]:
-    """Map a file. Raises ``CorruptFile`` when it is gone, or is not what it must be."""
+    """Map a file. Raises ``CorruptFile`` for a missing file, or one that is not as expected."""
     try:
-        # A pipe in place of a file would wait for a writer for ever.
-        descriptor = os.open(expected.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_descriptor(expected.path)
     except OSError as error:
-        what = "a file" if expected.size is None else f"a file of {expected.size} bytes"
-        raise CorruptFile(expected.path, what, error.strerror or str(error)) from error
+        kind = "a file" if expected.size is None else f"a file of {expected.size} bytes"
+        raise CorruptFile(expected.path, kind, error.strerror or str(error)) from error
     try:
-        found = os.fstat(descriptor)
-        _check(expected, descriptor, found)
-        size = found.st_size
-        return MappedFile(descriptor, size), Version(found.st_ino, size, found.st_mtime_ns)
+        status = os.fstat(descriptor)
+        _check(expected, descriptor, status)
+        size = status.st_size
+        return MappedFile(descriptor, size), Version(status.st_ino, size, status.st_mtime_ns)
     finally:
         os.close(descriptor)
 
 
-def _check(expected: Expected, descriptor: int, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def open_descriptor(path: Path) -> int:
+    """Open a file for reading. A pipe in its place is opened without waiting for a writer."""
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def checksum_of(content: bytes) -> str:
+    """Checksum of a file's content: hex BLAKE2b of 16 bytes."""
+    return hashlib.blake2b(content, digest_size=CHECKSUM_BYTES).hexdigest()
+
+
+def _check(expected: Expected, descriptor: int, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise CorruptFile(expected.path, "a regular file", "a folder or a device")
-    if expected.size is not None and found.st_size != expected.size:
-        raise CorruptFile(expected.path, f"{expected.size} bytes, as when it was ingested", f"{found.st_size} bytes")
-    if expected.checksum is None or found.st_mtime_ns == expected.modified_ns:
+    if expected.size is not None and status.st_size != expected.size:
+        raise CorruptFile(expected.path, f"{expected.size} bytes, as when it was ingested", f"{status.st_size} bytes")
+    if expected.checksum is None or status.st_mtime_ns == expected.modified_ns:
         return
-    checksum = _checksum(expected.path, descriptor, found)
+    checksum = _checksum(expected.path, descriptor, status)
     if checksum != expected.checksum:
         raise CorruptFile(expected.path, f"checksum {expected.checksum}, as when it was ingested", checksum)
 
 
-def _checksum(path: Path, descriptor: int, found: os.stat_result) -> str:
-    identity = _identity(found)
-    known = _hashed.get(identity)
-    if known is None:
-        digest = hashlib.blake2b(digest_size=16)
+def _checksum(path: Path, descriptor: int, status: os.stat_result) -> str:
+    identity = _identity(status)
+    checksum = verified_checksums.get(identity)
+    if checksum is None:
+        digest = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
         while chunk := os.read(descriptor, _CHUNK):
             digest.update(chunk)
         if _identity(os.fstat(descriptor)) != identity:
             raise CorruptFile(path, "a file that nobody writes", "it changed while it was read")
-        if len(_hashed) >= _REMEMBERED:
-            _hashed.clear()
-        known = _hashed[identity] = digest.hexdigest()
-    return known
+        if len(verified_checksums) >= MAX_REMEMBERED:
+            verified_checksums.clear()
+        checksum = verified_checksums[identity] = digest.hexdigest()
+    return checksum
 
 
-def _identity(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-#: Bytes of one read. A read lets go of the GIL once, and is stopped by a signal between two of them only.
+#: Bytes of one read, which releases the GIL once. Signals are handled between two reads only.
 _READ_BYTES: Final = 64 << 20
 
 
 def resident_copy(path: Path | str, size: int) -> npt.NDArray[np.uint8]:
-    """The bytes of a file in private anonymous memory, in huge pages where the kernel has them.
+    """Bytes of a file in private anonymous memory, in huge pages where the kernel has them.
 
-    The pages of a file's own mapping are small, so that random rows of several gigabytes miss the TLB at each row; this
-    memory is counted to the process and is not given back under pressure.
+    The pages of a file's own mapping are small, so random rows of several gigabytes miss the TLB at each row. This memory counts
+    to the process and is not given back under memory pressure.
 
     Args:
-        path: the file, read once from its beginning to its end.
-        size: its bytes.
+        path: file to read once from beginning to end.
+        size: expected bytes.
 
     Returns:
         ``uint8[size]``, read-only.
 
     Raises:
-        CorruptFile: the file is gone, cannot be read, or has another size.
+        CorruptFile: the file is missing, cannot be read, or has another size.
     """
     path = Path(path)
     try:
         with open(path, "rb", buffering=0) as file:
-            found = os.fstat(file.fileno()).st_size
-            if found != size:
-                raise CorruptFile(path, f"{size} bytes", f"{found} bytes")
+            actual = os.fstat(file.fileno()).st_size
+            if actual != size:
+                raise CorruptFile(path, f"{size} bytes", f"{actual} bytes")
             copy = _copy(file.fileno(), size)
     except OSError as error:
         raise CorruptFile(path, f"a file of {size} bytes", error.strerror or str(error)) from error
@@ -126,7 +137,7 @@ def resident_copy(path: Path | str, size: int) -> npt.NDArray[np.uint8]:
 
 
 def _copy(descriptor: int, size: int) -> npt.NDArray[np.uint8] | None:
-    # None: the file ended before `size` bytes.
+    # Returns None when the file ends before `size` bytes.
     if size == 0:
         return _read_only(b"")
     # Python's default, a shared mapping, is backed by shmem, which gets no huge pages from this advice.

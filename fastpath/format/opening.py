@@ -15,12 +15,12 @@ from fastpath.format.mapped_files import Expected
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Two folders: that of files which are read in place, and the home of shards.
+    """Folders of a dataset: that of files which are read in place, and the home of shards.
 
     Attributes:
-        dataset: its name.
-        root: files read in place, by the paths in the indexes; None where there are none.
-        home: shards lie at ``home/shards/<dataset>/<ordinal>.bin``; once samples were purged, ``<ordinal>.<rewrite>.bin``.
+        dataset: name of the dataset.
+        root: folder of the files read in place, by the paths in the indexes; None where there are none.
+        home: shards lie at ``home/shards/<dataset>/<ordinal>.bin``; after a purge, ``<ordinal>.<rewrite>.bin``.
         modified: mtimes in nanoseconds that files had when they were ingested, by their path in the index.
     """
 
@@ -30,9 +30,10 @@ class Roots:
     modified: Mapping[str, int]
 
     def expected(self, ordinal: int, file: IndexedFile, rewrite: str = "") -> Expected:
-        """What a file of a batch must be; ``rewrite`` is the number that index and shard have behind the ordinal, if any.
+        """Expected state of a file of a batch.
 
-        Raises ``CorruptFile`` for a path that leaves the root, ``StoreError`` when there is no root.
+        ``rewrite`` is the number behind the ordinal in the names of index and shard, if any. Raises ``CorruptFile`` for a
+        path that leaves the root, ``StoreError`` without a root.
         """
         if file.path is None:
             path = self.home / "shards" / self.dataset / f"{ordinal}{rewrite and f'.{rewrite}'}.bin"
@@ -61,7 +62,7 @@ _MAX_ORDINAL = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Arguments of ``SampleStore.open``, complete; what is pickled of a store."""
+    """Complete arguments of ``SampleStore.open``; the pickled form of a store."""
 
     indexes: Mapping[int, Path]
     roots: Roots
@@ -75,18 +76,18 @@ class Opening:
 
 
 def by_ordinal(indexes: Mapping[int, Path] | Iterable[Path]) -> dict[int, Path]:
-    """Index files by ordinal, which is the beginning of their names where nobody says it. Raises ``ValueError``.
+    """Index files by ordinal, by default the beginning of their names. Raises ``ValueError``.
 
-    Of several that a purge has written, ``<ordinal>.<rewrite>.arrow``, the last one counts.
+    Of several files that purges wrote, ``<ordinal>.<rewrite>.arrow``, the last one counts.
     """
     if isinstance(indexes, Mapping):
-        found = {int(ordinal): Path(path) for ordinal, path in indexes.items()}
+        paths = {int(ordinal): Path(path) for ordinal, path in indexes.items()}
     else:
-        found = {name[0]: path for name, path in sorted((_name(Path(path)), Path(path)) for path in indexes)}
-    for ordinal in found:
+        paths = {name[0]: path for name, path in sorted((_name(Path(path)), Path(path)) for path in indexes)}
+    for ordinal in paths:
         if not 0 <= ordinal <= _MAX_ORDINAL:
             raise ValueError(f"the ordinal of a batch must be 0 to {_MAX_ORDINAL}, not {ordinal}")
-    return found
+    return paths
 
 
 def roots_of(
@@ -96,7 +97,7 @@ def roots_of(
     home: Path | str | None,
     modified: Mapping[str, int],
 ) -> Roots:
-    """Folders; what is not said follows from ``<home>/batches/<dataset>/<ordinal>.arrow``."""
+    """Folders of a store; missing ones follow from ``<home>/batches/<dataset>/<ordinal>.arrow``."""
     first = next(iter(indexes.values()), Path()).absolute()
     return Roots(
         dataset if dataset is not None else first.parent.name,
@@ -107,7 +108,7 @@ def roots_of(
 
 
 def row_width(width: int | None, dtype: np.dtype[Any] | None) -> int | None:
-    """Bytes of every sample, where one of them says so. Raises ``ValueError`` when they contradict each other."""
+    """Bytes of every sample, as ``width`` or ``dtype`` says. Raises ``ValueError`` when they contradict each other."""
     width = None if width is None else index(width)
     if dtype is not None and width is not None and dtype.itemsize != width:
         raise ValueError(f"rows of {dtype} have {dtype.itemsize} bytes, not {width}")

@@ -1,8 +1,7 @@
-"""Arrow files parsed without Arrow ever looking at mapped memory: whoever cuts a file short under it would end the process.
+"""Arrow files parsed without showing Arrow the mapped memory: a file that is cut short under it would end the process.
 
-Arrow reads what it is given; a kernel that survives a missing page copies what Arrow must see, which is the metadata. In place of
-the values it is given untouched memory of the same size, whose pages the system never makes. Where an array lies in that
-memory tells where it lies in the file.
+Arrow gets copies of the metadata, made by a kernel that survives a missing page. In place of the values it gets untouched memory
+of the same size, whose pages the system never allocates. The place of an array in that memory gives its place in the file.
 """
 
 import ctypes
@@ -16,11 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fastpath.array_types import address_of
 from fastpath.kernels._take import copy_out
 
-#: Arrow reads the end of a file in a thread of its own, which lets go of everything a moment after the file is open. Were it
-#: the last to do so it would wait for the interpreter, and an interpreter that exits ends such threads, and so the process.
-#: So the files that were opened last are kept, emptied, and never taken apart.
+#: Errors that Arrow raises for malformed bytes.
+ARROW_ERRORS: Final = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
+
+#: Arrow reads the end of a file in a thread of its own, which drops its references a moment after the file is open. If they were
+#: the last, that thread would wait for the interpreter, and an interpreter that exits ends such threads, and with them the
+#: process. So the files opened last are kept, emptied, and never deallocated.
 _opened: Final = deque[tuple[object, ...]](maxlen=256)
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_opened))
 
@@ -29,7 +32,7 @@ _PREFIX: Final = 8
 
 
 class _Blank(NamedTuple):
-    """Memory that stands for a part of the file: its address, its first byte there, and its length."""
+    """Memory in place of a part of the file: its address, the offset of its first byte in the file, and its length."""
 
     address: int
     offset: int
@@ -37,11 +40,16 @@ class _Blank(NamedTuple):
 
 
 class Skeleton(io.RawIOBase):
-    """A mapped file as Arrow may see it: ``mapped`` is its buffer, ``start`` the byte at which reading begins.
+    """Mapped file in the form that Arrow may read.
 
-    In an Arrow *file* record batches are asked for whole, metadata first; in a *stream* the metadata come alone, after their
-    length. Arrow asks it for bytes by ``read`` and ``read_buffer``, as ``pyarrow.PythonFile`` describes. Raises ``OSError``
-    when the file was cut short.
+    In an Arrow *file* record batches are requested whole, metadata first; in a *stream* the metadata come alone, after their
+    length. Arrow requests bytes by ``read`` and ``read_buffer``, as ``pyarrow.PythonFile`` describes. Both raise ``OSError`` for
+    a file that was cut short.
+
+    Args:
+        mapped: buffer of the mapped file.
+        is_stream: whether the file is an Arrow stream.
+        start: byte at which reading begins.
     """
 
     def __init__(self, mapped: Any, *, is_stream: bool, start: int = 0) -> None:
@@ -51,13 +59,13 @@ class Skeleton(io.RawIOBase):
         self._announced = -1
         self._blanks: dict[int, _Blank] = {}
 
-    def let_go(self) -> None:
-        """The file is not needed any more; Arrow may still hold this."""
+    def release(self) -> None:
+        """Release the mapping; Arrow may still hold this object."""
         self._bytes = np.empty(0, dtype=np.uint8)
 
-    def place(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Where an array of Arrow's lies in the file: a read-only view of the map. ``ValueError`` when it is not of it."""
-        address = values.__array_interface__["data"][0]
+    def view(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Read-only view of the map for an array of Arrow's. ``ValueError`` for an array from elsewhere."""
+        address = address_of(values)
         for blank in list(self._blanks.values()):
             first = address - blank.address
             if 0 <= first <= blank.n_bytes - values.nbytes:
@@ -65,43 +73,43 @@ class Skeleton(io.RawIOBase):
         raise ValueError("values that do not lie in the file as they are")
 
     def readable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def tell(self) -> int:
-        """The next byte."""
+        """Offset of the next byte."""
         return self._at
 
     def size(self) -> int:
-        """Of the file."""
+        """Bytes of the file."""
         return len(self._bytes)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte."""
+        """Move to a byte."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size()}[whence]
         return self._at
 
     def read(self, n: int = -1) -> bytes:
-        """A private copy of the next bytes."""
+        """Private copy of the next bytes."""
         part = self._next(n)
-        found = self._copied(part, np.empty(len(part), dtype=np.uint8), len(part)).tobytes()
-        self._announced = int.from_bytes(found, "little") if len(found) == 4 else -1
-        return found
+        content = self._copied(part, np.empty(len(part), dtype=np.uint8), len(part)).tobytes()
+        self._announced = int.from_bytes(content, "little") if len(content) == 4 else -1
+        return content
 
     def read_buffer(self, n: int = -1) -> pa.Buffer:
-        """The same of metadata; values are left out."""
+        """Copy of the metadata among the next bytes, with untouched memory in place of the values."""
         at, part = self._at, self._next(n)
         if len(part) == 0:
             return pa.py_buffer(b"")
         blank = np.frombuffer(mmap(-1, len(part), MAP_PRIVATE | MAP_ANONYMOUS), dtype=np.uint8)
         self._copied(part, blank, self._n_metadata(part))
-        address = blank.__array_interface__["data"][0]
+        address = address_of(blank)
         self._blanks[address] = _Blank(address, at, len(part))
-        # Gone with the memory, which others may be given then.
+        # Removed with the memory, which may be reused for something else.
         weakref.finalize(blank, self._blanks.pop, address).atexit = False
         return pa.py_buffer(blank)
 
@@ -119,14 +127,14 @@ class Skeleton(io.RawIOBase):
         return min(_PREFIX + int.from_bytes(prefix[4:], "little"), len(part))
 
     def _copied(self, part: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.uint8]:
-        if n and copy_out(part.__array_interface__["data"][0], out[:n]):
-            raise OSError("it was cut short while it was read")
+        if n and copy_out(address_of(part), out[:n]):
+            raise OSError("a file that was cut short while it was read")
         return out
 
 
 def open_arrow_file(owner: object, skeleton: Skeleton) -> pa.RecordBatchFileReader:
-    """The reader of an Arrow *file*, which is let go of with its owner."""
-    weakref.finalize(owner, skeleton.let_go).atexit = False
+    """Reader of an Arrow *file*, released with its owner."""
+    weakref.finalize(owner, skeleton.release).atexit = False
     file = pa.PythonFile(skeleton, mode="r")
     _opened.append((file,))
     reader = pa.ipc.open_file(file)

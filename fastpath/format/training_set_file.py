@@ -1,10 +1,10 @@
-"""A training set on disk: an Arrow file with a record batch of keys and weights per partition.
+"""Training set on disk: an Arrow file with a record batch of keys and weights per partition.
 
-A third column, which most sets do without, holds the chance with which each sample got into the set. Each record batch has the
-digest of the bytes of its columns, one after the other (XXH3, 128 bits, hex) under ``xxh3`` in its custom
-metadata. One more, empty record batch closes the file; its metadata hold, under ``partitions``, the length and the digest of all
-partitions, and the checksum of the set is the digest of that table. So a set is opened without reading its data, and each
-partition is compared with the checksum when it is touched first.
+An optional third column, ``chance``, holds the probability with which each sample was included in the set. Each record batch
+has the digest of the bytes of its columns, one after the other (XXH3, 128 bits, hex), under ``xxh3`` in its custom metadata.
+One more, empty record batch closes the file; its metadata hold, under ``partitions``, the length and the digest of all
+partitions. The checksum of the set is the digest of that table, so a set is opened without reading its data, and each partition
+is verified with its first use.
 """
 
 import os
@@ -19,41 +19,46 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from fastpath.array_types import KeyArray, WeightArray
+from fastpath.array_types import KeyArray, WeightArray, address_of
 from fastpath.errors import CorruptFile
-from fastpath.format.skeleton import Skeleton, open_arrow_file
+from fastpath.format.mapped_files import open_descriptor
+from fastpath.format.skeleton import ARROW_ERRORS, Skeleton, open_arrow_file
 from fastpath.kernels._take import copy_out
 
 SCHEMA: Final = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("weight", pa.float32(), nullable=False)])
-CHANCE_SCHEMA: Final = SCHEMA.append(pa.field("chance", pa.float32(), nullable=False))
+PROBABILITY_SCHEMA: Final = SCHEMA.append(pa.field("chance", pa.float32(), nullable=False))
 DIGEST_FIELD: Final = b"xxh3"
 TABLE_FIELD: Final = b"partitions"
-#: One row of the table of partitions: number of samples, digest.
+#: Row of the table of partitions: number of samples, digest.
 TABLE_DTYPE: Final = np.dtype([("n", "<u8"), ("digest", "V16")])
 
-#: Bytes copied and hashed at once: they stay in the second level cache.
+#: Bytes copied and hashed at once: they stay in the second-level cache.
 _PIECE: Final = 1 << 20
-#: What Arrow raises for bytes that are not what it expects.
-_UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
-_own = threading.local()
+_local = threading.local()
 
 
 class Partition(NamedTuple):
-    """Keys ``uint64[n]`` and weights ``float32[n]`` of one record batch; inside, read-only views of its mapping."""
+    """Keys ``uint64[n]`` and weights ``float32[n]`` of one record batch, as read-only views of the mapped file."""
 
     keys: KeyArray
     weights: WeightArray
 
 
 def checksum_of(table: bytes) -> str:
-    """The checksum of a set whose table of partitions has these bytes."""
+    """Checksum of a set with this table of partitions."""
     return f"xxh3:{xxhash.xxh3_128_hexdigest(table)}"
 
 
 class TrainingSetFile:
-    """A mapped file. ``sizes int64[m]`` are the samples of each partition, ``checksum`` that of the whole.
+    """Mapped training set.
 
-    Raises ``CorruptFile`` when the file is none of a training set, or not the one of this checksum.
+    Raises ``CorruptFile`` for a file that is no training set, or has another checksum.
+
+    Attributes:
+        path: file of the set.
+        sizes: samples of each partition, ``int64[m]``.
+        checksum: checksum of the whole set.
+        has_chances: whether the set has inclusion probabilities.
     """
 
     def __init__(self, path: Path, checksum: str | None = None) -> None:
@@ -62,7 +67,7 @@ class TrainingSetFile:
         try:
             self._read_footer()
             table = self._table()
-        except _UNREADABLE as error:
+        except ARROW_ERRORS as error:
             raise self.corrupt("a training set", str(error)) from error
         self.checksum = checksum_of(table)
         if checksum is not None and self.checksum != checksum:
@@ -75,15 +80,15 @@ class TrainingSetFile:
         self._digests = rows["digest"]
 
     def read(self, i: int) -> Partition:
-        """Partition i, compared with its digest. Raises ``CorruptFile``."""
+        """Read partition i and compare it with its digest. Raises ``CorruptFile``."""
         self.check_unchanged()
         try:
             if self._process != os.getpid():
-                # The reader of the parent may be locked, by a thread that is not here.
+                # A thread of the parent process may hold the lock of its reader for ever.
                 self._read_footer()
             batch = self._reader.get_batch(i)
             batch.validate()
-        except _UNREADABLE as error:
+        except ARROW_ERRORS as error:
             raise self.corrupt(f"partition {i}", str(error)) from error
         n = int(self.sizes[i])
         if batch.num_rows != n:
@@ -97,32 +102,31 @@ class TrainingSetFile:
         return Partition(keys, weights)
 
     def chances(self, i: int) -> WeightArray:
-        """The chances of partition i, ``float32[n]``, of a file that has some; ``read`` compares them with the digest."""
+        """Inclusion probabilities of partition i, ``float32[n]``; ``read`` verifies them with the keys and weights."""
         self.check_unchanged()
         try:
             column = self._reader.get_batch(i).column(2)
-        except _UNREADABLE as error:
+        except ARROW_ERRORS as error:
             raise self.corrupt(f"the chances of partition {i}", str(error)) from error
         if len(column) != int(self.sizes[i]):
             raise self.corrupt(f"{self.sizes[i]} chances in partition {i}", str(len(column)))
         return self._values(i, column, np.dtype(np.float32))
 
     def check_unchanged(self) -> None:
-        """Raise ``CorruptFile`` when somebody wrote to the file since it was opened; that it is gone does no harm."""
-        found = _version(self._descriptor)
-        if found != self._version:
-            what = "it was written to" if found[0] == self._size else f"it has {found[0]} now"
-            raise self.corrupt(f"{self._size} bytes, as when it was opened", what)
+        """Raise ``CorruptFile`` for a file that was written to since it was opened; removing it does no harm."""
+        version = _version(self._descriptor)
+        if version != self._version:
+            change = "it was written to" if version[0] == self._size else f"it has {version[0]} now"
+            raise self.corrupt(f"{self._size} bytes, as when it was opened", change)
 
     def corrupt(self, expected: str, found: str) -> CorruptFile:
-        """The error that says what is wrong with this file."""
+        """Error about this file."""
         return CorruptFile(self.path, expected, found)
 
     def _map(self) -> None:
         try:
-            # A pipe in place of a file would wait for a writer for ever.
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            # Not at the interpreter's exit: threads may still look at the file.
+            self._descriptor = open_descriptor(self.path)
+            # Not at the interpreter's exit: threads may still read the file.
             weakref.finalize(self, os.close, self._descriptor).atexit = False
             self._version = _version(self._descriptor)
             self._mapped = mmap(self._descriptor, 0, access=ACCESS_READ)
@@ -136,29 +140,29 @@ class TrainingSetFile:
         self._process = os.getpid()
 
     def _table(self) -> bytes:
-        self.has_chances = self._reader.schema.equals(CHANCE_SCHEMA)
+        self.has_chances = self._reader.schema.equals(PROBABILITY_SCHEMA)
         if not (self.has_chances or self._reader.schema.equals(SCHEMA)):
             raise ValueError(f"the columns {', '.join(map(str, self._reader.schema))}")
         last = self._reader.num_record_batches - 1
-        found = self._reader.get_batch_with_custom_metadata(last) if last >= 0 else None
-        metadata = found.custom_metadata if found is not None else None
+        closing = self._reader.get_batch_with_custom_metadata(last) if last >= 0 else None
+        metadata = closing.custom_metadata if closing is not None else None
         if metadata is None or TABLE_FIELD not in metadata:
-            raise ValueError("no table of partitions at its end: an earlier version may have written it; select again")
+            raise ValueError("no table of partitions at its end")
         table = bytes.fromhex(metadata[TABLE_FIELD].decode("ascii"))
         if len(table) != last * TABLE_DTYPE.itemsize:
             raise ValueError(f"a table of {len(table)} bytes for {last} partitions")
         return table
 
     def _values(self, i: int, column: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        # What stands in the file may be anything: nothing is believed of a batch but what was looked at.
+        # The file may hold anything: only checked facts of a batch are trusted.
         n = len(column)
         if n == 0:
             return np.empty(0, dtype=dtype)
         validity, data = column.buffers()
         try:
             if validity is not None or column.offset or data is None or data.size < n * dtype.itemsize:
-                raise ValueError("nulls, or values that are not there")
-            values = self._skeleton.place(np.frombuffer(data, dtype=dtype, count=n))
+                raise ValueError("nulls, or missing values")
+            values = self._skeleton.view(np.frombuffer(data, dtype=dtype, count=n))
             if not values.flags.aligned:
                 raise ValueError("values that are not aligned")
         except ValueError as error:
@@ -169,25 +173,25 @@ class TrainingSetFile:
         hashed = xxhash.xxh3_128()
         piece = _scratch()
         for column in columns:
-            address = column.__array_interface__["data"][0]
+            address = address_of(column)
             for start in range(0, column.nbytes, _PIECE):
                 part = piece[: min(_PIECE, column.nbytes - start)]
                 if copy_out(address + start, part):
-                    raise self.corrupt(f"partition {i}", "that the file was cut short")
+                    raise self.corrupt(f"partition {i}", "a file that was cut short")
                 hashed.update(part.data)
         return hashed.digest()
 
 
 def _scratch() -> npt.NDArray[np.uint8]:
-    if not hasattr(_own, "piece"):
-        _own.piece = np.empty(_PIECE, dtype=np.uint8)
-    piece: npt.NDArray[np.uint8] = _own.piece
+    if not hasattr(_local, "piece"):
+        _local.piece = np.empty(_PIECE, dtype=np.uint8)
+    piece: npt.NDArray[np.uint8] = _local.piece
     return piece
 
 
 def _version(descriptor: int) -> tuple[int, int]:
-    found = os.fstat(descriptor)
-    return found.st_size, found.st_mtime_ns
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns
 
 
 def check_columns(keys: KeyArray, weights: WeightArray) -> None:

@@ -1,4 +1,4 @@
-"""Writing a training set, partition by partition."""
+"""Writer of training sets, partition by partition."""
 
 from typing import Any, BinaryIO, Self
 
@@ -9,8 +9,8 @@ import xxhash
 
 from fastpath.array_types import KeyArray, WeightArray
 from fastpath.format.training_set_file import (
-    CHANCE_SCHEMA,
     DIGEST_FIELD,
+    PROBABILITY_SCHEMA,
     SCHEMA,
     TABLE_DTYPE,
     TABLE_FIELD,
@@ -20,34 +20,39 @@ from fastpath.format.training_set_file import (
 
 
 class TrainingSetWriter:
-    """Writes partitions as they come to a binary file that is open for writing; equal content gives equal bytes.
+    """Writer of partitions to a binary file that is open for writing; equal content gives equal bytes.
 
-    ``chances`` says that every partition comes with the chances with which its samples got into the set.
-    ``close`` finishes the Arrow file and leaves ``out`` open; as a context manager it closes only when nothing was raised.
-    ``fastpath.format.training_set_file`` describes the format.
+    ``close`` finishes the Arrow file and leaves ``out`` open; as a context manager the writer closes only after a block without
+    an error. ``fastpath.format.training_set_file`` describes the format.
+
+    Args:
+        out: binary file.
+        chances: whether every partition has inclusion probabilities.
     """
 
     def __init__(self, out: BinaryIO, *, chances: bool = False) -> None:
         self.n_samples = 0
-        self._schema = CHANCE_SCHEMA if chances else SCHEMA
+        self._schema = PROBABILITY_SCHEMA if chances else SCHEMA
         self._table = bytearray()
-        # Arrow would close the file with its writer.
+        # PythonFile, because Arrow would close `out` itself with the writer.
         self._writer = pa.ipc.new_file(pa.PythonFile(out, mode="w"), self._schema)
 
     def write(self, keys: KeyArray, weights: WeightArray, chances: WeightArray | None = None) -> None:
-        """Write a partition of ``uint64[n]`` keys, ``float32[n]`` weights and, in a set that has them, ``float32[n]`` chances.
+        """Write a partition: ``uint64[n]`` keys, ``float32[n]`` weights and, in a set with ``chances``, ``float32[n]`` of them.
 
-        n may be 0. Raises ``ValueError`` for chances where there are none to be, or the other way round.
+        n may be 0. Raises ``ValueError`` for probabilities in a set without them, or missing ones in a set with them.
         """
         check_columns(keys, weights)
-        if (chances is None) == (self._schema is CHANCE_SCHEMA):
-            found = "none" if chances is None else "some"
-            raise ValueError(f"all partitions of a set have chances, or none: this one has {found}")
+        if (chances is None) == (self._schema is PROBABILITY_SCHEMA):
+            raise ValueError(
+                "either all partitions of a set have inclusion probabilities (`chances`), or none: "
+                f"this one has {'none' if chances is None else 'some'}"
+            )
         columns: list[npt.NDArray[Any]] = [np.ascontiguousarray(keys), np.ascontiguousarray(weights)]
         if chances is not None:
             check_columns(keys, chances)
             columns.append(np.ascontiguousarray(chances))
-        # Hashing first brings the bytes into the cache, where copying finds them.
+        # Hashing first brings the bytes into the cache for copying.
         digest = xxhash.xxh3_128()
         for column in columns:
             digest.update(column.data)
@@ -63,7 +68,7 @@ class TrainingSetWriter:
 
     @property
     def checksum(self) -> str:
-        """``xxh3:`` and the digest over length and digest of the partitions written so far, hex."""
+        """Checksum of the partitions written so far: ``xxh3:`` and the hex digest over their lengths and digests."""
         return checksum_of(bytes(self._table))
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ cdef enum:
     ROWS = 3                      # a place for every sample
 
 
-# What kernels know of a batch, 24 words of a table; BATCH_FIELDS names them in this order.
+# Row of a batch: 24 words of the table; BATCH_FIELDS names them in this order.
 cdef struct Batch:
     int64_t mode
     int64_t n                     # samples

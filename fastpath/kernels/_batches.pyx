@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""The table of batches as kernels see it. ``fastpath.format.batch_table`` fills it."""
+"""Table of batches in the form of the kernels. ``fastpath.format.batch_table`` fills it."""
 
 BATCH_FIELDS = (
     "mode", "n", "deleted", "file", "offset", "stride", "length", "index_file",
@@ -25,5 +25,5 @@ def fill_directory(const int64_t[::1] ordinals, int64_t[::1] out_ordinals, int32
 
 
 def publish(int64_t[:, ::1] table, Py_ssize_t slot, int64_t mode):
-    """Set the mode of a batch whose row is complete: from now on other threads read it."""
+    """Set the mode of a batch whose row is complete, and so show it to other threads."""
     fastpath_set_mode(<Batch*>&table[slot, 0], mode)

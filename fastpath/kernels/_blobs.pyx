@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Samples of any length, one behind the other. No checks here: ``fastpath.rows.requests`` has made them."""
+"""Samples of any length, copied one behind the other. ``fastpath.rows.requests`` has checked the arguments."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
@@ -8,12 +8,12 @@ from fastpath.kernels._guard cimport guarded, ready
 
 
 cdef enum:
-    AHEAD = 48                    # samples between asking for one and copying it
+    AHEAD = 48                    # samples between the prefetch of one and its copy
 
 
 cdef struct Ranges:
     Places places                 # IN
-    const int64_t* out_offset     # IN  [n + 1] where each goes in out, its separator included
+    const int64_t* out_offset     # IN  [n + 1] offset of each in out, its separator included
     const uint8_t* separator      # IN
     int64_t separator_bytes       # IN
     uint8_t* out                  # OUT
@@ -45,7 +45,7 @@ def copy_ranges(
     const uint8_t[::1] separator,
     uint8_t[::1] out,
 ):
-    """Sample i and a separator to ``out[out_offsets[i]:out_offsets[i + 1]]``; returns 0 or the address of a fault."""
+    """Copy sample i and a separator to ``out[out_offsets[i]:out_offsets[i + 1]]``; returns 0 or the address of a fault."""
     cdef Ranges ranges
     cdef uint64_t fault
     if out_offsets.shape[0] <= 1 or out.shape[0] == 0:
@@ -63,12 +63,12 @@ def copy_ranges(
 def first_outside(
     const int32_t[::1] file, const int64_t[::1] offset, const int64_t[::1] length, const int64_t[::1] sizes
 ):
-    """The first range that is not inside its file; -1 when all are. Without the GIL."""
+    """First range that is not inside its file; -1 when all are. Without the GIL."""
     cdef int64_t n = file.shape[0]
     cdef int64_t i, found = -1
     with nogil:
         for i in range(n):
-            # Written so that nothing overflows.
+            # Subtracted, not added: a sum could overflow.
             if offset[i] < 0 or length[i] < 0 or length[i] > sizes[file[i]] or offset[i] > sizes[file[i]] - length[i]:
                 found = i
                 break

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Rows to typed columns, or as they are, in the pass that gathers them. No checks here: ``fastpath.rows.columns`` has made them."""
+"""Rows gathered into typed columns, or unconverted, in one pass. ``fastpath.rows.columns`` has checked the arguments."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -22,37 +22,37 @@ cdef extern from "convert.h" nogil:
 
 cdef enum:
     BLOCK = 16                    # rows an operation does at a time
-    RING = 64                     # rows whose addresses are known: a block, and those that were asked for ahead of it
-    STAGE = 16384                 # bytes for a block of output rows, which stay in the first cache
-    LARGE = 2097152               # bytes of output that a core's own cache does not hold
+    RING = 64                     # rows with computed addresses: a block, and those prefetched ahead of it
+    STAGE = 16384                 # bytes for a block of output rows, which stay in the first-level cache
+    LARGE = 2097152               # bytes of output that exceed a core's own cache
 
 
 cdef struct Operation:
     Convert convert
     int64_t source                # byte in the row
     int64_t count
-    int64_t output                # which
+    int64_t output                # number of the output
     int64_t target                # byte in a row of the output
-    uint8_t* out                  # where the next block goes
+    uint8_t* out                  # address of the next block
     int64_t stride                # bytes of a row of the output
     int64_t step                  # bytes to the block after it
 
 
 cdef struct Output:
-    uint8_t* out                  # where the next block goes
-    uint8_t* stage                # where operations write it
+    uint8_t* out                  # address of the next block
+    uint8_t* stage                # memory that operations write it to
     int64_t stride
 
 
 cdef struct Gather:
     Places places                 # IN
-    int64_t first                 # IN  the bytes of a row that are read: from here
-    int64_t span                  # IN  and so many
+    int64_t first                 # IN  first byte of a row that is read
+    int64_t span                  # IN  number of bytes of a row that are read
     Operation* operation          # IN
     int64_t operations
     Output* output                # OUT
     int64_t outputs
-    bint past                     # IN  write past the caches: by way of the stage
+    bint past                     # IN  write past the caches, through the stage
 
 
 OPERATIONS = {fastpath_operations[i].name.decode(): i for i in range(FASTPATH_OPERATIONS)}
@@ -64,7 +64,7 @@ cdef inline void _ask(const Gather* gather, const uint8_t** ring, int64_t i) noe
 
 
 cdef void _aim(Gather* gather, uint8_t* stage) noexcept nogil:
-    # Where operations write: to the outputs, or to the stage again and again, one output behind the other.
+    # Targets of the operations: the outputs, or the stage, reused for each block, one output behind the other.
     cdef Operation* operation
     cdef Output* output
     cdef int64_t k
@@ -90,7 +90,7 @@ cdef void _gather(void* arguments) noexcept nogil:
     cdef int64_t start = 0
     _aim(gather, memory + 64 - <uint64_t>memory % 64)
     if gather.past:
-        # What no operation writes, the padding of records, shall not be what lay here before.
+        # The padding of records, which no operation writes, must not show old memory.
         memset(memory, 0, sizeof(memory))
     for i in range(min(RING - BLOCK, n)):
         _ask(gather, ring, i)
@@ -112,7 +112,7 @@ cdef void _gather(void* arguments) noexcept nogil:
 
 
 cdef bint _goes_past(const int64_t[:, ::1] outputs, int64_t n):
-    # A result that does not fit in the cache only pushes out what is there, and would be read before it is written.
+    # A result larger than the cache would only evict other data, and each line would be read before it is written.
     cdef int64_t row = 0
     cdef Py_ssize_t k
     for k in range(outputs.shape[0]):
@@ -133,7 +133,7 @@ def gather_columns(
 ):
     """Fill columns from rows; returns 0, or the address that could not be read.
 
-    ``first`` and ``span`` say which bytes of a row are read. ``operations`` are rows of (operation, byte in the row, count,
+    ``first`` and ``span`` are the bytes of a row that are read. ``operations`` are rows of (operation, byte in the row, count,
     output, byte in the output's row), ``outputs`` of (address, bytes of a row).
     """
     cdef Gather gather
@@ -145,7 +145,7 @@ def gather_columns(
     gather.places.n, gather.first, gather.span = file.shape[0], first, span
     gather.operations, gather.outputs = operations.shape[0], outputs.shape[0]
     gather.past = _goes_past(outputs, gather.places.n)
-    # Before memory is taken: it may raise.
+    # Before the allocation: it may raise.
     ready()
     gather.operation = <Operation*>malloc(gather.operations * sizeof(Operation) + gather.outputs * sizeof(Output))
     if gather.operation == NULL:

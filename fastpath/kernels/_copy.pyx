@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Rows of Postgres' binary COPY format. No checks here: ``fastpath.arrays.postgres_copy`` has made them."""
+"""Rows of Postgres' binary COPY format. ``fastpath.arrays.postgres_copy`` has checked the arguments."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -75,7 +75,7 @@ def encode(
     const uint8_t[::1] text,
     uint8_t[::1] out,
 ):
-    """Write all rows to ``out`` without the GIL; returns the bytes written. None for a field that is not there."""
+    """Write all rows to ``out`` without the GIL; returns the bytes written. None stands for an absent field."""
     cdef Py_ssize_t n = keys.shape[0]
     cdef const int64_t* label = NULL
     cdef const double* target = NULL

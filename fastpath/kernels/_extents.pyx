@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Whether the extents of an index stay inside the files. An index that passes can send no kernel out of bounds."""
+"""Check that the extents of an index stay inside the files. A checked index sends no kernel out of bounds."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -35,7 +35,7 @@ cdef bint _is_inside(Check* check, int64_t run) noexcept nogil:
             return False
     if check.file[run] < 0 or check.file[run] >= check.files or check.offset[run] < 0 or length < 0:
         return False
-    # Written so that nothing overflows.
+    # Subtracted, not added: a sum could overflow.
     room = check.size[check.file[run]]
     if room < 0 or length > room or check.offset[run] > room - length:
         return False
@@ -64,9 +64,10 @@ def check_extents(
     int64_t samples,
     const int64_t[::1] size,
 ):
-    """``(broken, shortest, longest)``: the first run outside its file or order, -1 for none; -2: the index cannot be read.
+    """Return ``(broken, shortest, longest)``: the first run outside its file or order, and the lengths of samples.
 
-    ``start`` and ``stride`` are None for a run per sample. Without the GIL.
+    ``broken`` is -1 where all runs are sound, -2 where the index cannot be read. ``start`` and ``stride`` are None for a run per
+    sample. Without the GIL.
     """
     cdef Check check
     cdef uint64_t fault

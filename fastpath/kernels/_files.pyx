@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Mapped files as buffers, and one look at many of them. ``fastpath.format.file_table`` has made the checks."""
+"""Mapped files as buffers, and a check of many versions at once. ``fastpath.format.file_table`` has checked the arguments."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -25,7 +25,7 @@ cdef extern from "<sys/stat.h>" nogil:
 
 
 cdef class MappedFile:
-    """All bytes of a file, read-only, without holding its descriptor open: a store maps more files than may be open."""
+    """Bytes of a file, read-only, without an open descriptor: a store maps more files than may be open."""
 
     cdef readonly uint64_t address
     cdef readonly int64_t size
@@ -56,15 +56,15 @@ cdef class MappedFile:
 
 
 def address_of(bytes path):
-    """Where the zero-terminated bytes of a path lie, as long as somebody keeps them."""
+    """Address of the zero-terminated bytes of a path, valid as long as these are referenced."""
     return <uint64_t>PyBytes_AS_STRING(path)
 
 
 cdef Py_ssize_t _first_changed(
-    const int32_t* file,          # IN  [n] which files
+    const int32_t* file,          # IN  [n] ids of files
     Py_ssize_t n,
     const uint64_t* path,         # IN  by file: address of its path
-    const uint64_t* inode,        # IN  by file: what it was when it was mapped
+    const uint64_t* inode,        # IN  by file: version when it was mapped
     const int64_t* size,
     const int64_t* modified,
 ) noexcept nogil:
@@ -89,7 +89,7 @@ def first_changed(
     const int64_t[::1] sizes,
     const int64_t[::1] modified,
 ):
-    """The first of ``files`` that is not what it was when it was mapped; -1 when all are. Without the GIL."""
+    """First of ``files`` that changed since it was mapped; -1 when none did. Without the GIL."""
     cdef Py_ssize_t found
     if files.shape[0] == 0:
         return -1

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Copy byte ranges. No checks here: ``fastpath.arrays.ranges`` has made them."""
+"""Copies of byte ranges. ``fastpath.arrays.ranges`` has checked the arguments."""
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
@@ -7,9 +7,9 @@ from libc.string cimport memcpy
 
 cdef void _copy_ranges(
     const uint8_t* source,        # IN
-    const int64_t* offset,        # IN  [n] where each range starts in source
+    const int64_t* offset,        # IN  [n] start of each range in source
     const int64_t* length,        # IN  [n]
-    const int64_t* out_offset,    # IN  [n] where it goes in out
+    const int64_t* out_offset,    # IN  [n] offset of each range in out
     Py_ssize_t n,
     uint8_t* out,                 # OUT
 ) noexcept nogil:
@@ -25,7 +25,7 @@ def copy_ranges(
     const int64_t[::1] out_offsets,
     uint8_t[::1] out,
 ):
-    """``out[out_offsets[i]:][:lengths[i]] = source[offsets[i]:][:lengths[i]]`` for every i, without the GIL."""
+    """Set ``out[out_offsets[i]:][:lengths[i]] = source[offsets[i]:][:lengths[i]]`` for every i, without the GIL."""
     cdef Py_ssize_t n = offsets.shape[0]
     if n == 0 or out.shape[0] == 0:
         return

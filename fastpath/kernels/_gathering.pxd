@@ -8,7 +8,7 @@ cdef extern from "copy.h" nogil:
     void fastpath_streamed()
 
 
-# Where n samples lie: byte `offset` of the file that is mapped at `base[file]`.
+# Places of n samples: byte `offset` of the file that is mapped at `base[file]`.
 cdef struct Places:
     const uint64_t* base          # by file
     const int32_t* file           # [n]

@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""Kernels that read mapped files survive when a file is cut short under them; see ``guard.h``.
+"""Guard of kernels that read mapped files, against files that are cut short under them; see ``guard.h``.
 
-This module owns the signal handler, the others cimport it. It has no face in Python.
+The module owns the signal handler; other kernels cimport it. It has no Python interface.
 """
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The pages that rows of mapped files lie on, in ascending order."""
+"""Pages of the rows of mapped files, in ascending order."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Keyed bijections of ``range(n)``, a slice at a time. No checks here: ``fastpath.order`` has made them."""
+"""Keyed bijections of ``range(n)``, a slice at a time. ``fastpath.order`` has checked the arguments."""
 
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 
@@ -16,7 +16,7 @@ cdef extern from "permute.h" nogil:
 
 
 cdef enum:
-    CHUNK = 2048                  # positions whose values and list of misses stay in the first level cache
+    CHUNK = 2048                  # positions whose values and list of misses stay in the first-level cache
     MIN_BITS = 8                  # fewer bits have too few bijections of this kind
 
 
@@ -46,7 +46,7 @@ cdef void _permute(
     int64_t n,
     int64_t start,                # IN  0 <= start
     int64_t stop,                 # IN  stop <= n
-    int64_t added,                # IN  goes to every value
+    int64_t added,                # IN  added to every value
     int64_t* out,                 # OUT [stop - start]
 ) noexcept nogil:
     cdef Rounds rounds
@@ -57,7 +57,7 @@ cdef void _permute(
     while start < stop:
         size = min(stop - start, <int64_t>CHUNK)
         fastpath_walk_range(start, size, &rounds, out)
-        # Who landed outside range(n) walks on from there; gathered without a branch, as nobody could predict it.
+        # Values outside range(n) are permuted again; gathered without a branch, which no processor could predict.
         n_missed = 0
         for i in range(size):
             missed[n_missed], walked[n_missed] = <uint16_t>i, out[i]
@@ -125,19 +125,19 @@ cdef void _permute_blocks(
 
 
 def permute(uint64_t key, int64_t n, int64_t start, int64_t stop, int64_t[::1] out):
-    """Values ``start`` to ``stop`` of the permutation of ``range(n)`` that belongs to ``key``."""
+    """Compute values ``start`` to ``stop`` of the permutation of ``range(n)`` with this key."""
     if stop > start:
         with nogil:
             _permute(key, n, start, stop, 0, &out[0])
 
 
 def permute_blocks(uint64_t key, int64_t n, int64_t size, int64_t start, int64_t stop, int64_t[::1] out):
-    """The same with the blocks of ``size`` values permuted, and each block inside."""
+    """Compute values of the permutation of blocks of ``size`` values, each permuted inside."""
     if stop > start:
         with nogil:
             _permute_blocks(key, n, size, start, stop, &out[0])
 
 
 def place_of(uint64_t key, int64_t n, int64_t value):
-    """Where ``permute`` puts ``value``: its inverse."""
+    """Inverse of ``permute``: the place of a value. Used by tests only."""
     return _place_of(key, n, value)

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""The kernel behind ``packing``; shapes are checked there."""
+"""Packing of planes of small numbers. ``fastpath.arrays.planes`` has checked the arguments."""
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -11,7 +11,7 @@ cdef extern from *:
 
 DEF BLOCK = 1024
 
-# The numbers of every packed byte: one load and one store are quicker than four shifts.
+# Table of the numbers in every packed byte: one load and one store are faster than four shifts.
 cdef uint8_t QUARTERS[4 * 256]
 cdef uint8_t HALVES[2 * 256]
 cdef int _byte, _place
@@ -28,7 +28,7 @@ def pack(
     uint8_t[::1] packed,  # OUT [n bits / 8]
     uint8_t[::1] large,  # OUT [n]; the first entries are filled
 ):
-    """Numbers of ``bits`` bits, and how many did not fit and were appended to ``large``."""
+    """Pack numbers of ``bits`` bits; returns the number of misfits, which are appended to ``large``."""
     cdef size_t found, n = plane.shape[0]
     with nogil:
         found = _pack(&plane[0], n, bits, &packed[0], &large[0])
@@ -62,7 +62,7 @@ cdef size_t _pack(const uint8_t *plane, size_t n, int bits, uint8_t *packed, uin
 
 
 cdef inline uint64_t _tops(const uint8_t *packed, size_t n, int bits) noexcept nogil:
-    """Of eight bytes, or what there is of them: the lowest bit of every number all of whose bits are set."""
+    """Lowest bit of every number whose bits are all set, in eight or fewer bytes."""
     cdef uint64_t word = 0
     memcpy(&word, packed, 8 if n >= 8 else n)
     word &= word >> 1
@@ -77,7 +77,7 @@ def unpack(
     const uint8_t[::1] large,  # IN
     uint8_t[::1] plane,  # OUT [n]
 ):
-    """The inverse: whether ``packed`` and ``large`` are what ``pack`` makes of a plane, which then is ``plane``."""
+    """Inverse of ``pack``: fill ``plane``; False if ``packed`` and ``large`` cannot come from ``pack``."""
     cdef const uint8_t *others = &large[0] if large.shape[0] else NULL
     cdef size_t n_large = large.shape[0]
     cdef bint found
@@ -118,7 +118,7 @@ cdef bint _unpack(
 
 
 def at_least(const uint8_t[::1] plane):
-    """How many numbers are 3 or more, and how many 15 or more."""
+    """Count the numbers of 3 or more, and those of 15 or more."""
     cdef size_t i, three = 0, fifteen = 0
     with nogil:
         for i in range(<size_t> plane.shape[0]):

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Which pages of mapped files are in memory, and reading those that are not.
+"""Residency of the pages of mapped files, and reading of missing ones.
 
-No checks here: a place outside a mapping costs time, mincore and these advices of madvise never harm.
+Arguments are not checked: a place outside a mapping costs time, but mincore and these advices of madvise do no harm.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -28,17 +28,17 @@ cdef extern from "<sys/mman.h>" nogil:
 cdef enum:
     # Pages of a block, which one fault reads in a mapping with MADV_HUGEPAGE.
     BLOCK = 512
-    # Reads asked for before the first of them is waited for.
+    # Reads in flight before the first of them is waited for.
     IN_FLIGHT = 256
 
 cdef int PAGE_BITS = int(sysconf(_SC_PAGESIZE)).bit_length() - 1
 
 
 cdef struct Plan:
-    uint64_t gap               # pages read for nothing to join two reads
-    uint64_t most              # pages of one read
+    uint64_t max_gap           # unneeded pages that are read to join two reads
+    uint64_t max_read          # pages of one read
     uint64_t dense             # missing pages from which on a block is read whole
-    bint told                  # whether the kernel tells which pages are in memory; if not, all count as missing
+    bint visible               # whether the kernel shows which pages are in memory; if not, all count as missing
 
 
 cdef struct Block:
@@ -51,26 +51,26 @@ cdef struct Block:
 
 
 cdef struct Reads:
-    uint64_t page[IN_FLIGHT]   # the last ones asked for
+    uint64_t page[IN_FLIGHT]   # the last reads in flight
     uint64_t count[IN_FLIGHT]
     Py_ssize_t asked
     Py_ssize_t mapped
-    uint64_t pages             # of all, whole blocks included
+    uint64_t pages             # pages of all reads, whole blocks included
 
 
 cdef inline int _advise(uint64_t page, uint64_t count, int advice) noexcept nogil:
     return madvise(<void*>(page << PAGE_BITS), count << PAGE_BITS, advice)
 
 
-cdef bint _any_missing(const Rows* rows, Py_ssize_t looks, uint64_t seed) noexcept nogil:
-    # Look at one page of some rows, other rows with every seed.
+cdef bint _any_missing(const Rows* rows, Py_ssize_t sampled, uint64_t seed) noexcept nogil:
+    # Check one page of some rows; every seed samples other rows.
     cdef Py_ssize_t look, i
     cdef uint64_t chance, start
     cdef int64_t length
     cdef unsigned char resident
-    for look in range(min(looks, rows.n)):
+    for look in range(min(sampled, rows.n)):
         chance = _scrambled(seed + <uint64_t>look)
-        i = look if rows.n <= looks else <Py_ssize_t>(chance % <uint64_t>rows.n)
+        i = look if rows.n <= sampled else <Py_ssize_t>(chance % <uint64_t>rows.n)
         length = length_of(rows, i)
         if length <= 0 or rows.bases[rows.file[i]] == 0:
             continue
@@ -98,7 +98,7 @@ cdef int64_t _read(const Rows* rows, const uint64_t* spans, Py_ssize_t n, const 
     reads.asked, reads.mapped, reads.pages = 0, 0, 0
     while i < n:
         first, end = first_of(spans[i]), first_of(spans[i])
-        while i < n and first_of(spans[i]) <= end + plan.gap:
+        while i < n and first_of(spans[i]) <= end + plan.max_gap:
             end = max(end, end_of(spans[i]))
             i += 1
         while starts[f + 1] <= first:
@@ -118,15 +118,15 @@ cdef int64_t _read(const Rows* rows, const uint64_t* spans, Py_ssize_t n, const 
 
 
 cdef void _look(Block* block, uint64_t page, uint64_t count, const Plan* plan) noexcept nogil:
-    # Note the pages that are not in memory, in runs of at most `most`.
+    # Note the pages that are not in memory, in runs of at most `max_read`.
     cdef unsigned char resident[BLOCK]
     cdef uint64_t i = 0, run
     memset(resident, 0, BLOCK)
-    if plan.told and mincore(<void*>(page << PAGE_BITS), count << PAGE_BITS, resident) != 0:
+    if plan.visible and mincore(<void*>(page << PAGE_BITS), count << PAGE_BITS, resident) != 0:
         return
     while i < count:
         run = 0
-        while i + run < count and run < plan.most and not resident[i + run] & 1:
+        while i + run < count and run < plan.max_read and not resident[i + run] & 1:
             run += 1
         if run > 0:
             block.page[block.runs], block.count[block.runs] = page + i, run
@@ -151,7 +151,7 @@ cdef void _finish(Block* block, const Rows* rows, Reads* reads, uint64_t dense) 
 
 
 cdef void _ask(Reads* reads, uint64_t page, uint64_t count) noexcept nogil:
-    # Start one read; with many under way, first map what the oldest has brought.
+    # Start one read; with many in flight, first map the pages of the oldest.
     cdef Py_ssize_t slot = reads.asked % IN_FLIGHT
     if reads.asked - reads.mapped == IN_FLIGHT:
         _map_oldest(reads)
@@ -161,7 +161,7 @@ cdef void _ask(Reads* reads, uint64_t page, uint64_t count) noexcept nogil:
 
 
 cdef void _map_oldest(Reads* reads) noexcept nogil:
-    # Waits for the pages. Where the kernel cannot (before Linux 5.14), or a page cannot be read, its first touch sees to it.
+    # Wait for the pages. Before Linux 5.14, and for a page that cannot be read, the first touch does that.
     cdef Py_ssize_t slot = reads.mapped % IN_FLIGHT
     _advise(reads.page[slot], reads.count[slot], MADV_POPULATE_READ)
     reads.mapped += 1
@@ -169,7 +169,7 @@ cdef void _map_oldest(Reads* reads) noexcept nogil:
 
 cdef int64_t _bring_in(const Rows* rows, const Plan* plan, uint64_t* starts, uint64_t* spans, uint64_t* spare) noexcept nogil:
     cdef Py_ssize_t n
-    number_pages(rows, plan.gap + 1, starts)
+    number_pages(rows, plan.max_gap + 1, starts)
     spans = needed_spans(rows, starts, spans, spare, &n)
     return _read(rows, spans, n, starts, plan)
 
@@ -181,21 +181,21 @@ def bring_in(
     const int64_t[::1] offset,
     const int64_t[::1] lengths,
     int64_t length,
-    Py_ssize_t looks,
+    Py_ssize_t sampled,
     uint64_t seed,
-    uint64_t gap,
-    uint64_t most,
+    uint64_t max_gap,
+    uint64_t max_read,
     uint64_t dense,
-    bint told,
+    bint visible,
 ):
-    """Read, without the GIL, what at least one row needs and is not in memory; returns its bytes.
+    """Read, without the GIL, the missing pages of at least one row; returns their bytes.
 
-    ``lengths`` None: all rows have ``length`` bytes. ``looks``: rows of which one page is looked at, to see whether anything
-    is missing. ``gap``, ``most``, ``dense``, ``told``: see ``Plan``. At least one row.
+    ``lengths`` None: all rows have ``length`` bytes. ``sampled``: rows of which one page is checked first, to see whether any
+    is missing. ``max_gap``, ``max_read``, ``dense``, ``visible``: see ``Plan``.
     """
     cdef Rows rows
     cdef Plan plan
-    cdef bint missing = not told
+    cdef bint missing = not visible
     cdef int64_t brought
     cdef uint64_t* memory
     rows.bases, rows.sizes, rows.file, rows.offset = &bases[0], &sizes[0], &file[0], &offset[0]
@@ -203,10 +203,10 @@ def bring_in(
     if lengths is not None:
         rows.lengths = &lengths[0]
     rows.n, rows.n_files, rows.page_bits = file.shape[0], bases.shape[0], PAGE_BITS
-    plan.gap, plan.most, plan.dense, plan.told = gap, most, dense, told
-    if told:
+    plan.max_gap, plan.max_read, plan.dense, plan.visible = max_gap, max_read, dense, visible
+    if visible:
         with nogil:
-            missing = _any_missing(&rows, looks, seed)
+            missing = _any_missing(&rows, sampled, seed)
     if not missing:
         return 0
     memory = <uint64_t*>malloc(sizeof(uint64_t) * <size_t>(rows.n_files + 1 + 2 * rows.n))

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""The kernel behind ``planes``."""
+"""Pixels to planes of channels. ``fastpath.arrays.planes`` has checked the arguments."""
 
 from libc.stdint cimport uint8_t
 
@@ -14,7 +14,7 @@ def three_planes(
     const uint8_t[::1] pixels,  # IN  [3 n], n > 0
     uint8_t[:, ::1] planes,  # OUT [3, n]
 ):
-    """Channel c of pixel i to ``planes[c, i]``."""
+    """Copy channel c of pixel i to ``planes[c, i]``."""
     cdef size_t n = planes.shape[1]
     with nogil:
         fastpath_three_planes(&pixels[0], n, &planes[0, 0], &planes[1, 0], &planes[2, 0])

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Areas under ROC curves of many intervals in one pass. No checks here: ``fastpath.arrays.ordered_pairs`` has made them."""
+"""Ordered pairs of many intervals in one pass. ``fastpath.arrays.ordered_pairs`` has checked the arguments."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -58,7 +58,7 @@ def add(
     int64_t[::1] below,
     int64_t[::1] tied,
 ):
-    """Fill ``doubled`` and ``below``, without the GIL."""
+    """Fill in ``doubled`` and ``below``, without the GIL."""
     cdef Py_ssize_t n = order.shape[0]
     if n == 0 or below.shape[0] == 0:
         return

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""From keys to places in files, and from keys to the words that stand in the indexes.
+"""Resolution of keys to places in files, and to words in the indexes.
 
-A call stops at the first key it can do nothing with and says why; ``fastpath.rows.requests`` opens the batch, makes room, or
-raises, and calls again from where it stopped.
+A call stops at the first key it cannot resolve and returns the reason; ``fastpath.rows.requests`` opens the batch, makes room,
+or raises, and calls again from that key.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -47,7 +47,7 @@ cdef struct Request:
     int64_t n_touched             # IN/OUT
     int64_t done                  # IN/OUT keys that are finished
     int64_t at                    # OUT the key that stopped the call
-    int code                      # OUT why
+    int code                      # OUT the reason, one of CODES
 
 
 cdef inline bint _stop(Request* request, int64_t at, int code) noexcept nogil:
@@ -87,7 +87,7 @@ cdef inline const Batch* _batch_of(Request* request, int64_t at, int64_t* positi
 
 
 cdef inline int64_t _run_of(const Batch* batch, int64_t position) noexcept nogil:
-    # The directory leaves few runs to search, in any index that is not made to hurt.
+    # The directory leaves few runs to search, except in a malicious index.
     cdef int64_t low = batch.directory[position >> batch.shift]
     cdef int64_t high = batch.directory[(position >> batch.shift) + 1]
     cdef int64_t middle
@@ -101,7 +101,7 @@ cdef inline int64_t _run_of(const Batch* batch, int64_t position) noexcept nogil
 
 
 cdef inline bint _finish(Request* request, int64_t at, const Batch* batch, int64_t position, int64_t run) noexcept nogil:
-    # The index is mapped: what was sound when it was opened may have been overwritten since.
+    # The mapped index may have been overwritten since it was checked.
     cdef int64_t file = batch.run_file[run]
     cdef int64_t length = batch.run_length[run]
     cdef uint64_t offset = <uint64_t>batch.run_offset[run]
@@ -186,14 +186,14 @@ cdef void _run(void* arguments) noexcept nogil:
             went_on = _words_block(request, request.done, stop)
         else:
             went_on = _resolve_block(request, request.done, stop)
-        # A block that stopped is done again from its beginning.
+        # A stopped block is repeated from its beginning.
         if not went_on:
             return
         request.done = stop
 
 
 cdef class Resolver:
-    """The tables that calls share, and the marks of one call at a time."""
+    """Tables shared by all calls, and the marks of one call at a time."""
 
     cdef Request _request
     cdef object _kept
@@ -208,31 +208,31 @@ cdef class Resolver:
         self._kept = [ordinals, slots, table, None, None]
 
     def make_room(self, uint8_t[::1] marks, int32_t[::1] touched):
-        """Take marks of more files; the first ``len(old)`` are those of before."""
+        """Use marks of more files; they begin with the present ones."""
         self._request.mark, self._request.touched, self._request.files = &marks[0], &touched[0], marks.shape[0]
         self._kept[3:] = [marks, touched]
 
     @property
     def n_touched(self):
-        """How many of ``touched`` the calls since ``begin`` have filled."""
+        """Number of entries of ``touched`` that calls since ``begin`` have filled."""
         return self._request.n_touched
 
     def begin(self):
-        """Forget what earlier calls touched, and start at the first key again."""
+        """Clear the marks of earlier calls, and start at the first key."""
         cdef int64_t i
         for i in range(self._request.n_touched):
             self._request.mark[self._request.touched[i]] = 0
         self._request.n_touched = self._request.done = 0
 
     def places(self, const uint64_t[::1] keys, int32_t[::1] file, int64_t[::1] offset, int64_t[::1] length):
-        """Fill places of keys; ``length`` may be None where all samples have one. Returns one of ``CODES``."""
+        """Fill in places of keys; ``length`` may be None where all samples have the same. Returns one of ``CODES``."""
         self._request.file, self._request.offset = &file[0], &offset[0]
         self._request.length = &length[0] if length is not None else NULL
         self._request.word = NULL
         return self._call(keys)
 
     def words(self, const uint64_t[::1] keys, int64_t[::1] words, bint labels):
-        """Fill labels (8-byte words) or times. Returns one of ``CODES``."""
+        """Fill in labels (8-byte words) or times. Returns one of ``CODES``."""
         self._request.word, self._request.labels = &words[0], labels
         return self._call(keys)
 

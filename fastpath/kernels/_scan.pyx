@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Lines and quotes of text, 64 bytes at a time. No checks here: ``fastpath.arrays.lines`` has made them."""
+"""Lines and quotes of text, 64 bytes at a time. ``fastpath.arrays.lines`` has checked the arguments."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
@@ -55,7 +55,7 @@ cdef struct Text:
 
 cdef struct Found:
     Py_ssize_t lines
-    Py_ssize_t bad_quote    # position of the first that stands where none may, -1
+    Py_ssize_t bad_quote    # position of the first misplaced quote, -1
     Py_ssize_t last_quote   # -1 where there is none
     bint is_open            # the last quote was never closed
 
@@ -158,9 +158,9 @@ def count_breaks(const uint8_t[::1] data, Py_ssize_t start):
 
 
 def find_lines(const uint8_t[::1] data, Py_ssize_t start, int delimiter, int64_t[::1] offsets, int64_t[::1] lengths):
-    """Fill places of lines; returns their number, the first bad quote, and the one that is never closed, -1 where there is none.
+    """Fill in places of lines; returns their number, the first misplaced quote, and the unclosed one (-1 for none).
 
-    ``delimiter`` -1: quotes are bytes like others. ``offsets`` and ``lengths`` have room for a line more than there are breaks.
+    ``delimiter`` -1: quotes have no meaning. ``offsets`` and ``lengths`` have room for one line more than there are breaks.
     """
     cdef Text text = _text(data, start, delimiter)
     cdef Found found
@@ -170,7 +170,7 @@ def find_lines(const uint8_t[::1] data, Py_ssize_t start, int delimiter, int64_t
 
 
 def contains(const uint8_t[::1] data, uint8_t byte):
-    """Whether a byte occurs."""
+    """True if a byte occurs."""
     cdef bint found = False
     if data.shape[0]:
         with nogil:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Keys and weights at any positions of a training set, over its partitions. ``fastpath.format.partitions`` has checked the arrays."""
+"""Keys and weights at any positions of a training set. ``fastpath.format.partitions`` has checked the arguments."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -8,7 +8,7 @@ from fastpath.kernels._guard cimport guarded, ready
 
 
 cdef enum:
-    CHUNK = 256                   # positions that are looked at together
+    CHUNK = 256                   # positions that are located together
 
 
 cdef struct Parts:
@@ -20,14 +20,14 @@ cdef struct Parts:
 
 cdef struct Take:
     Parts parts                   # IN
-    const uint64_t* key_at        # IN  [m] addresses; 0 only where no position leads
+    const uint64_t* key_at        # IN  [m] addresses; 0 only for partitions without a position
     const uint64_t* weight_at     # IN  [m]
     const int64_t* weight_mask    # IN  [m] 0 where all weights of a partition are equal, else -1
     const int64_t* position       # IN  [n_positions]
     int64_t n_positions
     uint64_t* keys                # OUT [n_positions]
     float* weights                # OUT [n_positions]
-    int64_t outside               # OUT the first position that is not one of the set, or -1
+    int64_t outside               # OUT the first position outside the set, or -1
 
 
 cdef struct Uniform:
@@ -43,8 +43,8 @@ cdef struct Copy:
 
 
 cdef inline int64_t _partition_of(const Parts* parts, int64_t position) noexcept nogil:
-    # The last that begins at or before the position: an empty one never is. The guesses nearly always leave one or two to
-    # choose from, and the choice is made without a branch, which nobody could predict.
+    # Last partition that begins at or before the position, so never an empty one. The guesses nearly always leave one or two
+    # to choose from, and the choice is made without a branch, which no processor could predict.
     cdef int64_t low = parts.guess[position >> parts.shift]
     cdef int64_t high = parts.guess[(position >> parts.shift) + 1]
     cdef int64_t middle
@@ -58,8 +58,8 @@ cdef inline int64_t _partition_of(const Parts* parts, int64_t position) noexcept
 
 
 cdef inline bint _all_inside(const int64_t* position, int64_t n, int64_t least, int64_t most) noexcept nogil:
-    # The sign of a difference says on which side: no comparison, so that any machine does several at once. Differences of
-    # unsigned numbers, which may overflow.
+    # The sign of a difference gives the side: without a comparison any machine handles several at once. The numbers are
+    # unsigned, whose differences may overflow.
     cdef uint64_t signs = 0
     cdef int64_t i
     for i in range(n):
@@ -76,7 +76,7 @@ cdef int64_t _first_outside(const int64_t* position, int64_t n, int64_t n_all) n
 
 
 cdef void _take_of_one(const Take* take, int64_t partition, int64_t first, int64_t n) noexcept nogil:
-    # In names of its own: what is written to the outputs could be a field of the struct, for all that the compiler knows.
+    # Local copies: for the compiler, a write to the outputs could change a field of the struct.
     cdef const int64_t* position = take.position + first
     cdef const uint64_t* key_at = <const uint64_t*>take.key_at[partition] - take.parts.start[partition]
     cdef const float* weight_at = <const float*>take.weight_at[partition] - take.parts.start[partition]
@@ -111,7 +111,7 @@ cdef void _take_of_many(const Take* take, int64_t first, int64_t n) noexcept nog
 
 
 cdef void _take(void* arguments) noexcept nogil:
-    # The loads of one position do not wait for those of another: the processor has as many in flight as it can.
+    # The loads of different positions are independent: the processor keeps as many in flight as it can.
     cdef Take* take = <Take*>arguments
     cdef int64_t first = 0
     cdef int64_t size, partition
@@ -161,7 +161,7 @@ def take(
     uint64_t[::1] keys,
     float[::1] weights,
 ):
-    """``(outside, fault)``: the place of the first position outside the set or -1, the address of an unreadable page or 0."""
+    """Copy keys and weights; returns the place of the first position outside the set or -1, and a fault's address or 0."""
     cdef Take arguments
     cdef uint64_t fault
     if positions.shape[0] == 0:
@@ -182,7 +182,7 @@ def take(
 def mark(
     const int64_t[::1] start, const int32_t[::1] guess, int shift, const int64_t[::1] positions, uint8_t[::1] touched
 ):
-    """``touched[partition] = 1`` for each position; returns the place of the first one outside the set, or -1."""
+    """Set ``touched[partition] = 1`` for each position; returns the place of the first one outside the set, or -1."""
     cdef Parts parts
     cdef int64_t i, outside
     if positions.shape[0] == 0:
@@ -197,7 +197,7 @@ def mark(
 
 
 def is_uniform(uint64_t address, int64_t n):
-    """Whether n mapped weights are the same; False for those that cannot be read."""
+    """True if n mapped weights are equal; False for unreadable ones."""
     cdef Uniform arguments
     arguments.weight, arguments.n, arguments.uniform = <const uint32_t*>address, n, False
     ready()

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""The kernels behind ``words``; shapes are checked there."""
+"""Words to planes of bytes and back. ``fastpath.arrays.planes`` has checked the arguments."""
 
 from libc.stdint cimport uint8_t
 
@@ -20,7 +20,7 @@ def split(
     int width,
     uint8_t[:, ::1] planes,  # OUT [width, n]
 ):
-    """Byte k of transformed word i to ``planes[k, i]``."""
+    """Copy byte k of transformed word i to ``planes[k, i]``."""
     cdef size_t n = planes.shape[1]
     with nogil:
         fastpath_split(&words[0], &base[0], mode, width, n, &planes[0, 0])
@@ -33,7 +33,7 @@ def join(
     int width,
     uint8_t[::1] words,  # OUT [width n]
 ):
-    """The inverse of ``split``."""
+    """Inverse of ``split``."""
     cdef const uint8_t *starts[8]
     cdef const uint8_t[::1] plane
     cdef size_t n = words.shape[0] // width

@@ -8,7 +8,7 @@
 typedef void (*fastpath_operation)(const uint8_t *const *rows, int64_t n, int64_t source, int64_t count, uint8_t *out,
                                    int64_t stride);
 
-/* Wider registers where the machine has them. Sanitizers run before the machine can be asked. */
+/* Wider registers where the machine has them. Sanitizers start before the machine's features are known. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__) && defined(__gnu_linux__)
 #define FASTPATH_WIDE __attribute__((target_clones("avx2", "default")))
@@ -44,7 +44,7 @@ static inline float fastpath_half(uint16_t half)
 #define FASTPATH_PLAIN(value) (value)
 #define FASTPATH_TRUTH(value) ((value) != 0)
 
-/* name, type, unsigned word of its size, byte swap, what the value is */
+/* name, type, unsigned word of its size, byte swap, expression of the value */
 #define FASTPATH_SOURCES(X, ...)                                                     \
     X(b1, uint8_t, uint8_t, FASTPATH_SAME, FASTPATH_TRUTH, __VA_ARGS__)              \
     X(i1, int8_t, uint8_t, FASTPATH_SAME, FASTPATH_PLAIN, __VA_ARGS__)               \
@@ -106,7 +106,7 @@ FASTPATH_SWAP(2, uint16_t, __builtin_bswap16)
 FASTPATH_SWAP(4, uint32_t, __builtin_bswap32)
 FASTPATH_SWAP(8, uint64_t, __builtin_bswap64)
 
-/* `count` bytes as they are. */
+/* `count` bytes, unchanged. */
 static void fastpath_bytes(const uint8_t *const *rows, int64_t n, int64_t source, int64_t count, uint8_t *out, int64_t stride)
 {
     for (int64_t i = 0; i < n; i++, out += stride)

@@ -57,7 +57,7 @@ static inline void fastpath_stream(uint8_t *to, const uint8_t *from, int64_t n)
     memcpy(to + i, from + i, (size_t)(n - i));
 }
 
-/* What was streamed is seen by other threads from here on. */
+/* Make streamed bytes visible to other threads. */
 static inline void fastpath_streamed(void)
 {
 #ifdef __SSE2__
@@ -65,8 +65,8 @@ static inline void fastpath_streamed(void)
 #endif
 }
 
-/* Ask for the cache lines of n bytes; of long ones the first, the hardware follows. They come to the second cache: the few
- * reads that the first one can have under way are left to the rows of now (random rows of 160 bytes: 23 instead of 20 M/s). */
+/* Prefetch the cache lines of n bytes; of a long range the first, and the hardware follows. They go to the second-level cache:
+ * the few reads that the first-level cache can have in flight are left to current rows (rows of 160 bytes: 23, not 20 M/s). */
 static inline __attribute__((always_inline)) void fastpath_prefetch(const uint8_t *start, int64_t n)
 {
     const uint8_t *line = (const uint8_t *)((uintptr_t)start & ~(uintptr_t)63);

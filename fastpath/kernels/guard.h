@@ -1,7 +1,7 @@
-/* Kernels that read mapped files, and live when such a file is cut short.
+/* Guard of kernels that read mapped files: they survive when such a file is cut short.
  *
  * Touching a page behind the end of a mapped file raises SIGBUS in the thread that touched it. While a thread is inside
- * fastpath_guarded() the handler jumps back there; for any other SIGBUS it hands on to whoever had the signal before.
+ * fastpath_guarded() the handler jumps back there; any other SIGBUS it passes to the previous handler.
  */
 #ifndef FASTPATH_GUARD_H
 #define FASTPATH_GUARD_H
@@ -24,10 +24,10 @@ static void fastpath_on_bus_error(int number, siginfo_t *info, void *context)
         fastpath_fault = info->si_addr != NULL ? info->si_addr : (void *)1;
         siglongjmp(*fastpath_jump, 1);
     }
-    /* A previous handler that raises the signal again must end the process, not come round to us for ever. */
+    /* A previous handler that raises the signal again must end the process, not loop through this one for ever. */
     if (fastpath_handing_on || fastpath_previous.sa_handler == SIG_DFL || fastpath_previous.sa_handler == SIG_IGN) {
         signal(SIGBUS, SIG_DFL);
-        return; /* the instruction runs again and meets the default action */
+        return; /* the instruction runs again and triggers the default action */
     }
     fastpath_handing_on = 1;
     if (fastpath_previous.sa_flags & SA_SIGINFO)
@@ -54,7 +54,7 @@ static int fastpath_install_guard(void)
     return sigaction(SIGBUS, &ours, NULL);
 }
 
-/* Run a kernel: NULL when it came to its end, else the address it could not read. */
+/* Run a kernel: NULL when it ended, else the address it could not read. */
 static void *fastpath_guarded(fastpath_kernel kernel, void *arguments)
 {
     sigjmp_buf here;

@@ -1,4 +1,4 @@
-/* One walk of a keyed bijection of the numbers of some bits, for many of them at once.
+/* One application of a keyed bijection of the numbers of some bits, to many of them at once.
  *
  * Compiled for several vector widths, as the package is built for any x86-64, and SSE2 has no multiplication of 32 or 64
  * bits. The choice is a branch, not GCC's target_clones: the sanitizers do not start with those.
@@ -81,13 +81,13 @@ FASTPATH_FOR(any, )
 #define FASTPATH_CHOOSE(name, ...) fastpath_##name##_any(__VA_ARGS__)
 #endif
 
-/* out[k] = where first + k goes, for k below n. */
+/* out[k] = image of first + k, for k below n. */
 static void fastpath_walk_range(int64_t first, int64_t n, const fastpath_rounds *rounds, int64_t *out)
 {
     FASTPATH_CHOOSE(range, first, n, rounds, out);
 }
 
-/* values[k] = where values[k] goes. */
+/* values[k] = image of values[k]. */
 static void fastpath_walk_all(int64_t *values, int64_t n, const fastpath_rounds *rounds)
 {
     FASTPATH_CHOOSE(all, values, n, rounds);

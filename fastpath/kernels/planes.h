@@ -1,5 +1,5 @@
 /* Interleaved pixels of three channels to one plane per channel. Compilers turn the loop into shuffles where the processor has
-   them, which is asked for at load time. */
+   them; the variant is chosen at load time. */
 #ifndef FASTPATH_PLANES_H
 #define FASTPATH_PLANES_H
 

@@ -1,1 +1,1 @@
-"""Requests for rows: planning, gathering, conversion to columns, and results."""
+"""Reading of rows: requests cut into attempts, the pages they need, the columns they fill, and their results."""

@@ -1,4 +1,4 @@
-"""Attempts at the pieces of a request, with their scratch memory; repeated when a file changed since it was mapped."""
+"""Attempts at the pieces of a request, repeated when a file changed since it was mapped, and their scratch memory."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from fastpath.array_types import KeyArray
 from fastpath.errors import CorruptFile
 from fastpath.format.batch_table import BatchTable
 from fastpath.format.file_table import FileTable
@@ -15,11 +16,11 @@ from fastpath.threads.workers import Workers
 
 
 class Scratch:
-    """Places of the keys of one piece, and the files they lie in. For one thread at a time.
+    """Places of the keys of one piece, and the files that hold them. For one thread at a time.
 
     Attributes:
-        resolver: the kernel that fills it.
-        file, offset, length: by key; ``reserve`` makes them long enough.
+        resolver: kernel that fills the arrays.
+        file, offset, length: place by key; ``reserve`` makes the arrays long enough.
     """
 
     def __init__(self, resolver: Resolver) -> None:
@@ -31,7 +32,7 @@ class Scratch:
         self._touched = np.empty(0, dtype=np.int32)
 
     def reserve(self, keys: int, files: int) -> None:
-        """Room for so many keys and file ids; what is there of marks stays."""
+        """Make room for so many keys and file ids; existing marks stay."""
         if keys > len(self.file):
             self.file = np.empty(keys, dtype=np.int32)
             self.offset, self.length = np.empty((2, keys), dtype=np.int64)
@@ -44,48 +45,47 @@ class Scratch:
 
     @property
     def touched(self) -> npt.NDArray[np.int32]:
-        """The files that the keys lie in, and the indexes that were read for them."""
+        """Files that hold the samples, and the indexes that were read for the keys."""
         return self._touched[: self.resolver.n_touched]
 
 
-KeyArray = npt.NDArray[np.uint64]
-#: Does the keys from ``first`` to ``stop``. None when all is well, else the file that must be looked at again.
+#: Function that handles the keys from ``first`` to ``stop``. Returns None on success, else the file to open again.
 Attempt = Callable[[int, int, Scratch], int | None]
 
-#: Keys of one piece: what a request takes besides its result stays below 6 MB a thread.
-_PIECE: Final = 1 << 18
-#: The same where nearly every sample has a file of its own, and mapping them all at once would be too much.
-_PIECE_OF_FILES: Final = 1 << 12
+#: Keys of one piece: the memory of a request besides its result stays below 6 MB a thread.
+PIECE: Final = 1 << 18
+#: Keys of one piece where nearly every sample has a file of its own: a bound on the files mapped at once.
+PIECE_OF_FILES: Final = 1 << 12
 _ATTEMPTS: Final = 3
-#: How often a piece is done again because other requests looked at files again meanwhile.
-_OVERTAKEN: Final = 1_000
-#: What an attempt returns besides a file: it is not known which, or the piece has too many of them.
+#: Limit of repetitions of a piece because other requests opened files again in the meantime.
+_MAX_OVERTAKEN: Final = 1_000
+#: Results of an attempt besides a file: an unknown file, or a piece with too many files.
 SOME_FILE: Final = -1
 TOO_MANY: Final = -2
 
 
 class Attempts:
-    """Cuts requests into pieces and sees that each one has read files as they were meant to be."""
+    """Cuts requests into pieces and ensures that each piece has read files in their expected state."""
 
     def __init__(self, dataset: str, batches: BatchTable, files: FileTable) -> None:
         self._dataset, self._batches, self._files = dataset, batches, files
         self._free: list[Scratch] = []
         self._workers = Workers()
 
-    def each(self, keys: KeyArray, threads: int, attempt: Attempt) -> None:
-        """Do all pieces of a request, in up to ``threads`` threads. Raises ``CorruptFile``, and what ``attempt`` raises."""
+    def run(self, keys: KeyArray, threads: int, attempt: Attempt) -> None:
+        """Attempt all pieces of a request in up to ``threads`` threads. Raises ``CorruptFile``, and errors of ``attempt``."""
 
         def work(start: int, stop: int) -> None:
-            if not self._done(keys, start, stop, attempt):
-                for at in range(start, stop, _PIECE_OF_FILES):
-                    self._done(keys, at, min(at + _PIECE_OF_FILES, stop), attempt)
+            if not self._attempt_piece(keys, start, stop, attempt):
+                for at in range(start, stop, PIECE_OF_FILES):
+                    self._attempt_piece(keys, at, min(at + PIECE_OF_FILES, stop), attempt)
 
-        self._workers.run(len(keys), _PIECE, threads, work)
+        self._workers.run(len(keys), PIECE, threads, work)
 
     def map(self, keys: KeyArray, scratch: Scratch) -> bool:
-        """Map the files that the piece's keys lie in; False when these are too many at once."""
+        """Map the files of a piece; False when these are too many at once."""
         missing = self._files.missing(scratch.touched)
-        if len(missing) > _PIECE_OF_FILES:
+        if len(missing) > PIECE_OF_FILES:
             return False
         for file in missing:
             with self._reading(keys, scratch, file):
@@ -93,12 +93,12 @@ class Attempts:
         return True
 
     def close(self) -> None:
-        """Let threads end; a later request starts new ones."""
+        """End the threads; a later request starts new ones."""
         self._workers.close()
 
     @contextmanager
     def _reading(self, keys: KeyArray, scratch: Scratch, file: int) -> Iterator[None]:
-        """Errors about a file say for which sample it was read."""
+        """Context in which errors about a file name the sample it was read for."""
         try:
             yield
         except CorruptFile as error:
@@ -109,11 +109,11 @@ class Attempts:
             at = int(np.argmax(scratch.file[: len(keys)] == file))
             raise error.read_for(self._dataset, int(keys[at]), int(scratch.offset[at])) from error
 
-    def _done(self, keys: KeyArray, start: int, stop: int, attempt: Attempt) -> bool:
-        """Do a piece, again when a file was touched since it was mapped; False when it must be cut smaller."""
+    def _attempt_piece(self, keys: KeyArray, start: int, stop: int, attempt: Attempt) -> bool:
+        """Attempt a piece, again when a file changed since it was mapped; False when it must be cut smaller."""
         path, attempts, overtaken = self._dataset, 0, 0
-        with self._borrowed(stop - start) as scratch:
-            while attempts < _ATTEMPTS and overtaken < _OVERTAKEN:
+        with self._scratch(stop - start) as scratch:
+            while attempts < _ATTEMPTS and overtaken < _MAX_OVERTAKEN:
                 renewals = self._files.renewals
                 suspect = attempt(start, stop, scratch)
                 if suspect is None and self._files.renewals == renewals and renewals % 2 == 0:
@@ -131,7 +131,7 @@ class Attempts:
         raise CorruptFile(path, expected, "changes or bus errors at each attempt", key=int(keys[start]), dataset=self._dataset)
 
     def _renew(self, keys: KeyArray, scratch: Scratch, suspect: int) -> None:
-        """Look again at a file, and at all others of the request that changed."""
+        """Open a file again, and all others of the request that changed."""
         touched = scratch.touched
         mapped = touched[self._files.arrays.base[touched] != 0]
         for file in [suspect, *(file for file in mapped.tolist() if self._has_changed(file))]:
@@ -142,7 +142,7 @@ class Attempts:
         return self._files.changed(np.array([file], dtype=np.int32)) is not None
 
     @contextmanager
-    def _borrowed(self, n: int) -> Iterator[Scratch]:
+    def _scratch(self, n: int) -> Iterator[Scratch]:
         scratch = self._free.pop() if self._free else Scratch(self._batches.resolver())
         request = self._files.begin()
         try:

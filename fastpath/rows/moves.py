@@ -1,4 +1,4 @@
-"""Which values of a row go where in a row of an output: what the kernel of columns is told."""
+"""Moves of values from a row to a row of an output, in the form that the kernel of columns executes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,13 +9,16 @@ import numpy as np
 
 from fastpath.kernels._columns import OPERATIONS
 
-#: Types that values can be converted to, by their names in operations.
+#: Target types of conversions, with their codes in the names of operations.
 TARGETS: Final = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "uint8": "u1", "bool": "b1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """``count`` values at a byte of the row, to a byte of the output's row; ``reads`` and ``writes`` are bytes of one value."""
+    """Move of ``count`` values from byte ``source`` of the row to byte ``target`` of the output's row.
+
+    ``reads`` and ``writes`` are the bytes of one value in both.
+    """
 
     operation: str
     source: int
@@ -26,36 +29,36 @@ class Move:
 
     @property
     def source_end(self) -> int:
-        """The byte of the row behind the last value."""
+        """Byte of the row behind the last value."""
         return self.source + self.count * self.reads
 
     @property
     def target_end(self) -> int:
-        """The byte of the output's row behind the last value."""
+        """Byte of the output's row behind the last value."""
         return self.target + self.count * self.writes
 
     def then(self, other: "Move") -> "Move | None":
-        """Both as one, where the other goes on in both rows."""
+        """Both moves as one, if the other continues this one in both rows."""
         if self.operation != other.operation or (self.source_end, self.target_end) != (other.source, other.target):
             return None
         return Move(self.operation, self.source, self.count + other.count, self.target, self.reads, self.writes)
 
 
 def conversion(dtype: np.dtype[Any], source: int, target: int, to: np.dtype[Any]) -> Move:
-    """A field converted as ``astype`` does. Raises ``ValueError`` for types that are no numbers."""
+    """Move that converts a field as ``astype`` does. Raises ``ValueError`` for types that are no numbers."""
     base, shape = parts(dtype)
     code = "b1" if base.kind == "b" else f"{base.kind}{base.itemsize}"
     operation = f"{code}{'' if base.isnative else '_swapped'}_to_{TARGETS[to.name]}"
     if operation not in OPERATIONS:
-        raise ValueError(f"values of {base} cannot be converted to {to}; name the field by itself to get it as it is")
-    # A byte of a bool may be anything but 0; as it is copied it would stay so.
+        raise ValueError(f"values of {base} cannot be converted to {to}; name the field by itself to get its own type")
+    # A true bool may be stored as any byte but 0, which a plain copy would preserve.
     if base.isnative and base == to and base.kind != "b":
         return Move("bytes", source, prod(shape) * base.itemsize, target, 1, 1)
     return Move(operation, source, prod(shape), target, base.itemsize, to.itemsize)
 
 
 def copies(dtype: np.dtype[Any], source: int, target: int) -> Iterator[Move]:
-    """A field as it is but for its byte order, which records have value by value."""
+    """Moves that copy a field, changing only the byte order."""
     base, _ = parts(dtype)
     if is_native(base):
         yield Move("bytes", source, dtype.itemsize, target, 1, 1)
@@ -71,29 +74,29 @@ def copies(dtype: np.dtype[Any], source: int, target: int) -> Iterator[Move]:
 
 
 def merged(moves: Iterable[Move]) -> list[Move]:
-    """Neighbours of one operation as one."""
-    found: list[Move] = []
+    """Moves with neighbours of one operation merged."""
+    result: list[Move] = []
     for move in moves:
-        both = found[-1].then(move) if found else None
+        both = result[-1].then(move) if result else None
         if both is None:
-            found.append(move)
+            result.append(move)
         else:
-            found[-1] = both
-    return found
+            result[-1] = both
+    return result
 
 
 def parts(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """The type of one value, and the shape of a sub-array of them."""
+    """Type of one value, and the shape of a sub-array of them."""
     return dtype.subdtype if dtype.subdtype is not None else (dtype, ())
 
 
 def fields_of(dtype: np.dtype[Any]) -> Mapping[str, Any]:
-    """The fields of a record; none of other types."""
+    """Fields of a record type; none of other types."""
     return dtype.fields or {}
 
 
 def is_native(dtype: np.dtype[Any]) -> bool:
-    """Whether all values have the machine's byte order; NumPy's own answer for records overlooks sub-arrays."""
+    """True if all values have the machine's byte order; NumPy's own answer for records overlooks sub-arrays."""
     if dtype.fields is None:
         return dtype.isnative
     return all(is_native(parts(field[0])[0]) for field in dtype.fields.values())

@@ -1,53 +1,53 @@
-"""Requests: keys to places, places to a copy, and then a look whether the files are still what they were."""
+"""Requests: keys are resolved to places, the places copied, and the files then compared with their expected version."""
 
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.array_types import Int64Array
+from fastpath.array_types import Int64Array, KeyArray
 from fastpath.errors import CorruptFile, DeletedKey, UnknownKey
 from fastpath.format.batch_table import BatchTable
 from fastpath.format.file_table import FileTable
 from fastpath.kernels._blobs import first_outside
 from fastpath.kernels._resolve import CODES
-from fastpath.rows.attempts import TOO_MANY, Attempts, KeyArray, Scratch
+from fastpath.rows.attempts import TOO_MANY, Attempts, Scratch
 from fastpath.rows.cold_pages import bring_in
 
-#: ``copy(first, bases, scratch, n)``: copy the n keys from ``first``, resolved in scratch; 0, or the address of a fault.
+#: ``copy(first, bases, scratch, n)`` copies the n keys from ``first``, resolved in scratch; returns 0 or the address of a fault.
 Copy = Callable[[int, npt.NDArray[np.uint64], Scratch, int], int]
 #: Offsets and lengths, ``int64[n]`` each.
 Ranges = tuple[Int64Array, Int64Array]
 
 
 class Requests:
-    """Answers requests of any thread."""
+    """Answers to requests from any thread."""
 
     def __init__(self, dataset: str, batches: BatchTable, files: FileTable) -> None:
         self._dataset, self._batches, self._files = dataset, batches, files
         self._attempts = Attempts(dataset, batches, files)
 
     def lengths(self, keys: KeyArray, out: Int64Array) -> None:
-        """Fill the bytes of each sample; no file of samples is touched, but the indexes are compared with what they were."""
+        """Fill in the bytes of each sample; no file of samples is read, but the indexes are compared with their versions."""
 
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
             suspect = self._places(keys[first:stop], scratch, out[first:stop])
             return suspect if suspect is not None else self._files.changed_lasting(scratch.touched)
 
-        self._attempts.each(keys, 1, attempt)
+        self._attempts.run(keys, 1, attempt)
 
     def words(self, keys: KeyArray, out: Int64Array, *, labels: bool, threads: int) -> None:
-        """Fill labels, as words of 8 bytes, or times."""
+        """Fill in labels, as words of 8 bytes, or times."""
 
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
             piece, words = keys[first:stop], out[first:stop]
             suspect = self._resolved(piece, scratch, lambda: scratch.resolver.words(piece, words, labels))
             return suspect if suspect is not None else self._files.changed(scratch.touched)
 
-        self._attempts.each(keys, threads, attempt)
+        self._attempts.run(keys, threads, attempt)
 
     def copy(self, keys: KeyArray, copy: Copy, *, width: int | None, threads: int) -> None:
-        """Copy samples; ``width`` is what all have in bytes, None where they differ and ``scratch.length`` is wanted."""
+        """Copy samples; ``width`` is the common length in bytes, None where ``copy`` uses the lengths in ``scratch``."""
 
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
             piece = keys[first:stop]
@@ -55,15 +55,15 @@ class Requests:
             suspect = self._places(piece, scratch, length)
             return suspect if suspect is not None else self._copied(first, piece, scratch, copy, width)
 
-        self._attempts.each(keys, threads, attempt)
+        self._attempts.run(keys, threads, attempt)
 
     def check_ranges(self, keys: KeyArray, ranges: Ranges) -> None:
-        """Raise ``CorruptFile`` unless ranges, (offsets, lengths), lie inside the files in which the samples lie."""
+        """Raise ``CorruptFile`` unless ranges, (offsets, lengths), lie inside the files that hold the samples."""
 
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
             return self._ranges(keys[first:stop], scratch, ranges, first)
 
-        self._attempts.each(keys, 1, attempt)
+        self._attempts.run(keys, 1, attempt)
 
     def copy_ranges(self, keys: KeyArray, copy: Copy, ranges: Ranges, *, threads: int) -> None:
         """Copy such ranges."""
@@ -73,24 +73,24 @@ class Requests:
             suspect = self._ranges(piece, scratch, ranges, first)
             return suspect if suspect is not None else self._copied(first, piece, scratch, copy, None)
 
-        self._attempts.each(keys, threads, attempt)
+        self._attempts.run(keys, threads, attempt)
 
-    def place(self, key: int) -> tuple[int, int, int]:
+    def locate(self, key: int) -> tuple[int, int, int]:
         """File, offset and length of one sample; the file is not opened."""
-        found = np.zeros(3, dtype=np.int64)
+        place = np.zeros(3, dtype=np.int64)
 
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
             suspect = self._places(keys[first:stop], scratch, scratch.length[:1])
-            found[:] = scratch.file[0], scratch.offset[0], scratch.length[0]
+            place[:] = scratch.file[0], scratch.offset[0], scratch.length[0]
             return suspect if suspect is not None else self._files.changed_lasting(scratch.touched)
 
         keys = np.array([key], dtype=np.uint64)
-        self._attempts.each(keys, 1, attempt)
-        file, offset, length = found.tolist()
+        self._attempts.run(keys, 1, attempt)
+        file, offset, length = place.tolist()
         return file, offset, length
 
     def close(self) -> None:
-        """Let threads end; a later request starts new ones."""
+        """End the threads; a later request starts new ones."""
         self._attempts.close()
 
     def _places(self, keys: KeyArray, scratch: Scratch, lengths: Int64Array | None) -> int | None:
@@ -105,16 +105,16 @@ class Requests:
             key = int(keys[scratch.resolver.at])
             if code == CODES["outside"]:
                 return self._batches.index_file(key >> 32)
-            self._go_on(code, key, scratch)
+            self._handle_code(code, key, scratch)
         return None
 
-    def _go_on(self, code: int, key: int, scratch: Scratch) -> None:
-        """What the kernel needs to go on at a key, or the error that it means."""
+    def _handle_code(self, code: int, key: int, scratch: Scratch) -> None:
+        """Provide what the kernel needs to continue at a key, or raise the error that the code stands for."""
         if code == CODES["unknown"]:
             raise UnknownKey(key, self._dataset)
         try:
             if code == CODES["deleted"]:
-                raise DeletedKey(key, self._dataset, *self._batches.place(key))
+                raise DeletedKey(key, self._dataset, *self._batches.locate(key))
             if code == CODES["not_open"]:
                 self._batches.open(key >> 32)
         except CorruptFile as error:
@@ -127,12 +127,19 @@ class Requests:
             return TOO_MANY
         arrays = self._files.use(touched)
         length = scratch.length[:n] if width is None else width
-        bring_in(arrays.base, arrays.size, scratch.file[:n], scratch.offset[:n], length, told=self._files.told)
+        bring_in(
+            arrays.base,
+            arrays.size,
+            scratch.file[:n],
+            scratch.offset[:n],
+            length,
+            residency_visible=self._files.residency_visible,
+        )
         fault = copy(first, arrays.base, scratch, n)
         return self._files.at(fault) if fault else self._files.changed(touched)
 
     def _ranges(self, keys: KeyArray, scratch: Scratch, ranges: Ranges, first: int) -> int | None:
-        """Put ranges in place of the samples' own; the index may lead elsewhere at each look, so each looks."""
+        """Replace the places of samples by ranges in the same files, checked at each attempt, as the index may change."""
         n = len(keys)
         suspect = self._places(keys, scratch, scratch.length[:n])
         if suspect is not None:
@@ -143,6 +150,6 @@ class Requests:
         if broken >= 0:
             file, offset, length = (int(values[broken]) for values in (scratch.file, scratch.offset, scratch.length))
             self._files.ensure(file)
-            expected, found = f"ranges inside its {sizes[file]} bytes", f"a range of {length} bytes at {offset}"
-            raise CorruptFile(self._files.path(file), expected, found, key=int(keys[broken]), dataset=self._dataset)
+            expected, actual = f"ranges inside its {sizes[file]} bytes", f"a range of {length} bytes at {offset}"
+            raise CorruptFile(self._files.path(file), expected, actual, key=int(keys[broken]), dataset=self._dataset)
         return None

@@ -8,17 +8,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.array_types import ByteArray, Int64Array
+from fastpath.array_types import ByteArray, Int64Array, KeyArray, address_of
 from fastpath.errors import StoreError
 from fastpath.kernels._blobs import copy_ranges
 from fastpath.kernels._columns import gather_columns
-from fastpath.rows.attempts import KeyArray, Scratch
+from fastpath.rows.attempts import Scratch
 from fastpath.rows.requests import Copy
 
 
 @dataclass(frozen=True, slots=True)
 class FixedRows:
-    """n samples of equal width, one behind the other: ``rows uint8[n, width]``, contiguous."""
+    """Samples of equal width, one behind the other: ``rows uint8[n, width]``, contiguous."""
 
     rows: ByteArray
 
@@ -31,27 +31,27 @@ class FixedRows:
         return self.rows.shape[1]
 
     def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The same bytes as records, ``[n]`` of a dtype of ``width`` bytes."""
+        """View of the bytes as records, ``[n]`` of a dtype of ``width`` bytes."""
         if dtype.itemsize != self.width:
             raise ValueError(f"{dtype} has {dtype.itemsize} bytes, a sample has {self.width}")
         return self.rows.reshape(-1).view(dtype)
 
     def separated(self, separator: bytes) -> "Blobs":
-        """The same with a separator behind each."""
+        """Blobs with a separator behind each sample."""
         n = len(self)
         ends = np.broadcast_to(np.frombuffer(separator, dtype=np.uint8), (n, len(separator)))
         rows = np.concatenate((self.rows, ends), axis=1) if separator else self.rows
         return Blobs(rows.reshape(-1), rows.shape[1] * np.arange(n + 1, dtype=np.int64))
 
     def __getitem__(self, i: int) -> ByteArray:
-        """One sample, ``uint8[width]``, a view."""
+        """View of one sample, ``uint8[width]``."""
         row: ByteArray = self.rows[i]
         return row
 
 
 @dataclass(frozen=True, slots=True)
 class Blobs:
-    """n samples of any length: sample i is ``buffer[offsets[i]:offsets[i + 1]]``, its separator included.
+    """Samples of any length: sample i is ``buffer[offsets[i]:offsets[i + 1]]``, its separator included.
 
     Attributes:
         buffer: ``uint8``.
@@ -65,18 +65,18 @@ class Blobs:
         return len(self.offsets) - 1
 
     def separated(self, separator: bytes) -> "Blobs":
-        """The same with a separator behind each."""
+        """Copy with a separator behind each sample."""
         if not separator:
             return self
         offsets = self.offsets + len(separator) * np.arange(len(self.offsets))
         buffer = np.empty(int(offsets[-1]), dtype=np.uint8)
-        base = np.array([self.buffer.__array_interface__["data"][0]], dtype=np.uint64)
+        base = np.array([address_of(self.buffer)], dtype=np.uint64)
         everywhere = np.zeros(len(self), dtype=np.int32)
         copy_ranges(base, everywhere, self.offsets, offsets, np.frombuffer(separator, dtype=np.uint8), buffer)
         return Blobs(buffer, offsets)
 
     def __getitem__(self, i: int) -> ByteArray:
-        """One sample, a view."""
+        """View of one sample."""
         if not -len(self) <= i < len(self):
             raise IndexError(f"sample {i} of {len(self)}")
         i %= len(self)
@@ -88,7 +88,7 @@ class Blobs:
 
 
 class Place(NamedTuple):
-    """Where one sample lies."""
+    """Place of one sample in a file."""
 
     dataset: str
     key: int
@@ -97,9 +97,9 @@ class Place(NamedTuple):
     length: int
 
 
-# Annotations of inner functions are evaluated at each call of the outer one; names are cheap.
+# Aliases: annotations of inner functions are evaluated at each call of the outer one.
 AddressArray = npt.NDArray[np.uint64]
-#: Memory for blobs, or what gives it when it is told how many bytes they take.
+#: Memory for blobs, or a function from the number of bytes to such memory.
 BlobBuffer = ByteArray | Callable[[int], ByteArray]
 
 _ADDRESS_ONLY: Final = np.array([1, 0], dtype=np.int64)
@@ -107,9 +107,9 @@ _ADDRESS_ONLY: Final = np.array([1, 0], dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class ColumnCopy:
-    """Copies pieces of rows to columns (``requests.Copy``), as ``gather_columns`` is told by these.
+    """Copy of pieces of rows to columns by ``gather_columns``; the class is a ``requests.Copy``.
 
-    ``memory`` is what the addresses in ``outputs`` lie in: it lives as long as any thread still writes to them.
+    ``memory`` owns the addresses in ``outputs``, as long as any thread still writes to them.
     """
 
     span: tuple[int, int]
@@ -119,8 +119,8 @@ class ColumnCopy:
 
     def __call__(self, first: int, bases: AddressArray, scratch: Scratch, n: int) -> int:
         """Copy the n keys from ``first``."""
-        here = self.outputs + first * self.outputs[:, 1:] * _ADDRESS_ONLY
-        return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *self.span, self.operations, here)
+        outputs = self.outputs + first * self.outputs[:, 1:] * _ADDRESS_ONLY
+        return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *self.span, self.operations, outputs)
 
 
 def checked_keys(keys: KeyArray) -> KeyArray:
@@ -133,12 +133,12 @@ def checked_keys(keys: KeyArray) -> KeyArray:
 
 
 def blob_copy(bounds: Int64Array, separator: ByteArray, out: BlobBuffer | None) -> tuple[Copy, Blobs]:
-    """Turns lengths in ``bounds[1:]`` into bounds; what copies a piece, and where it copies to."""
+    """Copy function for blobs, and the blobs it fills; turns the lengths in ``bounds[1:]`` into bounds."""
     lengths = bounds[1:].copy()
     np.cumsum(lengths + len(separator), out=bounds[1:])
     size = int(bounds[-1])
     memory = out(size) if callable(out) else np.empty(size, dtype=np.uint8) if out is None else out
-    if memory.dtype != np.uint8 or memory.ndim != 1 or len(memory) < size or not is_open(memory):
+    if memory.dtype != np.uint8 or memory.ndim != 1 or len(memory) < size or not is_writable_buffer(memory):
         raise ValueError(f"out must be writable, contiguous uint8[{size}] or more, not {memory.dtype}{list(memory.shape)}")
     buffer = memory[:size]
 
@@ -150,6 +150,6 @@ def blob_copy(bounds: Int64Array, separator: ByteArray, out: BlobBuffer | None) 
     return copy, Blobs(buffer, bounds)
 
 
-def is_open(array: npt.NDArray[Any]) -> bool:
-    """Whether a kernel can write to it."""
+def is_writable_buffer(array: npt.NDArray[Any]) -> bool:
+    """True if a kernel can write to the array."""
     return array.flags.c_contiguous and array.flags.writeable and array.flags.aligned

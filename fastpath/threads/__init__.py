@@ -1,1 +1,1 @@
-"""Threads and their memory: shared workers, prefetching, and rings of reusable slabs."""
+"""Threads and their memory: shared workers, prefetching, rings of reusable slabs, and resets after a fork."""

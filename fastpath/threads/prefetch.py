@@ -1,4 +1,4 @@
-"""Items that background threads make ahead of whoever takes them, in order."""
+"""Prefetching: background threads make items ahead of the consumer, in order."""
 
 import atexit
 import os
@@ -10,21 +10,21 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Seconds to wait for threads that are told to end; they may be in the middle of an item.
+#: Seconds to wait for threads to end; they may be in the middle of an item.
 _PATIENCE: Final = 1.0
 _CLOSED: Final = "the stream was closed while it was iterated, or an exception ended the iteration"
 
 
 class Prefetched(Iterator[T]):
-    """``make(number)`` for each of ``numbers``, in their order, by ``threads`` threads at most ``ahead`` items ahead.
+    """Results of ``make(number)`` for each of ``numbers``, in order, by ``threads`` threads at most ``ahead`` items ahead.
 
-    Threads start with the first item asked for. They end when all is made, after an exception (which is raised where its
-    item would be), with ``close``, when the iterator is garbage, and before the interpreter exits.
+    The threads start with the first item. They end after the last item, after an exception (which is raised at the place of its
+    item), with ``close``, when the iterator is garbage, and before the interpreter exits.
     """
 
     def __init__(self, make: Callable[[int], T], numbers: range, *, ahead: int, threads: int) -> None:
         self._work = _Work(make, numbers, ahead, threads)
-        # The threads know the work only, so that this iterator can become garbage while they run.
+        # The threads refer to the work only, so that this iterator can become garbage while they run.
         weakref.finalize(self, self._work.close).atexit = False
 
     def __next__(self) -> T:
@@ -37,7 +37,7 @@ class Prefetched(Iterator[T]):
 
 
 class OnDemand(Iterator[T]):
-    """The same without threads: each item is made when it is asked for."""
+    """Results of ``make(number)`` without threads: each item is made when the consumer asks for it."""
 
     def __init__(self, make: Callable[[int], T], numbers: range) -> None:
         self._make, self._numbers = make, iter(numbers)
@@ -47,19 +47,19 @@ class OnDemand(Iterator[T]):
         if self._closed:
             raise RuntimeError(_CLOSED)
         number = next(self._numbers)
-        # Unless it comes to its end.
+        # An exception in `make` leaves the iteration closed.
         self._closed = True
         item = self._make(number)
         self._closed = False
         return item
 
     def close(self) -> None:
-        """No more items."""
+        """End the iteration."""
         self._closed = True
 
 
 class _Work(Generic[T]):
-    """What the threads and the taker share."""
+    """State shared by the threads and the consumer."""
 
     def __init__(self, make: Callable[[int], T], numbers: range, ahead: int, threads: int) -> None:
         self._make, self._numbers, self._ahead = make, numbers, ahead
@@ -67,7 +67,7 @@ class _Work(Generic[T]):
         self._claimed = self._taken = 0
         self._made: dict[int, T | _Failure] = {}
         self._closed = False
-        # One lock, which the same thread may take again: garbage may be collected, and `close` called, while it is held.
+        # Reentrant: garbage may be collected, and `close` called, while the same thread holds the lock.
         self._lock = threading.RLock()
         self._room, self._ready = threading.Condition(self._lock), threading.Condition(self._lock)
         self._n_threads, self._threads = min(threads, len(numbers)), list[threading.Thread]()
@@ -89,12 +89,12 @@ class _Work(Generic[T]):
             try:
                 raise error
             finally:
-                # Its traceback leads to this frame, and so to all that the iteration holds: no circle of these.
+                # The traceback refers to this frame, and so to everything the iteration holds: no reference cycle.
                 del item, error
         return item
 
     def close(self) -> None:
-        # In a forked child the lock may be held for ever, by a thread that is not there.
+        # In a forked process a thread of the parent may hold the lock for ever.
         if os.getpid() == self._process:
             with self._lock:
                 self._closed = True
@@ -112,14 +112,14 @@ class _Work(Generic[T]):
         if not self._started and not self._closed:
             self._started = True
             _working.add(self)
-            # Threads that were never started would keep this, and be kept by it.
+            # Created here: threads that never start would form a reference cycle with this object.
             names = (f"prefetch-{i}" for i in range(self._n_threads))
             self._threads = [threading.Thread(target=self._run, name=name, daemon=True) for name in names]
             try:
                 for thread in self._threads:
                     thread.start()
             except BaseException:
-                # Items of threads that never started would be waited for, for ever.
+                # The consumer would wait for ever for items of threads that did not start.
                 self.close()
                 self.join(time.monotonic() + _PATIENCE)
                 raise
@@ -137,7 +137,7 @@ class _Work(Generic[T]):
 
     def _run(self) -> None:
         while (at := self._claim()) is not None:
-            # No name here for what was made: this thread would keep it while it waits.
+            # The item gets no name here: the thread would keep it alive while it waits.
             self._put(at, self._attempt(self._numbers[at]))
 
     def _claim(self) -> int | None:
@@ -161,7 +161,7 @@ class _Work(Generic[T]):
                 return
             self._made[at] = item
             if isinstance(item, _Failure):
-                # Nobody will take what comes after it.
+                # The iteration ends at the failure: later items are not needed.
                 self._claimed = len(self._numbers)
                 self._room.notify_all()
             self._ready.notify()
@@ -176,7 +176,7 @@ _working: "weakref.WeakSet[_Work[Any]]" = weakref.WeakSet()
 
 
 def _end_all() -> None:
-    # A thread that is in a kernel while the interpreter takes its memory away would crash.
+    # A thread inside a kernel would crash when the interpreter frees its memory.
     for work in list(_working):
         work.close()
     deadline = time.monotonic() + _PATIENCE

@@ -1,4 +1,4 @@
-"""Aligned memory, and rings of buffers that are used again once nobody refers to them."""
+"""Aligned memory, and rings of buffers that are reused once nothing refers to them."""
 
 import sys
 import threading
@@ -6,16 +6,30 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from fastpath.array_types import ByteArray
+from fastpath.array_types import ByteArray, address_of
 
 ALIGNMENT: Final = 64
 
 
-def aligned(n_bytes: int) -> int:
-    """Rounded up to a multiple of 64: where the next array may begin."""
+def rounded_up(n_bytes: int) -> int:
+    """Next multiple of 64: offset at which another array may begin.
+
+    >>> rounded_up(65)
+    128
+    """
     return -(-n_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def aligned_bytes(n: int) -> ByteArray:
+    """Uninitialised ``uint8[n]`` that begins at a cache line, so that large results are written past the caches.
+
+    >>> aligned_bytes(3).ctypes.data % 64
+    0
+    """
+    memory = new_memory(n + ALIGNMENT)
+    start = -address_of(memory) % ALIGNMENT
+    return memory[start : start + n]
 
 
 def new_memory(n_bytes: int) -> ByteArray:
@@ -24,13 +38,15 @@ def new_memory(n_bytes: int) -> ByteArray:
 
 
 class Ring:
-    """Slabs of bytes for whoever fills them with arrays and hands those on.
+    """Slabs of memory for batches, reused when nothing refers to them.
 
-    A slab is free when only the ring refers to it. Arrays keep what they are views of, as do memoryviews of them and the
-    tensors of ``torch.from_numpy``; so who keeps any part of a slab keeps it from being written to again. If all are in use a
-    new one is made and the ring forgets the one that was given out longest ago: memory is ``slots`` slabs and what is kept.
+    A slab is free when only the ring refers to it. Arrays keep the memory they are views of, as do memoryviews of them and the
+    tensors of ``torch.from_numpy``, so a slab is never overwritten while any part of it is in use. If all slabs are in use, the
+    ring makes a new one and forgets the one that was given out first: memory is ``slots`` slabs and those still in use.
 
-    ``allocate(n)`` gives ``uint8[n]`` or more, page-locked for example, and need not keep it.
+    Args:
+        slots: number of slabs that the ring keeps.
+        allocate: function that returns ``uint8[n]`` or more, for example page-locked, and need not keep it.
     """
 
     def __init__(self, slots: int, allocate: Callable[[int], ByteArray] = new_memory) -> None:
@@ -40,11 +56,11 @@ class Ring:
         self._size = ALIGNMENT
 
     def take(self, n_bytes: int) -> ByteArray:
-        """A free slab of ``n_bytes`` or more that begins at a multiple of 64; its content is anything."""
+        """A free slab of ``n_bytes`` or more, with any content, that begins at a multiple of 64."""
         with self._lock:
             self._size = max(self._size, n_bytes)
             slab = self._free() or self._new()
-            # The last in the list is the one that was given out last, and is warm.
+            # The last slab of the list was given out last, and may still be in the caches.
             self._slabs.append(slab)
             del self._slabs[: -self.slots]
             return slab.bytes
@@ -62,8 +78,8 @@ class Ring:
 
 class _Slab:
     def __init__(self, memory: ByteArray, size: int) -> None:
-        start = -int(memory.__array_interface__["data"][0]) % ALIGNMENT
-        # Views of views refer to the first array of the chain: to this one, which whoever allocated the memory does not know.
+        start = -address_of(memory) % ALIGNMENT
+        # Views of views refer to the first array of the chain. The allocator does not know this one, so its references count.
         self._owner = np.frombuffer(memory.data, dtype=np.uint8)
         self.bytes = self._owner[start : start + size]
 
@@ -74,12 +90,5 @@ class _Slab:
         return sys.getrefcount(self.bytes) + sys.getrefcount(self._owner)
 
 
-#: References to a slab that nobody uses; interpreters differ.
+#: References to an unused slab; interpreters differ.
 _IDLE: Final = _Slab(new_memory(2 * ALIGNMENT), ALIGNMENT).references()
-
-
-def aligned_bytes(n: int) -> npt.NDArray[np.uint8]:
-    """Uninitialised memory that begins at a cache line: large results are then written past the caches."""
-    memory = np.empty(n + ALIGNMENT, dtype=np.uint8)
-    start = -memory.__array_interface__["data"][0] % ALIGNMENT
-    return memory[start : start + n]

@@ -75,14 +75,15 @@ def _judged(platform: "Platform", pipeline: str, keys: Sequence[str]) -> "Iterat
     """Triggers with what their models are judged on: an open live run on all there is, any other on what it has seen."""
     from modyn_dagster.catalog.runs import get_run
     from modyn_dagster.catalog.triggers import find_trigger
-    from modyn_dagster.pipeline.context import trigger_context
+    from modyn_dagster.pipeline.context import load_context
 
     views: dict[int | None, DatasetView] = {}
     for key in keys:
         with platform.transaction() as conn:
             trigger = find_trigger(conn, pipeline, key)
             run = get_run(conn, trigger.run_id)
-        until = None if run.mode == "live" and run.is_open else run.last_ordinal
-        if until not in views:
-            views[until] = platform.view(platform.pipeline(pipeline).dataset, until=until)
-        yield trigger_context(platform, run, trigger, views[until])
+            until = None if run.mode == "live" and run.is_open else run.last_ordinal
+            if until not in views:
+                views[until] = platform.read_view(conn, platform.pipeline(pipeline).dataset, until=until)
+            context = load_context(conn, platform, run, trigger, views[until])
+        yield context

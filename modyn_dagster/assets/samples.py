@@ -49,7 +49,7 @@ class _Ingestion:
 
     def events(self) -> Iterator[SamplesEvent]:
         from modyn_dagster.assets.metadata.batches import samples_metadata
-        from modyn_dagster.pipeline.checks import in_order, labels_present, require_passed
+        from modyn_dagster.pipeline.checks import labels_present, require_passed, samples_in_order
 
         done, failures = {}, []
         for partition in self._context.partition_keys:
@@ -61,7 +61,7 @@ class _Ingestion:
                 continue
             n_late = self._late(batch)
             done[partition] = samples_metadata(batch, n_late)
-            checks = [labels_present(self._assets.dataset, batch), in_order(batch, n_late)]
+            checks = [labels_present(self._assets.dataset, batch), samples_in_order(batch, n_late)]
             yield from check_evaluations(self._key, partition, checks)
             require_passed(checks)
         if failures:
@@ -143,7 +143,7 @@ def announce_batches(
     from modyn_dagster.assets.metadata.batches import samples_metadata
     from modyn_dagster.catalog.batches import list_batches
     from modyn_dagster.data.batch_index import late_by_batch
-    from modyn_dagster.pipeline.checks import in_order, labels_present
+    from modyn_dagster.pipeline.checks import labels_present, samples_in_order
 
     props = AssetProps("samples", platform.project.datasets[dataset])
     key = (translator or ModynTranslator()).get_asset_spec(props).key
@@ -157,7 +157,7 @@ def announce_batches(
     for batch in fresh:
         metadata = samples_metadata(batch, late[batch.ordinal])
         instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=batch.partition_key, metadata=metadata))
-        checks = [labels_present(props.dataset, batch), in_order(batch, late[batch.ordinal])]
+        checks = [labels_present(props.dataset, batch), samples_in_order(batch, late[batch.ordinal])]
         for check in check_evaluations(key, batch.partition_key, checks):
             instance.report_runless_asset_event(check)
     return len(fresh)

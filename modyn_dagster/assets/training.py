@@ -16,6 +16,7 @@ from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
 if TYPE_CHECKING:
+    from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.catalog.triggers import TriggerRow
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.pipeline.platform import Platform
@@ -32,23 +33,31 @@ def claimed(context: dg.AssetExecutionContext, platform: "Platform", pipeline: s
         RunError: the trigger failed for good, or was skipped.
         UnknownName: no decision made this partition.
     """
-    from modyn_dagster.pipeline.context import context_of
-    from modyn_dagster.pipeline.decide.attempts import claim_trigger
+    from modyn_dagster.catalog.runs import get_run
+    from modyn_dagster.catalog.triggers import find_trigger
+    from modyn_dagster.pipeline.decide.attempts import claim_context
 
-    work = context_of(platform, pipeline, context.partition_key)
+    with platform.transaction() as conn:
+        trigger = find_trigger(conn, pipeline, context.partition_key)
+        run = get_run(conn, trigger.run_id)
     attempt = context.run.tags.get(ATTEMPT_TAG)
-    wanted = _release_ended_holder(context, work) if attempt is None else replace(work.trigger, attempt=int(attempt))
-    return replace(work, trigger=claim_trigger(platform, wanted, context.run.run_id))
+    if attempt is not None:
+        trigger = replace(trigger, attempt=int(attempt))
+    else:
+        trigger = _release_ended_holder(context, platform, run, trigger)
+    return claim_context(platform, trigger, context.run.run_id)
 
 
-def _release_ended_holder(context: dg.AssetExecutionContext, work: "TriggerContext") -> "TriggerRow":
-    """The trigger, taken from a run that holds it and is over."""
+def _release_ended_holder(
+    context: dg.AssetExecutionContext, platform: "Platform", run: "RunRow", trigger: "TriggerRow"
+) -> "TriggerRow":
+    """Return the trigger, released from a run that holds it and has ended."""
     from modyn_dagster.pipeline.decide.attempts import give_up_attempt
 
-    holder = work.trigger.dagster_run_id
-    if work.trigger.state != "training" or holder in (None, context.run.run_id) or not has_ended(context.instance, str(holder)):
-        return work.trigger
-    return give_up_attempt(work.platform, work.run, work.trigger, f"Dagster run {holder} ended without a commit")
+    holder = trigger.dagster_run_id
+    if trigger.state != "training" or holder in (None, context.run.run_id) or not has_ended(context.instance, str(holder)):
+        return trigger
+    return give_up_attempt(platform, run, trigger, f"Dagster run {holder} ended without a commit")[1]
 
 
 def training_set_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
@@ -65,7 +74,7 @@ def training_set_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
 
         platform = modyn.platform()
         work = claimed(context, platform, assets.name)
-        with working_attempt(platform, work.run, work.trigger):
+        with working_attempt(work):
             result = training_set_stage(work)
             yield from stage_result(assets, result, MlflowLinks(context, modyn_mlflow, platform).trigger(work))
             require_passed(result.checks)
@@ -93,7 +102,7 @@ def model_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
 
         platform = modyn.platform()
         work = claimed(context, platform, assets.name)
-        with working_attempt(platform, work.run, work.trigger):
+        with working_attempt(work):
             result = model_stage(work, log_training(context.log.info), modyn_fast_path.settings())
         url = MlflowLinks(context, modyn_mlflow, platform).trigger(work)
         if result is not None:

@@ -1,4 +1,4 @@
-"""Columns that are expensive to read and read several times."""
+"""A cache on disk for columns that are expensive to read and read several times."""
 
 import tempfile
 import weakref
@@ -13,11 +13,16 @@ Columns = tuple[npt.NDArray[Any], ...]
 
 
 class ColumnCache:
-    """What ``read`` gives, chunk by chunk; from the second pass on out of a file that has no name and leaves no trace.
+    """Chunks of columns: the first pass reads them, later passes take them from an unnamed temporary file.
 
     Args:
         read: starts a pass over tuples of equally long arrays, each column of one dtype.
-        folder: where there is room for it.
+        folder: of the temporary file.
+
+    Examples:
+        >>> cache = ColumnCache(lambda: iter([(np.arange(2),), (np.arange(3),)]), Path("."))
+        >>> [len(keys) for keys, in cache], [len(keys) for keys, in cache]
+        ([2, 3], [2, 3])
     """
 
     def __init__(self, read: Callable[[], Iterator[Columns]], folder: Path) -> None:
@@ -35,7 +40,7 @@ class ColumnCache:
             yield tuple(np.frombuffer(self._file.read(length * dtype.itemsize), dtype) for dtype in dtypes)
 
     def _first_pass(self) -> Iterator[Columns]:
-        # Only a pass that came to its end is there for others.
+        # Only a complete pass is kept for later ones.
         file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - the finaliser closes it
         close = weakref.finalize(self, file.close)
         shape = []

@@ -1,4 +1,4 @@
-"""The deleted samples of some batches, from the lists that their rows name."""
+"""Deleted samples of batches, from the lists of positions that the rows of the batches name."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,15 +8,14 @@ import numpy.typing as npt
 
 from fastpath.format.deletions import DeletedPositions, read_deleted
 from modyn_dagster.catalog.batches import BatchRow
-from modyn_dagster.data.batch_index import deleted_of
+from modyn_dagster.data.batch_index import deleted_list_path
 from modyn_dagster.keys import KeyArray, keys_of, ordinal_of
-from modyn_dagster.storage import storage_errors
 
-_NONE: DeletedPositions = np.empty(0, dtype=np.uint32)
+_EMPTY: DeletedPositions = np.empty(0, dtype=np.uint32)
 
 
 class DeletedLists:
-    """Each list is read, and its checksum verified, when it is first asked for; what a list holds never changes."""
+    """Lists of deleted positions, each read and verified on first use. The content of a list never changes."""
 
     def __init__(self, home: Path, dataset: str, batches: Iterable[BatchRow]) -> None:
         self._batches = {batch.ordinal: batch for batch in batches if batch.deleted_version > 0}
@@ -26,31 +25,30 @@ class DeletedLists:
     def positions(self, ordinal: int) -> DeletedPositions:
         """Deleted positions of a batch, ``uint32[k]``, ascending. Raises ``CorruptFile``."""
         if ordinal not in self._batches:
-            return _NONE
+            return _EMPTY
         if ordinal not in self._read:
-            with storage_errors():
-                self._read[ordinal] = read_deleted(self._path(ordinal), self._batches[ordinal].deleted_checksum)
+            self._read[ordinal] = read_deleted(self._path(ordinal), self._batches[ordinal].deleted_checksum)
         return self._read[ordinal]
 
     def among(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
-        """Which of these keys (``uint64[n]``, any order) are deleted, ``bool[n]``."""
+        """Test keys (``uint64[n]``, any order) for deletion, ``bool[n]``."""
         deleted = self._keys(int(keys.min()), int(keys.max())) if len(keys) else np.empty(0, dtype=np.uint64)
         if len(deleted) == 0:
             return np.zeros(len(keys), dtype=bool)
-        at = np.searchsorted(deleted, keys)
-        at[at == len(deleted)] = 0
-        return np.asarray(deleted[at] == keys)
+        place = np.searchsorted(deleted, keys)
+        place[place == len(deleted)] = 0
+        return np.asarray(deleted[place] == keys)
 
     def _keys(self, first: int, last: int) -> KeyArray:
-        """Deleted keys, ascending, of the batches that the keys from first to last lie in."""
+        """Deleted keys, ascending, of the batches between those of two keys, both included."""
         ordinals = [ordinal for ordinal in sorted(self._batches) if ordinal_of(first) <= ordinal <= ordinal_of(last)]
         return np.concatenate([np.empty(0, np.uint64), *(keys_of(ordinal, self.positions(ordinal)) for ordinal in ordinals)])
 
     def verified_paths(self) -> dict[int, Path]:
-        """The files of the lists by ordinal, each read and verified once."""
+        """Files of the lists by ordinal; each is read and verified once."""
         for ordinal in self._batches:
             self.positions(ordinal)
         return {ordinal: self._path(ordinal) for ordinal in self._batches}
 
     def _path(self, ordinal: int) -> Path:
-        return self._home / deleted_of(self._dataset, ordinal, self._batches[ordinal].deleted_version)
+        return self._home / deleted_list_path(self._dataset, ordinal, self._batches[ordinal].deleted_version)

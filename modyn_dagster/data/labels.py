@@ -1,4 +1,4 @@
-"""Labels of a dataset as of a batch: number of classes, kind of task, and the columns that are no features."""
+"""Labels of a dataset as of a batch: number of classes, kind of task, and columns that are not features."""
 
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -7,14 +7,14 @@ from modyn_dagster.spec.training import TaskKind, TrainingSpec
 
 
 def task_kind(training: TrainingSpec, dataset: DatasetSpec) -> TaskKind:
-    """What models learn of a dataset: classes, or a target."""
+    """Kind of task of the models of a dataset: classes or a regression target."""
     return kind_after(training.label_transform, "class" if dataset.label is None else dataset.label.kind)
 
 
 def n_classes(view: DatasetView) -> int:
-    """Number of classes: as the spec says, else as many as the batches of the view have shown, and at least two.
+    """Number of classes by the spec, or else by the batches of the view; at least two.
 
-    It depends on the batches up to the trigger alone, so that a replay, which knows later classes, builds the same model.
+    Only batches up to the trigger count, so that a replay, which knows later classes, builds the same model.
     """
     label = view.spec.label
     if label is not None and label.classes is not None:
@@ -22,12 +22,12 @@ def n_classes(view: DatasetView) -> int:
     if label is not None and label.n_classes is not None:
         return max(2, label.n_classes)
     index_of = {name: index for index, name in enumerate(view.row.class_names)}
-    seen = (name for batch in view.batches for name in batch.label_counts or {})
-    return max(2, 1 + max((index_of[name] if index_of else int(name) for name in seen), default=0))
+    names = (name for batch in view.batches for name in batch.label_counts or {})
+    return max(2, 1 + max((index_of[name] if index_of else int(name) for name in names), default=0))
 
 
 def non_feature_columns(spec: DatasetSpec) -> frozenset[str]:
-    """Columns that ``features: numeric`` leaves out: time, label and attributes."""
+    """Columns with a role: time, label and attributes. ``features: numeric`` leaves them out."""
     columns = set(spec.attributes)
     if spec.time.source == "column":
         columns.add(spec.time.column)

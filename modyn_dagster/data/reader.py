@@ -1,4 +1,4 @@
-"""Samples by key, in any order, out of mapped files."""
+"""Readers of samples by key, in any order, from mapped files."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -10,37 +10,37 @@ from typing import Any
 import sqlalchemy as sa
 
 from fastpath import Blobs, FixedRows, SampleStore
-from modyn_dagster.catalog.batches import mtimes_in_place, visible_batches
+from fastpath.array_types import ByteArray, Int64Array
+from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place, visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.row_decoding import record_dtype, row_decoder
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import local_folder, storage_errors
+from modyn_dagster.storage import local_folder
 
 
 class SampleReader:
-    """Parsed samples of the batches it was given. Every method may be called from several threads.
+    """Parsed samples of some batches. All methods are thread-safe.
 
     Args:
         spec: of the dataset.
         columns: of the dataset, ``DatasetRow.columns``.
-        root: the dataset's files, where they are read in place.
-        home: the folder with the shards.
-        indexes: index files by batch ordinal; opened when first needed.
+        root: folder or URL of the dataset's files, for those that are read in place.
+        home: folder with the shards.
+        indexes: index files by batch ordinal; opened on first use.
         checksums: of the index files by ordinal, verified when they are opened.
-        modified: mtimes in nanoseconds that source files had when they were ingested, by path. A file without one is read
-            once to compare its checksum.
+        modified: mtimes in nanoseconds of source files at ingestion, by path. A file without one is read once to compare its
+            checksum.
         deleted: files with the lists of deleted positions, by ordinal of the batches that have one.
-        threads: how many share a large request.
+        threads: number of threads for a large request.
 
     Attributes:
-        store: the samples' bytes by key; raises the errors of ``fastpath``.
+        store: bytes of the samples by key.
     """
 
-    def __init__(  # noqa: PLR0913 - all but the first two are given by name
+    def __init__(  # noqa: PLR0913 - all but the first two are keywords
         self,
         spec: DatasetSpec,
         columns: Sequence[Column] | None,
@@ -69,48 +69,46 @@ class SampleReader:
 
     @cached_property
     def resident(self) -> "SampleReader":
-        """The same samples, out of copies of their files in this process's memory, which this reader keeps."""
+        """A reader of the same samples from copies of their files in memory, which this reader keeps."""
         reader = copy.copy(self)
         reader.store = self.store.resident()
         return reader
 
     def read(self, keys: KeyArray) -> Samples:
-        """Samples in the order of ``keys`` (``uint64[n]``); a key may come several times.
+        """Read samples: rows as parsed ``columns``, files as ``blobs``.
 
-        Rows come as parsed ``columns``, files as ``blobs``.
+        Args:
+            keys: ``uint64[n]``, in any order, repeats allowed.
 
         Raises:
             UnknownKey: no such sample in these batches.
             DeletedKey: a sample was deleted.
-            CorruptFile: a file is gone, or was changed after it was ingested.
+            CorruptFile: a file is missing, or was changed after it was ingested.
         """
-        with storage_errors():
-            return self._parsed(keys, self.store.read_blobs(keys, separator=self._separator))
+        return self._parsed(keys, self.store.read_blobs(keys, separator=self._separator))
 
     def read_blobs(self, keys: KeyArray) -> list[bytes]:
-        """The bytes of each sample: of its file, or of its row without the line break."""
-        with storage_errors():
-            return _split(self.store.read_blobs(keys))
+        """Bytes of each sample: its file, or its row without the line break."""
+        return _split(self.store.read_blobs(keys))
 
     def decode(self, keys: KeyArray, raw: FixedRows | Blobs) -> Samples:
-        """What ``read`` gives, from bytes that ``store.read`` gave for the same keys."""
-        with storage_errors():
-            return self._parsed(keys, raw.separated(self._separator))
+        """Parse the bytes that ``store.read`` returned for these keys; the result is that of ``read``."""
+        return self._parsed(keys, raw.separated(self._separator))
 
     def _parsed(self, keys: KeyArray, raw: Blobs) -> Samples:
-        """Samples from their bytes with separators."""
+        """Parse bytes with separators."""
 
         def fetch(offsets: Int64Array, lengths: Int64Array) -> tuple[ByteArray, Int64Array]:
-            found = self.store.read_ranges(keys, offsets, lengths)
-            return found.buffer, found.offsets
+            ranges = self.store.read_ranges(keys, offsets, lengths)
+            return ranges.buffer, ranges.offsets
 
         label = self._spec.label
-        found: Any = self.store.labels(keys)
+        raw_labels: Any = self.store.labels(keys)
         return Samples(
             keys,
             self.store.timestamps(keys),
-            labels=found if label is not None and label.kind == "class" else None,
-            targets=found if label is not None and label.kind == "target" else None,
+            labels=raw_labels if label is not None and label.kind == "class" else None,
+            targets=raw_labels if label is not None and label.kind == "target" else None,
             columns={} if self._decoder is None else self._decoder.decode(self._columns, raw.buffer, raw.offsets, fetch),
             blobs=_split(raw) if self._decoder is None else None,
         )
@@ -121,8 +119,31 @@ class SampleReader:
 
 
 def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: str, home: Path) -> SampleReader:
-    """A reader of all batches that pipelines see now; indexes are verified when they are first used."""
+    """Open a reader of all batches that pipelines see at this moment.
+
+    Args:
+        conn: of the ``modyn`` database.
+        row: of the dataset.
+        spec: of the dataset.
+        root: folder or URL of the dataset's files.
+        home: folder with the indexes and shards.
+    """
     batches = visible_batches(conn, row.id)
+    deleted = DeletedLists(home, spec.name, batches)
+    return reader_of(batches, spec, row, root=root, home=home, modified=mtimes_in_place(conn, row.id), deleted=deleted)
+
+
+def reader_of(
+    batches: Sequence[BatchRow],
+    spec: DatasetSpec,
+    row: DatasetRow,
+    *,
+    root: str,
+    home: Path,
+    modified: Mapping[str, int],
+    deleted: DeletedLists,
+) -> SampleReader:
+    """A reader of batches by their rows. The lists of deleted positions are read now, indexes on first use."""
     return SampleReader(
         spec,
         row.columns,
@@ -130,8 +151,8 @@ def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: s
         home=home,
         indexes={batch.ordinal: home / str(batch.index_path) for batch in batches},
         checksums={batch.ordinal: str(batch.index_checksum) for batch in batches},
-        modified=mtimes_in_place(conn, row.id),
-        deleted=DeletedLists(home, spec.name, batches).verified_paths(),
+        modified=modified,
+        deleted=deleted.verified_paths(),
     )
 
 

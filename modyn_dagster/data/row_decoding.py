@@ -1,33 +1,29 @@
-"""Decoding of rows: the bytes of samples to typed columns, for each row format."""
+"""Row decoders, one per row format: from the bytes of samples to typed columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, Fetch, Int64Array, _read_objects, as_arrays, no_rows, read_rows
+from modyn_dagster.data.arrow_rows import Fetch, as_arrays, no_rows, read_objects, read_rows
 from modyn_dagster.spec.formats import CsvFormat, FilesFormat, FixedRowsFormat, Format, JsonlFormat, ParquetFormat
 
-
-def _native(field: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.ascontiguousarray(field, dtype=field.dtype.newbyteorder("="))
-
-
-#: A string is where its bytes lie in the shard.
+#: Strings are stored as the position of their bytes in the shard.
 _STRING: Final = np.dtype([("offset", "<i8"), ("length", "<i8")])
 _FIELDS: Final = {"int64": "<i8", "float64": "<f8", "bool": "?", "string": _STRING, "timestamp": "<M8[us]"}
 
 
 def row_dtype(columns: Sequence[Column]) -> np.dtype[Any]:
-    """What one row looks like in a shard."""
+    """Record dtype of one converted row in a shard."""
     return np.dtype([(column.name, _FIELDS[column.dtype]) for column in columns])
 
 
-def _decoded(column: Column, field: npt.NDArray[Any], fetch: Fetch) -> npt.NDArray[Any]:
+def _decode_field(column: Column, field: npt.NDArray[Any], fetch: Fetch) -> npt.NDArray[Any]:
     if column.dtype != "string":
         return np.ascontiguousarray(field)
     text, offsets = fetch(np.ascontiguousarray(field["offset"]), np.ascontiguousarray(field["length"]))
@@ -36,7 +32,7 @@ def _decoded(column: Column, field: npt.NDArray[Any], fetch: Fetch) -> npt.NDArr
 
 
 class RowDecoder(Protocol):
-    """Decoder of the rows of one format."""
+    """Decoder of the samples of one row format."""
 
     @property
     def separator(self) -> bytes:
@@ -45,24 +41,21 @@ class RowDecoder(Protocol):
     def decode(
         self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
     ) -> Mapping[str, npt.NDArray[Any]]:
-        """Columns of n rows laid one after the other, row i with its separator at ``rows[offsets[i]:offsets[i + 1]]``."""
+        """Columns of n consecutive rows; row i and its separator are ``rows[offsets[i]:offsets[i + 1]]``."""
 
 
 @dataclass(frozen=True, slots=True)
 class CsvDecoder:
-    """Decoder of CSV rows; they were checked when they were ingested."""
+    """Decoder of CSV rows, which ingestion has checked."""
 
     delimiter: str
 
-    @property
-    def separator(self) -> bytes:
-        """A line break."""
-        return b"\n"
+    separator: ClassVar[bytes] = b"\n"
 
     def decode(
         self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
     ) -> Mapping[str, npt.NDArray[Any]]:
-        """Parse rows from anywhere in the dataset."""
+        """Parse rows of any files of the dataset."""
         if len(offsets) == 1:
             return no_rows(columns)
         names = [column.name for column in columns]
@@ -71,37 +64,31 @@ class CsvDecoder:
 
 @dataclass(frozen=True, slots=True)
 class JsonlDecoder:
-    """Decoder of JSON lines; they were checked when they were ingested."""
+    """Decoder of JSON lines, which ingestion has checked."""
 
-    @property
-    def separator(self) -> bytes:
-        """A line break."""
-        return b"\n"
+    separator: ClassVar[bytes] = b"\n"
 
     def decode(
         self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
     ) -> Mapping[str, npt.NDArray[Any]]:
-        """Parse lines from anywhere in the dataset."""
+        """Parse lines of any files of the dataset."""
         if len(offsets) == 1:
             return no_rows(columns)
-        return as_arrays(columns, _read_objects(rows, columns, int(np.diff(offsets).max()), "ignore"))
+        return as_arrays(columns, read_objects(rows, columns, int(np.diff(offsets).max()), "ignore"))
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetDecoder:
-    """Decoder of the fixed-width rows that Parquet files are converted to."""
+    """Decoder of the fixed-width rows into which Parquet files are converted."""
 
-    @property
-    def separator(self) -> bytes:
-        """Nothing: rows have one width."""
-        return b""
+    separator: ClassVar[bytes] = b""
 
     def decode(
         self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
     ) -> Mapping[str, npt.NDArray[Any]]:
-        """Fields of the rows; strings take a second look into the shard."""
+        """Fields of the rows; strings are fetched from the shard."""
         records = rows.view(row_dtype(columns))
-        return {column.name: _decoded(column, records[column.name], fetch) for column in columns}
+        return {column.name: _decode_field(column, records[column.name], fetch) for column in columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +97,15 @@ class FixedRowsDecoder:
 
     dtype: np.dtype[Any]
 
-    @property
-    def separator(self) -> bytes:
-        """Nothing: rows have one width."""
-        return b""
+    separator: ClassVar[bytes] = b""
 
     def decode(
         self, columns: Sequence[Column], rows: ByteArray, offsets: Int64Array, fetch: Fetch
     ) -> Mapping[str, npt.NDArray[Any]]:
-        """Fields in their own dtype and the machine's byte order; sub-arrays keep their shape."""
+        """Fields in their own dtypes and native byte order; sub-arrays keep their shape."""
         records = rows.view(self.dtype)
-        return {column.name: _native(records[column.name]) for column in columns}
+        fields = {column.name: records[column.name] for column in columns}
+        return {name: np.ascontiguousarray(field, field.dtype.newbyteorder("=")) for name, field in fields.items()}
 
 
 def row_decoder(spec: Format) -> RowDecoder | None:

@@ -1,4 +1,4 @@
-"""Samples as readers hand them out."""
+"""Samples as readers return them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from modyn_dagster.keys import KeyArray
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """``n`` samples in the order their keys were asked for.
+    """``n`` samples in the order of the requested keys.
 
     Attributes:
         keys: ``uint64[n]``.
@@ -21,7 +21,7 @@ class Samples:
         targets: regression targets ``float64[n]``; None where the dataset has none.
         columns: parsed columns by name, each of length n (int64, float64, bool or str objects; fixed rows: the field's own
             dtype, sub-arrays keep their shape; Parquet timestamps: datetime64[us]); empty where the format has no columns.
-        blobs: the samples' bytes, where they were asked for or the format has no columns.
+        blobs: bytes of the samples; None where the format has columns.
     """
 
     keys: KeyArray

@@ -1,4 +1,4 @@
-"""On which side of the split a key falls: the one definition that triggering, training and evaluation use."""
+"""Sides of the split: the one rule by which triggering, training and evaluation assign keys."""
 
 from fractions import Fraction
 from typing import Final
@@ -18,16 +18,23 @@ _RANGE: Final = 2**64
 
 
 def side_of(keys: KeyArray, split: Split) -> npt.NDArray[np.uint8]:
-    """``TRAIN``, ``CALIBRATE`` or ``EVALUATE`` of each key, ``uint8[n]``.
+    """``TRAIN``, ``CALIBRATE`` or ``EVALUATE`` for each key, ``uint8[n]``.
 
-    The salted hash of a key, a number below 2**64, falls below ``train``, below ``train + calibrate``, or above, as shares
-    of 2**64. The last side with a share takes what rounding leaves, so a side without a share gets no key.
+    The salted hash of a key is a number below 2**64. It lies below the share ``train`` of 2**64, below ``train + calibrate``,
+    or above both. The last side with a share takes the remainder of rounding, so a side without a share gets no key.
+
+    Args:
+        keys: of the samples, in any order.
+        split: shares and salt.
+
+    >>> side_of(np.arange(8, dtype=np.uint64), Split(train=0.5, evaluate=0.5)).tolist()
+    [2, 2, 2, 0, 0, 0, 2, 0]
     """
     sides = np.full(len(keys), _last_side(split), dtype=np.uint8)
     if _last_side(split) == TRAIN:
         return sides
     hashes = hash_keys(keys, split.salt)
-    # From the last boundary to the first: a later side is overwritten where an earlier boundary lies above the hash too.
+    # From the last boundary to the first: hashes below both boundaries belong to the earlier side.
     for side, share in ((CALIBRATE, Fraction(split.train) + Fraction(split.calibrate)), (TRAIN, Fraction(split.train))):
         boundary = int(share * _RANGE)
         if side < _last_side(split):

@@ -1,4 +1,4 @@
-"""The train keys of a window and their columns, from the indexes of the batches or from Postgres."""
+"""Train keys of a window and their columns, from the indexes of the batches or from Postgres."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,36 +18,36 @@ from modyn_dagster.keys import KeyArray, KeyRange
 
 
 class WindowColumns:
-    """Iterate it for the keys, as often as needed; its methods give columns with them. See ``modyn_dagster.selection.Columns``.
+    """Train keys of a window: an iterable of chunks, with methods that add columns. See ``modyn_dagster.selection.Columns``.
 
     Args:
         view: of the dataset.
-        window: which keys.
-        backend: ``arrow`` or ``postgres``; attributes and scores are in Postgres only, whatever it says.
+        window: range of keys.
+        backend: ``arrow`` or ``postgres``. Attributes and scores always come from Postgres.
     """
 
     def __init__(self, view: DatasetView, window: KeyRange, backend: str) -> None:
         self._view, self._window, self._backend = view, window, backend
-        self._spools: dict[str, ColumnCache] | None = None
+        self._caches: dict[str, ColumnCache] | None = None
 
     def count(self) -> int:
         """Number of keys, from the indexes."""
         return self._view.count(self._window, TRAIN)
 
     def repeatable(self) -> "WindowColumns":
-        """The same keys for several passes: what one pass reads of Postgres is kept in files without a name."""
+        """The same keys for several passes; the first pass over Postgres is cached in unnamed temporary files."""
         if self._backend == "arrow":
             return self
         copy = WindowColumns(self._view, self._window, self._backend)
-        copy._spools = {}
+        copy._caches = {}
         return copy
 
     def __iter__(self) -> Iterator[KeyArray]:
-        """Keys, chunk by chunk."""
+        """Keys in chunks."""
         if self._backend == "arrow":
             yield from (keys for keys, _ in self._view.scan(self._window, TRAIN))
         else:
-            yield from (keys for keys, *_ in self._spooled("keys", self._keys_of_postgres))
+            yield from (keys for keys, *_ in self._cached("keys", self._keys_of_postgres))
 
     def _keys_of_postgres(self) -> Iterator[tuple[KeyArray]]:
         present = any(batch.n_deleted for batch in self._view.batches)
@@ -61,7 +61,7 @@ class WindowColumns:
             for keys, labels in self._view.scan(self._window, TRAIN):
                 yield keys, np.full(len(keys), -1) if labels is None else labels
         else:
-            yield from self._spooled("labels", self._labels_of_postgres)
+            yield from self._cached("labels", self._labels_of_postgres)
 
     def _labels_of_postgres(self) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
         with self._view.engine.connect() as conn:
@@ -75,7 +75,7 @@ class WindowColumns:
 
     def scores(self, attribute: str | None, expression: str | None) -> Iterator[tuple[KeyArray, npt.NDArray[np.float64]]]:
         """Keys and an attribute, or an expression by import path, as a number; NaN where a sample has none."""
-        yield from self._spooled("scores", lambda: self._scores_of_postgres(attribute, expression))
+        yield from self._cached("scores", lambda: self._scores_of_postgres(attribute, expression))
 
     def _scores_of_postgres(
         self, attribute: str | None, expression: str | None
@@ -87,12 +87,12 @@ class WindowColumns:
         for keys, values in self._values(sa.cast(value, sa.Double)):
             yield keys, np.array(values, dtype=np.float64)
 
-    def _spooled(self, name: str, read: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if self._spools is None:
+    def _cached(self, name: str, read: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if self._caches is None:
             return read()
-        if name not in self._spools:
-            self._spools[name] = ColumnCache(read, self._view.home)
-        return iter(self._spools[name])
+        if name not in self._caches:
+            self._caches[name] = ColumnCache(read, self._view.home)
+        return iter(self._caches[name])
 
     @property
     def _place(self) -> tuple[int, int, int]:

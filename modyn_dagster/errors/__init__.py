@@ -1,49 +1,51 @@
-"""Everything that can go wrong, as one tree; each error carries its fields.
+"""Errors of the package, as one tree; each carries its fields, and its message says what to do.
+
+``ModynError`` is ``fastpath.errors.Error``: the fast path raises errors of the same tree.
 
 ModynError
-├─ ConfigError            (source, field, value, rule)   a spec, an option or a setting is impossible
+├─ ConfigError            (source, field, value, rule)   a value of a spec, an option or a setting is impossible
 │  ├─ NotJson             (source, field, value, rule)   a value that JSON cannot hold
-│  ├─ ImportPathError     (pipeline, field, path)        user code that cannot be imported or called
-│  └─ MissingExtra        (package, extra)               a spec asks for a library that an extra installs
+│  ├─ ImportPathError     (source, field, value, rule)   user code that cannot be imported or called
+│  └─ MissingExtra        (package, extra)               a spec needs a library that an extra installs
 ├─ DataError              (file, row, column)            a batch that cannot be ingested; it fails, others go on
 │  ├─ DuplicateFile       (file, batch)
 │  ├─ SchemaMismatch      (file, expected, found)
-│  └─ ChangedBatch        (file, expected, found)        an ingested file whose content is now different
+│  └─ ChangedBatch        (file, expected, found)        an ingested file whose content has changed
 ├─ CatalogError
 │  ├─ DatabaseDown        (address)
-│  ├─ ServerFailed                                    the embedded server cannot be set up, started or stopped
+│  ├─ ServerFailed                                       the embedded server cannot be set up, started or stopped
 │  ├─ SchemaOutdated      (found, expected)
 │  └─ UnknownName         (kind, name, known)
-├─ StorageError
+├─ StorageError           ``fastpath.errors.StoreError``
 │  ├─ UnknownKey          (key, dataset)
-│  ├─ DeletedKey          (key, dataset; path and offset where known)
+│  ├─ DeletedKey          (key, dataset, path, offset)
+│  ├─ CorruptFile         (path, expected, found, key, offset, dataset)
 │  ├─ UnknownModel        (model, root)
-│  ├─ ModelInUse          (model, children)              other models cannot be had without it
-│  ├─ WeightsNotStored    (model)                        a model that can only be trained again
-│  ├─ NotReproducible     (field, expected, found)       a model cannot be trained again as it was
+│  ├─ ModelInUse          (model, children)              other models depend on it
+│  ├─ WeightsNotStored    (model)                        a model that must be retrained
+│  ├─ NotReproducible     (field, expected, found)       a model cannot be retrained bit for bit
 │  │  └─ NotAllowed       (train, allow)                 the store does not run this function
-│  ├─ CorruptFile         (path, expected, found; key, offset and dataset where a sample was read)
 │  └─ WriteFailed         (path)                         disk full and the like
 ├─ TrainingError          (step)
-│  ├─ BadSample           (dataset, key, path, offset)   a parser cannot make arrays of a sample's bytes
+│  ├─ BadSample           (dataset, key, path, offset)   a parser fails on the bytes of a sample
 │  ├─ WrongShape          (expected, found)
 │  └─ NonFiniteLoss       (step, keys)
 ├─ ServiceError
 │  ├─ ServiceFailed       (service, log)                 a program of `modyn-dagster ui` ended or does not answer
 │  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui` per MODYN_HOME
-├─ SelectionError                                     a training set cannot be selected
-│  └─ BadScore            (key, score)                   what samples are weighted by is negative or no number
-├─ LawBroken              (law, stream, decision)      a triggering policy on trial breaks a law of policies
-├─ TrackingError          (address)                      MLflow is not there or refuses; the catalog has everything
+├─ SelectionError                                        a training set cannot be selected
+│  └─ BadScore            (key, score)                   a sample weight that is negative or not a number
+├─ LawBroken              (law, stream, decision)        a triggering policy on trial breaks a law of policies
+├─ TrackingError          (address)                      MLflow is unreachable or refuses; the catalog has everything
 └─ RunError
-   ├─ BatchGap            (cursor, first)                a replay selection that leaves batches out
-   ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger now
-   ├─ StaleRun            (run)                          somebody else moved the run's cursor
+   ├─ BatchGap            (cursor, first)                a replay selection that skips batches
+   ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger
+   ├─ StaleRun            (run)                          another process moved the cursor of the run
    ├─ TriggerFailed       (trigger, attempts)
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
-from modyn_dagster.errors.base import ModynError, without_secrets
+from fastpath.errors import Error as ModynError
 from modyn_dagster.errors.inputs import (
     ChangedBatch,
     ConfigError,
@@ -53,6 +55,7 @@ from modyn_dagster.errors.inputs import (
     MissingExtra,
     NotJson,
     SchemaMismatch,
+    without_secrets,
 )
 from modyn_dagster.errors.running import (
     AlreadyRunning,

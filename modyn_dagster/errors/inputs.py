@@ -1,12 +1,30 @@
-"""What a project hands over is impossible: a spec, an option, user code, a batch of data."""
+"""Errors of what a project supplies: specs, options, user code and data; and the removal of secrets from messages."""
 
-from modyn_dagster.errors.base import ModynError
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from fastpath.errors import Error as ModynError
+
+_USER: Final = re.compile(r"(?<=://)[^/\s]*@")
+_QUERY: Final = re.compile(r"(?<=\S)\?\S+")
+
+
+def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """Remove user, password and query from the URLs in a text, and replace the given secrets.
+
+    >>> without_secrets("sftp://ann:pass@host/models?token=1")
+    'sftp://host/models'
+    """
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _QUERY.sub("", _USER.sub("", text))
 
 
 class ConfigError(ModynError):
-    """A value of a spec, an option or a setting is impossible.
+    """Impossible value of a spec, an option or a setting.
 
-    ``source`` is the file or object it stands in, ``field`` the dotted path inside it.
+    ``source`` is the file or object with the value, ``field`` the dotted path inside it.
     """
 
     def __init__(self, source: str, field: str, value: object, rule: str) -> None:
@@ -15,15 +33,15 @@ class ConfigError(ModynError):
 
 
 class NotJson(ConfigError, TypeError, ValueError):
-    """A value that is stored as JSON would not come back as it is."""
+    """Value that JSON would return changed, or cannot hold."""
 
 
 class ImportPathError(ConfigError):
-    """User code named by an import path cannot be imported or is not callable."""
+    """Import path of user code that cannot be imported or is not callable."""
 
 
 class MissingExtra(ConfigError):
-    """A spec asks for a library that is installed only with an extra of this package."""
+    """Spec that needs a library which only an extra of this package installs."""
 
     def __init__(self, source: str, field: str, value: object, *, package: str, extra: str) -> None:
         rule = f"needs {package}, which is not installed; run `pip install 'modyn-dagster[{extra}]'`"
@@ -32,7 +50,7 @@ class MissingExtra(ConfigError):
 
 
 class DataError(ModynError):
-    """A batch cannot be ingested. ``row`` counts data rows from 1, ``column`` is its name."""
+    """Batch that cannot be ingested. ``row`` counts data rows from 1, ``column`` is a name."""
 
     def __init__(self, file: str, message: str, *, row: int | None = None, column: str | None = None) -> None:
         place = file
@@ -43,7 +61,7 @@ class DataError(ModynError):
 
 
 class DuplicateFile(DataError):
-    """A path belongs to one batch only."""
+    """File that already belongs to another batch."""
 
     def __init__(self, file: str, batch: str) -> None:
         super().__init__(file, f"duplicate file, it already belongs to batch {batch!r}")
@@ -51,7 +69,7 @@ class DuplicateFile(DataError):
 
 
 class SchemaMismatch(DataError):
-    """Columns or dtypes differ from the dataset's; both are named."""
+    """Columns or dtypes that differ from the dataset's; the message names both."""
 
     def __init__(self, file: str, expected: str, found: str) -> None:
         super().__init__(file, f"columns differ from the dataset's: expected {expected}, found {found}")
@@ -59,7 +77,7 @@ class SchemaMismatch(DataError):
 
 
 class ChangedBatch(DataError):
-    """An ingested batch is immutable; corrected content comes as a new batch."""
+    """Changed file of an ingested batch. Batches are immutable: corrected content is delivered as a new batch."""
 
     def __init__(self, file: str, expected: str, found: str) -> None:
         super().__init__(

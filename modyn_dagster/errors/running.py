@@ -3,26 +3,26 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
-from modyn_dagster.errors.base import ModynError
+from fastpath.errors import Error as ModynError
 
 
 class RunError(ModynError):
-    """A pipeline run cannot make this step."""
+    """Step that a pipeline run cannot make."""
 
 
 class BatchGap(RunError):
-    """A selection of batches that does not continue where the run stands."""
+    """Selected batches that do not continue at the cursor of the run."""
 
     def __init__(self, run: str, cursor: str, first: str) -> None:
         super().__init__(
-            f"{run} stands after batch {cursor!r}, the selection goes on at {first!r}; "
+            f"{run} has processed batches up to {cursor!r}, but the selection begins at {first!r}; "
             "select the batches between them too, or start a new run with `restart: true`"
         )
         self.cursor, self.first = cursor, first
 
 
 class LostClaim(RunError):
-    """Another attempt owns the trigger now; this one must not write."""
+    """Attempt that no longer owns its trigger and must not write."""
 
     def __init__(self, trigger: str, attempt: int) -> None:
         super().__init__(f"trigger {trigger}: attempt {attempt} is no longer the current one; nothing was committed")
@@ -30,14 +30,14 @@ class LostClaim(RunError):
 
 
 class StaleRun(RunError):
-    """The run's cursor was moved by another process since it was read."""
+    """Run whose cursor another process moved since it was read."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"{run} was moved on by another process; start again from its new cursor")
+        super().__init__(f"another process moved the cursor of {run}; start again from the new cursor")
 
 
 class TriggerFailed(RunError):
-    """A trigger used up its attempts and the run waits for an operator."""
+    """Trigger that used up its attempts; the run waits for an operator."""
 
     def __init__(self, pipeline: str, trigger: str, attempts: int, reason: str) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class TriggerFailed(RunError):
 
 
 class CheckFailed(RunError):
-    """A blocking check of a trigger asset did not pass."""
+    """Blocking check of a trigger asset that failed."""
 
     def __init__(self, check: str, reason: str) -> None:
         super().__init__(f"check {check!r} failed: {reason}")
@@ -56,11 +56,11 @@ class CheckFailed(RunError):
 
 
 class ServiceError(ModynError):
-    """The programs that `modyn-dagster ui` runs cannot be kept up."""
+    """Base of the errors of the programs that `modyn-dagster ui` runs."""
 
 
 class ServiceFailed(ServiceError):
-    """A program ended, or never answered; ``tail`` is the end of its log."""
+    """Program that ended, or never answered; ``tail`` is the end of its log."""
 
     def __init__(self, service: str, what: str, log: Path, tail: str) -> None:
         end = f", which ends with:\n{tail}" if tail else " (empty)"
@@ -71,7 +71,7 @@ class ServiceFailed(ServiceError):
 
 
 class AlreadyRunning(ServiceError):
-    """Another process does this already for the same folder of state."""
+    """Second `modyn-dagster ui` for the same MODYN_HOME."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"`modyn-dagster ui` is already running: {holder}; stop it with Ctrl-C there, or set another MODYN_HOME")
@@ -79,33 +79,34 @@ class AlreadyRunning(ServiceError):
 
 
 class TrackingError(ModynError):
-    """MLflow cannot be reached or refuses. It only shows what the catalog has, so work goes on and the next sync makes it up.
+    """MLflow server that is unreachable or refuses.
 
-    ``address`` never holds a password.
+    MLflow only shows the content of the catalog, so pipelines go on, and the next sync repairs it. ``address`` never contains
+    a password.
     """
 
     def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"MLflow at {address}: {reason}; nothing is lost, the next sync shows what is missing there")
+        super().__init__(f"MLflow at {address}: {reason}; nothing is lost, the next sync adds what is missing there")
         self.address, self.reason = address, reason
 
 
 class LawBroken(ModynError):
-    """A triggering policy breaks a law that every policy obeys: its decisions cannot be trusted to be reproducible.
+    """Triggering policy that breaks a law of policies, so that its decisions may not be reproducible.
 
     ``stream`` is the name of the generated stream, ``decision`` the number of the decision on it, from 0.
     """
 
     def __init__(self, law: str, stream: str, decision: int, what: str) -> None:
-        super().__init__(f"{law}: not on the stream {stream!r}, decision {decision}: {what}")
+        super().__init__(f"{law}: broken on the stream {stream!r}, decision {decision}: {what}")
         self.law, self.stream, self.decision = law, stream, decision
 
 
 class SelectionError(ModynError):
-    """A training set cannot be selected."""
+    """Training set that cannot be selected."""
 
 
 class BadScore(SelectionError):
-    """The score that a sample is weighted by is negative or no number."""
+    """Sample score that is negative or not a number, and so no weight."""
 
     def __init__(self, key: int, score: float) -> None:
         super().__init__(f"the score of the sample with key {key} is {score}; scores must be finite and not negative")
@@ -113,13 +114,13 @@ class BadScore(SelectionError):
 
 
 class TrainingError(ModynError):
-    """Training cannot go on; the previous model stays active."""
+    """Training that cannot go on; the previous model stays active."""
 
 
 class BadSample(TrainingError):
-    """A parser fails on one sample: ``key`` of ``dataset``, whose bytes begin at ``offset`` of the file ``path``.
+    """Sample on which a parser fails: ``key`` of ``dataset``, whose bytes begin at ``offset`` of the file ``path``.
 
-    ``dataset``, ``path`` and ``offset`` are None where samples do not come from files.
+    ``dataset``, ``path`` and ``offset`` are None for samples that do not come from files.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class BadSample(TrainingError):
 
 
 class WrongShape(TrainingError):
-    """User code (a model, a loss, a parser; ``what``) returned an array of a shape that cannot be used."""
+    """Array of a wrong shape, returned by user code (``what``: a model, a loss, a parser)."""
 
     def __init__(self, expected: Sequence[int | str], found: Sequence[int], what: str = "the model") -> None:
         super().__init__(f"{what} returned shape {tuple(found)}, expected ({', '.join(map(str, expected))})")
@@ -148,7 +149,7 @@ class WrongShape(TrainingError):
 
 
 class NonFiniteLoss(TrainingError):
-    """The loss became NaN or infinite; ``norms`` are those of the weights and of the gradient before."""
+    """NaN or infinite loss; ``norms`` are those of the weights and the gradient before it."""
 
     def __init__(self, step: int, loss: float, keys: Sequence[int], norms: Mapping[str, float]) -> None:
         shown = ", ".join(map(str, keys[:5])) + (", …" if len(keys) > 5 else "")

@@ -3,60 +3,31 @@
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from modyn_dagster.errors.base import ModynError
+from fastpath.errors import CorruptFile, DeletedKey, UnknownKey
+from fastpath.errors import Error as ModynError
+from fastpath.errors import StoreError as StorageError
 
-
-class StorageError(ModynError):
-    """A file of ours cannot be read or written."""
-
-
-class UnknownKey(StorageError, LookupError):
-    """No sample has this key."""
-
-    def __init__(self, key: int, dataset: str) -> None:
-        super().__init__(f"{dataset}: no sample with key {key} (batch {key >> 32}, position {key & 0xFFFFFFFF})")
-        self.key, self.dataset = key, dataset
-
-
-class DeletedKey(StorageError, LookupError):
-    """The sample with this key was deleted: it is not read, trained on or judged any more.
-
-    Where known, ``path`` and ``offset`` say in which file it began where.
-    """
-
-    def __init__(self, key: int, dataset: str, path: PurePath | str | None = None, offset: int | None = None) -> None:
-        place = "" if path is None else f", byte {offset} of {path}"
-        super().__init__(
-            f"{dataset}: the sample with key {key} was deleted (batch {key >> 32}, position {key & 0xFFFFFFFF}{place})"
-        )
-        self.key, self.dataset, self.path, self.offset = key, dataset, None if path is None else str(path), offset
-
-
-class CorruptFile(StorageError):
-    """A file does not hold what its checksum, its header or an index promises.
-
-    ``key`` is that of a sample it was read for, ``offset`` where that sample begins in the file.
-    """
-
-    def __init__(
-        self,
-        path: PurePath | str,
-        expected: str,
-        found: str,
-        *,
-        key: int | None = None,
-        offset: int | None = None,
-        dataset: str | None = None,
-    ) -> None:
-        place = [dataset] if dataset is not None else []
-        place += [f"{name} {value}" for name, value in (("key", key), ("offset", offset)) if value is not None]
-        super().__init__(f"{path}: expected {expected}, found {found}" + (f" ({', '.join(place)})" if place else ""))
-        self.path, self.expected, self.found = str(path), expected, found
-        self.key, self.offset, self.dataset = key, offset, dataset
+__all__ = [
+    "CatalogError",
+    "CorruptFile",
+    "DatabaseDown",
+    "DeletedKey",
+    "ModelInUse",
+    "NotAllowed",
+    "NotReproducible",
+    "SchemaOutdated",
+    "ServerFailed",
+    "StorageError",
+    "UnknownKey",
+    "UnknownModel",
+    "UnknownName",
+    "WeightsNotStored",
+    "WriteFailed",
+]
 
 
 class WriteFailed(StorageError):
-    """The operating system refused a write; nothing half-written is visible."""
+    """Write that the operating system refused. No incomplete file is visible."""
 
     def __init__(self, path: PurePath | str, reason: str) -> None:
         super().__init__(f"{path}: cannot be written: {reason}")
@@ -64,7 +35,7 @@ class WriteFailed(StorageError):
 
 
 class UnknownModel(StorageError, LookupError):
-    """The model store holds no model with this id."""
+    """Id of a model that is not in the model store."""
 
     def __init__(self, model: str, root: PurePath | str, remedy: str = "") -> None:
         super().__init__(f"{root}: no model {model!r} in this store{remedy}")
@@ -72,7 +43,7 @@ class UnknownModel(StorageError, LookupError):
 
 
 class ModelInUse(StorageError):
-    """A model cannot be deleted: ``children`` need its file, or its weights to train on from."""
+    """Model that cannot be deleted: ``children`` need its file, or start their training from its weights."""
 
     def __init__(self, model: str, children: Sequence[str], remedy: str) -> None:
         shown = ", ".join(children[:3]) + (", …" if len(children) > 3 else "")
@@ -81,7 +52,7 @@ class ModelInUse(StorageError):
 
 
 class WeightsNotStored(StorageError):
-    """A model is stored as its provenance: it can be trained again, not read."""
+    """Model that is stored as provenance only: it can be retrained, not read."""
 
     def __init__(self, model: str, what: str) -> None:
         super().__init__(f"model {model} is stored without weights, {what}")
@@ -89,7 +60,7 @@ class WeightsNotStored(StorageError):
 
 
 class NotReproducible(StorageError):
-    """A model that is stored as its provenance cannot be trained again as it was; ``field`` says what differs."""
+    """Model that is stored as provenance and cannot be retrained bit for bit; ``field`` names the difference."""
 
     def __init__(self, field: str, expected: object, found: object, *, doing: str = "trained again") -> None:
         super().__init__(f"cannot be {doing}: {field}: expected {expected}, found {found}")
@@ -97,7 +68,7 @@ class NotReproducible(StorageError):
 
 
 class NotAllowed(NotReproducible):
-    """A provenance, or an architecture, names a function outside the modules whose code the store may run."""
+    """Function, named by a provenance or an architecture, outside the modules whose code the store may run."""
 
     def __init__(
         self, function: str, allow: Sequence[str], *, field: str = "train", doing: str = "trained again", defined: str = ""
@@ -110,11 +81,11 @@ class NotAllowed(NotReproducible):
 
 
 class CatalogError(ModynError):
-    """Postgres cannot answer."""
+    """Base of the errors of Postgres and the catalog in it."""
 
 
 class DatabaseDown(CatalogError):
-    """No connection to Postgres. ``address`` never holds a password."""
+    """Postgres server that does not answer. ``address`` never contains a password."""
 
     def __init__(self, address: str, reason: str = "") -> None:
         detail = f" ({reason})" if reason else ""
@@ -126,11 +97,11 @@ class DatabaseDown(CatalogError):
 
 
 class ServerFailed(CatalogError):
-    """The embedded Postgres server cannot be set up, started or stopped."""
+    """Embedded Postgres server that cannot be set up, started or stopped."""
 
 
 class SchemaOutdated(CatalogError):
-    """The schema in the database is not the one this code needs; ``remedy`` says how to get there."""
+    """Database schema of another version; ``remedy`` says how to get to this one."""
 
     def __init__(self, found: str | None, expected: str, remedy: str) -> None:
         super().__init__(f"the database schema is at revision {found or 'none'}, this version needs {expected}; {remedy}")
@@ -138,7 +109,7 @@ class SchemaOutdated(CatalogError):
 
 
 class UnknownName(CatalogError, LookupError):
-    """A dataset, pipeline, run, batch or trigger that does not exist."""
+    """Dataset, pipeline, run, batch or trigger that does not exist."""
 
     def __init__(self, kind: str, name: object, known: Sequence[str] = ()) -> None:
         hint = f"; known: {', '.join(known)}" if known else ""

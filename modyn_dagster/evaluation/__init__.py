@@ -1,4 +1,4 @@
-"""How to judge models: intervals, predictions, metrics, composite models and scores. Nothing here imports torch."""
+"""Evaluation of models: intervals, predictions, metrics, composite models and scores, without importing torch."""
 
 from modyn_dagster.evaluation.cells import score_intervals, score_slices
 from modyn_dagster.evaluation.composite.pareto import feasible_set, pareto_front

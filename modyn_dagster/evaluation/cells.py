@@ -1,20 +1,19 @@
-"""Cells of the evaluation matrix: the values of one model on every interval, their confidence intervals and their addresses.
+"""Cells of the evaluation matrix: scores of one model on every interval, their confidence intervals and addresses.
 
-A cell's address is a digest of everything its value follows from: cells with equal addresses have equal values.
+The address of a cell is a digest of everything its value depends on: cells with equal addresses have equal values.
 """
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.digest import framed_digest
 from modyn_dagster.evaluation.intervals.generation import Interval
-from modyn_dagster.evaluation.metrics.batched_metrics import batched_values
 from modyn_dagster.evaluation.metrics.confidence import ConfidenceInterval, confidence_interval, is_share, wilson
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
-from modyn_dagster.evaluation.metrics.registry import Score, find_metric, is_labelled, score_slice
+from modyn_dagster.evaluation.metrics.registry import Score, find_metric, is_labelled, score_parts
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ordinals_of
 
@@ -24,45 +23,52 @@ Cell = dict[str, Score]
 def score_intervals(
     predictions: Predictions, intervals: Sequence[Interval], metrics: Sequence[str], *, min_samples: int = 1
 ) -> list[Cell]:
-    """Every metric on every interval, in the order of the intervals.
+    """Score every metric on every interval, in the order of the intervals.
 
-    Samples count by their time, wherever in the stream they stand; within an interval they are taken in order of time, then
-    key, so that equal predictions give equal bits, whatever other intervals are asked for. Times are ``datetime64``.
+    A sample belongs to an interval by its time, not by its place in the stream. Within an interval samples are sorted by time,
+    then key: equal predictions give equal bits, with any other intervals beside them.
+
+    Args:
+        predictions: of one model, in any order.
+        intervals: of ``datetime64`` times; may overlap.
+        metrics: names of ``METRICS`` or import paths.
+        min_samples: fewer labelled samples have no score.
+
+    >>> times = np.array([0, 5], "datetime64[us]")
+    >>> outputs, no_loss = np.array([[0.0, 1.0], [1.0, 0.0]], np.float32), np.zeros(2, np.float32)
+    >>> stream = Predictions("class", np.arange(2, dtype=np.uint64), times, np.array([1, 1]), outputs, no_loss)
+    >>> [cell["accuracy"].value for cell in score_intervals(stream, [Interval(t, t + 1, t) for t in times], ["accuracy"])]
+    [1.0, 0.0]
     """
-    ordered = in_order(predictions)
+    ordered = by_time(predictions)
     times, truth = ordered.times, ordered.truth
     labelled = is_labelled(truth)
-    parts = _parts(times[labelled], intervals)
-    n_all = [part.stop - part.start for part in _parts(times, intervals)]
-    judged = (
-        EvaluationSamples(ordered.outputs, truth)
-        if labelled.all()
-        else EvaluationSamples(ordered.outputs[labelled], truth[labelled])
-    )
-    n_unlabelled = [n - (part.stop - part.start) for part, n in zip(parts, n_all, strict=True)]
-    usable = [
-        part.stop - part.start >= max(1, min_samples) and judged.broken[part.stop] == judged.broken[part.start] for part in parts
-    ]
-    cells: list[Cell] = [{} for _ in parts]
-    for metric in metrics:
-        entry, together = find_metric(metric), batched_values(metric, judged, parts, usable)
-        for number, (part, missing) in enumerate(zip(parts, n_unlabelled, strict=True)):
-            cells[number][metric] = (
-                Score(together[number], part.stop - part.start, None, missing)
-                if number in together
-                else score_slice(entry, judged, part, missing, min_samples=min_samples)
-            )
-    return cells
+    n_samples = [part.stop - part.start for part in _parts(times, intervals)]
+    if labelled.all():
+        samples = EvaluationSamples(ordered.outputs, truth)
+    else:
+        times, samples = times[labelled], EvaluationSamples(ordered.outputs[labelled], truth[labelled])
+    parts = _parts(times, intervals)
+    n_unlabelled = [n - (part.stop - part.start) for part, n in zip(parts, n_samples, strict=True)]
+    scores = [score_parts(find_metric(metric), samples, parts, n_unlabelled, min_samples=min_samples) for metric in metrics]
+    return [dict(zip(metrics, cell, strict=True)) for cell in zip(*scores, strict=True)] if scores else [{} for _ in parts]
 
 
 def cell_confidence(
     predictions: Predictions, intervals: Sequence[Interval], cells: Sequence[Cell], *, level: float, resamples: int
 ) -> list[dict[str, ConfidenceInterval]]:
-    """The confidence interval of every defined score that has one; ``cells`` are those of the intervals, in the same order.
+    """Confidence interval of every defined score that has one.
 
-    Without ``resamples`` only shares have one. Equal samples give equal ends, in whatever order they come.
+    Equal samples give equal ends, in any order of the predictions.
+
+    Args:
+        predictions: of the scored model.
+        intervals: of the cells.
+        cells: one per interval, in the same order.
+        level: share of cases in which the confidence interval holds the true value.
+        resamples: of the bootstrap; 0: only shares have a confidence interval.
     """
-    ordered, found = in_order(predictions), []
+    ordered, confidences = by_time(predictions), []
     for part, cell in zip(_parts(ordered.times, intervals), cells, strict=True):
         ends: dict[str, ConfidenceInterval | None] = {}
         for metric, score in cell.items():
@@ -73,8 +79,8 @@ def cell_confidence(
             else:
                 outputs, truth = ordered.outputs[part], ordered.truth[part]
                 ends[metric] = confidence_interval(metric, outputs, truth, level=level, resamples=resamples)
-        found.append({metric: each for metric, each in ends.items() if each is not None})
-    return found
+        confidences.append({metric: interval for metric, interval in ends.items() if interval is not None})
+    return confidences
 
 
 def score_slices(
@@ -85,55 +91,58 @@ def score_slices(
     *,
     min_samples: int = 1,
 ) -> Mapping[Any, list[Cell]]:
-    """The same apart for every value of an attribute, or of the label: ``groups`` names one per prediction, ``[n]``."""
+    """Score the samples of every value of an attribute, or of the label, apart.
+
+    Args:
+        predictions: of one model.
+        groups: value of each prediction, ``[n]``.
+        intervals, metrics, min_samples: as in ``score_intervals``.
+    """
     if len(groups) != len(predictions):
         raise ValueError(f"groups: {len(groups)} values for {len(predictions)} predictions")
+    values, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    rows = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     return {
-        group: score_intervals(predictions.take(np.flatnonzero(groups == group)), intervals, metrics, min_samples=min_samples)
-        for group in np.unique(groups).tolist()
+        value: score_intervals(predictions.take(chosen), intervals, metrics, min_samples=min_samples)
+        for value, chosen in zip(values.tolist(), rows, strict=False)
     }
 
 
-def in_order(predictions: Predictions) -> Predictions:
-    """The same by time, then key; most streams already are."""
+def by_time(predictions: Predictions) -> Predictions:
+    """Predictions sorted by time, then key; most streams already are."""
     keys, times = predictions.keys, predictions.times
     sorted_already = (times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (keys[1:] > keys[:-1]))
     return predictions if sorted_already.all() else predictions.take(np.lexsort((keys, times)))
 
 
 def _parts(times: npt.NDArray[np.datetime64], intervals: Sequence[Interval]) -> list[slice]:
-    starts = np.searchsorted(times, np.array([i.start for i in intervals], dtype="datetime64[us]"), side="left")
-    ends = np.searchsorted(times, np.array([i.end for i in intervals], dtype="datetime64[us]"), side="left")
+    """Rows of each interval, of sorted times."""
+    starts, ends = (
+        np.searchsorted(times, np.array([getattr(interval, side) for interval in intervals], dtype="datetime64[us]"))
+        for side in ("start", "end")
+    )
     return [slice(int(start), int(max(start, end))) for start, end in zip(starts, ends, strict=True)]
-
-
-_BYTES = 16
 
 
 def data_versions(
     predictions: Predictions, intervals: Sequence[Interval], dataset: str, contents: Mapping[int, str | None]
 ) -> list[str]:
-    """A digest of the samples that are judged in each interval: which they are, when they were and what is true of them.
+    """Digest of the keys, times and truth of the samples in each interval.
 
-    A sample more, a deleted one less or another label make another version; the order of the predictions does not, nor
-    do the samples of other intervals.
+    An added or deleted sample or another label changes the version. The order of the predictions and the samples of other
+    intervals do not.
 
     Args:
-        predictions: of the samples; what a model said of them does not count.
+        predictions: of the samples; the outputs do not count.
         intervals: of ``datetime64`` times.
-        dataset: whose keys they are; keys of two datasets may be equal.
-        contents: by ordinal of the batch a digest of what was ingested with it.
+        dataset: name; keys of two datasets may be equal.
+        contents: digest of each ingested batch, by ordinal.
     """
-    ordered = in_order(predictions)
+    ordered = by_time(predictions)
     keys, times, truth = ordered.keys, ordered.times, ordered.truth
     ordinals = ordinals_of(keys)
-    starts, ends = (
-        np.searchsorted(times, np.array([getattr(interval, side) for interval in intervals], dtype="datetime64[us]"))
-        for side in ("start", "end")
-    )
     versions = []
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        part = slice(start, max(start, end))
+    for part in _parts(times, intervals):
         batches = [f"{ordinal} {contents.get(ordinal)}" for ordinal in np.unique(ordinals[part]).tolist()]
         versions.append(_digest([dataset, *batches], keys[part], times[part].view(np.int64), truth[part]))
     return versions
@@ -142,31 +151,24 @@ def data_versions(
 def cell_address(
     model: str, interval: Interval, metric: str, data: str, settings: Sequence[object] = (), *, code: str = ""
 ) -> str:
-    """The address of one cell: 32 hexadecimal digits, and behind a dot ``code`` where there is one.
+    """Address of one cell: 32 hexadecimal digits, followed by a dot and ``code`` if there is one.
 
     Args:
-        model: names what predicts: a hash of its weights and of how they are used.
-        interval: its ends; which model is active there does not matter.
+        model: hash of the predictor: its weights and their use.
+        interval: only its ends count, not its anchor.
         metric: a name of ``METRICS`` or an import path.
-        data: a version of the samples.
-        settings: what else the value follows from, for example how few samples are too few.
-        code: what the metric does (``metric_code``); it can be read off the address (``code_of``).
+        data: version of the samples (``data_versions``).
+        settings: everything else the value depends on, for example the minimum number of samples.
+        code: digest of the metric's code (``metric_code``), which ``code_of`` reads off the address.
     """
-    found = _digest([model, str(interval.start), str(interval.end), metric, data, *map(repr, settings)])
-    return f"{found}.{code}" if code else found
+    address = _digest([model, str(interval.start), str(interval.end), metric, data, *map(repr, settings)])
+    return f"{address}.{code}" if code else address
 
 
 def code_of(address: str) -> str:
-    """The code of the metric that a cell of this address was computed by; empty where it is none of one's own."""
+    """Digest of the code of the metric that computed a cell; empty for metrics of ``METRICS``."""
     return address.partition(".")[2]
 
 
 def _digest(texts: Sequence[str], *arrays: npt.NDArray[np.generic]) -> str:
-    digest = blake2b(digest_size=_BYTES)
-    for text in texts:
-        content = text.encode()
-        digest.update(len(content).to_bytes(8, "little"))
-        digest.update(content)
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+    return framed_digest((text.encode() for text in texts), *arrays)

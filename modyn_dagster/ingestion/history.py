@@ -1,4 +1,4 @@
-"""Bulk import: everything in a dataset's root is cut into batches, registered at once and ingested in order."""
+"""Bulk import: all new files of a dataset are cut into batches, registered at once and ingested in order."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 import sqlalchemy as sa
 
+from fastpath.array_types import TimeArray
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import Column, DatasetRow, lock_dataset, set_columns
@@ -17,96 +18,127 @@ from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.members import Members, resolve_members
 from modyn_dagster.ingestion.batches.read_batch import BatchReader
 from modyn_dagster.ingestion.discovery import announce, find_units
-from modyn_dagster.ingestion.formats.columns import Found, settle_columns
-from modyn_dagster.ingestion.formats.times import TimeArray, time_of_file
+from modyn_dagster.ingestion.formats.columns import ObservedColumn, resolve_columns
+from modyn_dagster.ingestion.formats.times import time_of_file
 from modyn_dagster.ingestion.ingest import IngestResult, ingest_with
-from modyn_dagster.ingestion.slices import Cut, Whole, cut_history
+from modyn_dagster.ingestion.slices import Cut, History, cut_history
 from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.ingestion.sources.source import Source, open_source
 from modyn_dagster.spec.dataset import DatasetSpec
 
 T = TypeVar("T")
-#: Times of the samples of each file, by path.
+#: Sample times of each file, by path.
 FileTimes = dict[str, TimeArray]
 
 
+@dataclass(frozen=True)
 class ImportPlan:
-    """What a bulk import will register.
+    """Batches that a bulk import will register.
 
     Attributes:
-        columns: of the dataset, settled by all sound files together where no batch has done it before; None if none is sound,
-            or where samples are files.
-        announcements: slices of the sound units (files, directories, manifests), then each unit that is not sound, to fail
-            by itself.
+        columns: of the dataset, resolved over all sound files unless an earlier batch has done it; None if no file is sound, or
+            where samples are files.
+        announcements: slices of the sound units (files, directories, manifests), then each unsound unit, which fails alone.
     """
 
-    def __init__(self, source: Source, spec: DatasetSpec, dataset: DatasetRow, units: Sequence[str], cut: Cut) -> None:
+    columns: tuple[Column, ...] | None
+    announcements: list[Announcement]
+
+
+def plan_import(source: Source, spec: DatasetSpec, dataset: DatasetRow, units: Sequence[str], cut: Cut) -> ImportPlan:
+    """Read the times of all units and cut their samples into batches.
+
+    Args:
+        source: of the dataset's files.
+        spec: of the dataset.
+        dataset: its row.
+        units: new files, directories or manifests.
+        cut: by time or by count.
+    """
+    units_read = _ImportUnits(source, spec, units)
+    columns = None
+    if spec.format.kind == "files":
+        times = units_read.file_times()
+    else:
+        columns = dataset.columns if dataset.columns is not None else units_read.resolve()
+        times = units_read.row_times(replace(dataset, columns=columns))
+    slices = cut_history(_history_of(times), cut) if times else []
+    unsound = [announce(spec, unit) for unit in sorted(units_read.unsound, key=natural_key)]
+    return ImportPlan(columns if times else None, slices + unsound)
+
+
+class _ImportUnits:
+    """The units of an import; those with bad data are put aside in ``unsound``."""
+
+    def __init__(self, source: Source, spec: DatasetSpec, units: Sequence[str]) -> None:
         self._source, self._spec = source, spec
         self._reader = BatchReader(source, spec)
-        self._bad: set[str] = set()
-        self._taken: set[str] = set()
-        self._members = self._sound(units, self._resolve)
-        if spec.format.kind == "files":
-            times, columns = self._sound(self._members, self._file_times), None
-        else:
-            columns = dataset.columns if dataset.columns is not None else self._settle()
-            self._dataset = replace(dataset, columns=columns)
-            times = self._sound(self._members, self._row_times)
-        slices = cut_history(_whole(times), cut) if times else []
-        self.columns = columns if times else None
-        self.announcements: list[Announcement] = slices + [announce(spec, unit) for unit in sorted(self._bad, key=natural_key)]
+        self.unsound: set[str] = set()
+        self._owned: set[str] = set()
+        self._members = self._sound(units, self._resolve_members)
+
+    def resolve(self) -> tuple[Column, ...]:
+        """Columns of the dataset by all sound units."""
+        by_unit = self._sound(self._members, self._observe)
+        while by_unit:
+            unit_of = {path: unit for unit, files in by_unit.items() for path, _ in files}
+            try:
+                return resolve_columns(self._spec, [file for files in by_unit.values() for file in files])
+            except DataError as error:
+                self.unsound.add(unit_of[error.file])
+                del by_unit[unit_of[error.file]]
+        return ()
+
+    def row_times(self, dataset: DatasetRow) -> dict[str, FileTimes]:
+        """Times of the rows of each file, by unit."""
+
+        def read(unit: str) -> FileTimes:
+            return {piece.paths[0]: piece.times for piece in self._reader.read(dataset, self._members[unit]).pieces}
+
+        return self._sound(self._members, read)
+
+    def file_times(self) -> dict[str, FileTimes]:
+        """Times of files that are samples, by unit."""
+        spec = self._spec.time
+        assert spec.source != "column"  # noqa: S101 - refused by the spec; narrows the type
+
+        def read(unit: str) -> FileTimes:
+            members = self._members[unit]
+            states = {path: self._source.state(path) for path in members.paths}
+            return {path: np.array([time_of_file(spec, path, state, members.times)]) for path, state in states.items()}
+
+        return self._sound(self._members, read)
 
     def _sound(self, units: Iterable[str], work: Callable[[str], T]) -> dict[str, T]:
         """Results by unit; a unit with bad data is put aside."""
         results: dict[str, T] = {}
         for unit in units:
-            if unit in self._bad:
+            if unit in self.unsound:
                 continue
             try:
                 results[unit] = work(unit)
             except DataError:
-                self._bad.add(unit)
+                self.unsound.add(unit)
         return results
 
-    def _resolve(self, unit: str) -> Members:
+    def _resolve_members(self, unit: str) -> Members:
         members = resolve_members(self._source, self._spec, [unit])
         for path in members.paths:
-            if path in self._taken:
+            if path in self._owned:
                 raise DataError(path, "belongs to an earlier directory or manifest")
-        self._taken.update(members.paths)
+        self._owned.update(members.paths)
         return members
 
-    def _settle(self) -> tuple[Column, ...]:
-        by_unit = self._sound(self._members, self._find_columns)
-        while by_unit:
-            unit_of = {path: unit for unit, found in by_unit.items() for path, _ in found}
-            try:
-                return settle_columns(self._spec, [file for found in by_unit.values() for file in found])
-            except DataError as error:
-                self._bad.add(unit_of[error.file])
-                del by_unit[unit_of[error.file]]
-        return ()
-
-    def _find_columns(self, unit: str) -> list[tuple[str, list[Found]]]:
+    def _observe(self, unit: str) -> list[tuple[str, list[ObservedColumn]]]:
         return [(path, self._reader.open(path)[1].find_columns()) for path in self._members[unit].paths]
 
-    def _row_times(self, unit: str) -> FileTimes:
-        pieces = self._reader.read(self._dataset, self._members[unit]).pieces
-        return {piece.paths[0]: piece.times for piece in pieces}
 
-    def _file_times(self, unit: str) -> FileTimes:
-        members = self._members[unit]
-        assert self._spec.time.source != "column"  # noqa: S101 - refused by the spec; narrows the type
-        times = {path: time_of_file(self._spec.time, path, self._source.state(path), members.times) for path in members.paths}
-        return {path: np.array([time]) for path, time in times.items()}
-
-
-def _whole(times: dict[str, FileTimes]) -> Whole:
+def _history_of(times: dict[str, FileTimes]) -> History:
     unit_of = {path: unit for unit, files in times.items() for path in files}
     by_path = {path: files[path] for files in times.values() for path in files}
     paths = sorted(by_path, key=natural_key)
     sizes = [len(by_path[path]) for path in paths]
-    return Whole(
+    return History(
         paths=paths,
         unit_of=[unit_of[path] for path in paths],
         path_of=np.repeat(np.arange(len(paths)), sizes),
@@ -115,17 +147,17 @@ def _whole(times: dict[str, FileTimes]) -> Whole:
     )
 
 
-#: Called with the number of batches closed so far, their total, and the result or error of the last one.
+#: Called with the number of batches closed so far, the total, and the result or error of the last batch.
 ImportProgress = Callable[[int, int, "IngestResult | DataError | None"], None]
 
 
 @dataclass
 class ImportSummary:
-    """What an import did.
+    """Result of an import.
 
     Attributes:
-        ingested: results of the batches ingested now, in ordinal order.
-        failed: ``(partition key, error)`` of the batches closed as failed now.
+        ingested: results of the ingested batches, in ordinal order.
+        failed: ``(partition key, error)`` of the batches closed as failed.
     """
 
     ingested: list[IngestResult] = field(default_factory=list)
@@ -133,7 +165,7 @@ class ImportSummary:
 
     @property
     def n_samples(self) -> int:
-        """Samples ingested now."""
+        """Number of ingested samples."""
         return sum(result.n_samples for result in self.ingested)
 
 
@@ -146,18 +178,18 @@ def import_history(
     by: str = "file",
     progress: ImportProgress | None = None,
 ) -> ImportSummary:
-    """Ingest all files that no batch has yet. Started again after a kill it goes on with the batches that are open.
+    """Ingest all files that belong to no batch. After a kill, the next call continues with the open batches.
 
     Args:
         engine: of the ``modyn`` database.
         home: folder for indexes and shards.
         spec: of the dataset.
-        root: its files.
-        by: ``file`` (or directory, or manifest, as the spec's ``batches`` say), ``time:30d``, or ``count:5000``.
+        root: folder or URL of its files.
+        by: ``file`` (or directory, or manifest, by the spec's ``batches``), ``time:30d``, or ``count:5000``.
         progress: called after each batch.
 
     Raises:
-        ConfigError: ``by`` has another form.
+        ConfigError: ``by`` is not of this form.
         OSError, DatabaseDown, WriteFailed: may pass; start again.
     """
     cut = Cut.parse(by)
@@ -170,7 +202,7 @@ def import_history(
     if cut.by == "file":
         columns, announcements = dataset.columns, [announce(spec, unit) for unit in new]
     else:
-        plan = ImportPlan(source, spec, dataset, new, cut)
+        plan = plan_import(source, spec, dataset, new, cut)
         columns, announcements = plan.columns, plan.announcements
     with transaction(engine) as conn:
         if columns is not None and lock_dataset(conn, dataset.id).columns is None:
@@ -187,7 +219,7 @@ def ingest_open(
     batches: Sequence[BatchRow],
     progress: ImportProgress | None = None,
 ) -> ImportSummary:
-    """Ingest open batches in ordinal order; one that fails is closed, and the others go on."""
+    """Ingest open batches in ordinal order. A batch that fails is closed, and the others go on."""
     shared = Counter(path for batch in batches for path in batch.source.get("files", ()))
     reader = BatchReader(source, spec, uses=shared)
     summary = ImportSummary()

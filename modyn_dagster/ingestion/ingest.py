@@ -1,4 +1,4 @@
-"""Ingestion of a registered batch: read, put in order, commit; a batch that is ingested already is compared with its files."""
+"""Ingestion of a registered batch: read, sort and commit its samples. An ingested batch is compared with its files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import ChangedBatch, DataError
-from modyn_dagster.ingestion.batches.assemble import Place, assemble
-from modyn_dagster.ingestion.batches.batch_files import Content, staged_shard
+from modyn_dagster.ingestion.batches.assemble import StreamPosition, assemble
+from modyn_dagster.ingestion.batches.batch_files import BatchContent, staged_shard
 from modyn_dagster.ingestion.batches.commit import commit_batch
 from modyn_dagster.ingestion.batches.members import involved_paths, members_of
 from modyn_dagster.ingestion.batches.read_batch import BatchReader, Progress
@@ -23,21 +23,21 @@ from modyn_dagster.spec.dataset import DatasetSpec
 
 
 def require_unchanged(engine: sa.Engine, spec: DatasetSpec, source: Source, batch: BatchRow) -> None:
-    """Raise ``ChangedBatch`` naming the first file whose bytes are not those that were ingested, or that is new.
+    """Raise ``ChangedBatch`` for the first file that is new or whose bytes differ from the ingested ones.
 
-    A file whose samples were copied into a shard may be gone: it is not needed any more.
+    A file whose samples were copied into a shard may be missing: it is not needed any more.
     """
     with transaction(engine) as conn:
         recorded = source_files(conn, batch.id)
     for file in recorded:
         try:
-            found = source.load(file.path).checksum
+            checksum = source.load(file.path).checksum
         except DataError as error:
             if file.mtime_ns is None:
                 continue
             raise ChangedBatch(file.path, file.checksum, error.message) from error
-        if found != file.checksum:
-            raise ChangedBatch(file.path, file.checksum, found)
+        if checksum != file.checksum:
+            raise ChangedBatch(file.path, file.checksum, checksum)
     for path in sorted(_members(source, spec, batch) - {file.path for file in recorded}):
         raise ChangedBatch(path, "none, the file was not there", source.load(path).checksum)
 
@@ -45,7 +45,7 @@ def require_unchanged(engine: sa.Engine, spec: DatasetSpec, source: Source, batc
 def _members(source: Source, spec: DatasetSpec, batch: BatchRow) -> set[str]:
     try:
         return set(members_of(source, spec, batch.source).paths)
-    except DataError:  # gone, and nothing of it is needed, or it would have been refused above
+    except DataError:  # missing, but not needed, or it would have been refused above
         return set()
 
 
@@ -56,8 +56,8 @@ class IngestResult:
     Attributes:
         time_min, time_max: smallest and largest sample time, UTC.
         label_counts: by class name, or by the decimal class index.
-        checksum: of the content: paths and bytes of all files that were read.
-        already_ingested: it was ingested before, and its files are still the same.
+        checksum: of the content, that is paths and bytes of all files read.
+        already_ingested: the batch was ingested before, and its files are unchanged.
     """
 
     partition_key: str
@@ -80,15 +80,15 @@ def ingest_batch(
         engine: of the ``modyn`` database.
         home: folder for the index and the shard.
         spec: of the dataset.
-        root: its files, see ``open_source``.
+        root: folder or URL of its files, see ``open_source``.
         partition_key: of the batch.
         progress: called after each file.
 
     Raises:
-        DataError: the batch cannot be ingested; it is closed as failed, with nothing of it left, and others go on. For a
-            batch that is ingested already: a file has changed since (``ChangedBatch``).
-        UnknownName: no such batch.
-        OSError, DatabaseDown, WriteFailed: may pass; the batch stays open and nothing of it is visible.
+        DataError: the batch cannot be ingested. It is closed as failed, without leaving anything behind, and others go on.
+            ``ChangedBatch``: the batch was ingested before, and a file has changed since.
+        UnknownName: the dataset has no such batch.
+        OSError, DatabaseDown, WriteFailed: may pass; the batch stays open, and none of it is visible.
     """
     source = open_source(root, spec.storage_options)
     return ingest_with(engine, home, spec, source, partition_key, BatchReader(source, spec, progress=progress))
@@ -97,7 +97,7 @@ def ingest_batch(
 def ingest_with(
     engine: sa.Engine, home: Path, spec: DatasetSpec, source: Source, partition_key: str, reader: BatchReader
 ) -> IngestResult:
-    """The same with a reader that may have some files in memory."""
+    """Ingest a registered batch, as ``ingest_batch``, with a reader that may hold some files in memory."""
     while True:
         with transaction(engine) as conn:
             dataset = ensure_dataset(conn, spec)
@@ -115,9 +115,9 @@ def ingest_with(
 def _ingest_open(
     engine: sa.Engine, home: Path, spec: DatasetSpec, source: Source, dataset: DatasetRow, batch: BatchRow, reader: BatchReader
 ) -> bool:
-    """False when the batch or the dataset changed meanwhile and has to be looked at again."""
-    # Before anything is read: a file that changes while it is read must look changed afterwards.
-    seen = states_of(source, involved_paths(source, spec, batch.source["paths"]))
+    """Ingest an open batch. False when the batch or the dataset changed meanwhile: read both again."""
+    # Taken before anything is read, so that a file which changes while it is read counts as changed afterwards.
+    file_states = states_of(source, involved_paths(source, spec, batch.source["paths"]))
     try:
         content = _read(source, spec, dataset, batch, reader)
         with (
@@ -127,19 +127,19 @@ def _ingest_open(
             return commit_batch(conn, home, spec, dataset, batch, content, shard)
     except DataError as error:
         with transaction(engine) as conn:
-            mark_failed(conn, batch, str(error), seen)
+            mark_failed(conn, batch, str(error), file_states)
         raise
 
 
-def _read(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, reader: BatchReader) -> Content:
+def _read(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, reader: BatchReader) -> BatchContent:
     members = members_of(source, spec, batch.source)
     read = reader.read(dataset, members)
     begin, end = _place(batch.source.get("begin")), _place(batch.source.get("end"))
-    return Content(read.columns, assemble(read.pieces, read.columns, begin, end), read.files, members.paths)
+    return BatchContent(read.columns, assemble(read.pieces, read.columns, begin, end), read.files, members.paths)
 
 
 def states_of(source: Source, paths: Sequence[str]) -> dict[str, list[int | None] | None]:
-    """Size and time of last change of each file, JSON; None for one that cannot be looked at."""
+    """Size and time of last change of each file, JSON; None for a file without a state."""
     return {path: _state(source, path) for path in paths}
 
 
@@ -150,13 +150,13 @@ def _state(source: Source, path: str) -> list[int | None] | None:
         return None
 
 
-def _place(stored: Sequence[Any] | None) -> Place | None:
+def _place(stored: Sequence[Any] | None) -> StreamPosition | None:
     return None if stored is None else (stored[0], stored[1], stored[2])
 
 
 def _failed_before(spec: DatasetSpec, batch: BatchRow) -> DataError:
-    again = f"deliver it again with `modyn-dagster dataset retry {spec.name} {batch.partition_key}`"
-    advice = "it was delivered again as a later batch" if batch.repaired_by is not None else again
+    remedy = f"deliver it again with `modyn-dagster dataset retry {spec.name} {batch.partition_key}`"
+    advice = "it was delivered again as a later batch" if batch.repaired_by is not None else remedy
     return DataError(batch.source["paths"][0], f"batch {batch.partition_key!r} failed ({batch.error}); {advice}")
 
 

@@ -20,23 +20,23 @@ from modyn_dagster.spec.dataset import DatasetSpec
 
 @dataclass(frozen=True, slots=True)
 class ChangedFailure:
-    """A failed batch whose files are no longer what they were when it failed; ``states`` are those of now."""
+    """A failed batch whose files have changed since it failed; ``states`` are their current states."""
 
     batch: BatchRow
     states: Mapping[str, Any]
 
 
 def retry(engine: sa.Engine, spec: DatasetSpec, root: str, partition_key: str | None = None) -> list[BatchRow]:
-    """Register failed batches again, in ordinal order, with new ordinals and keys ``<key>~2``; they are open afterwards.
+    """Register failed batches again, in ordinal order. They are open, with new ordinals and keys ``<key>~2``.
 
     Args:
         engine: of the ``modyn`` database.
         spec: of the dataset.
-        root: its files.
-        partition_key: this batch, whether or not its files changed; None: all whose files changed.
+        root: folder or URL of its files.
+        partition_key: of one batch, whether or not its files changed; None: all batches whose files changed.
 
     Raises:
-        UnknownName: there is no such failed batch.
+        UnknownName: no failed batch has this key.
     """
     source = open_source(root, spec.storage_options)
     with transaction(engine) as conn:
@@ -53,28 +53,28 @@ def retry(engine: sa.Engine, spec: DatasetSpec, root: str, partition_key: str | 
 
 
 def changed_failures(conn: sa.Connection, source: Source, spec: DatasetSpec, dataset_id: int) -> list[ChangedFailure]:
-    """Failed batches that were not delivered again and whose files changed since they failed."""
-    found = []
+    """Failed batches that were not registered again and whose files have changed since they failed."""
+    failures = []
     for batch in unrepaired(conn, dataset_id):
         states = states_of(source, involved_paths(source, spec, batch.source["paths"]))
         if states != batch.source[FAILED_STATES]:
-            found.append(ChangedFailure(batch, states))
-    return found
+            failures.append(ChangedFailure(batch, states))
+    return failures
 
 
 def unrepaired(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
-    """Failed batches that were not delivered again."""
+    """Failed batches that were not registered again."""
     return [batch for batch in list_batches(conn, dataset_id, "failed") if batch.repaired_by is None]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at a dataset did.
+class RegisteredBatches:
+    """Result of one look at a dataset.
 
     Attributes:
-        registered: new batches, then failed ones delivered again, in ordinal order; all open.
+        registered: new batches, then failed ones registered again, in ordinal order; all are open.
         waiting: paths that may still be written.
-        state: JSON, to be handed to the next look.
+        state: JSON, for the next look.
     """
 
     registered: list[BatchRow]
@@ -84,35 +84,35 @@ class Look:
 
 def register_ready_batches(
     engine: sa.Engine, spec: DatasetSpec, root: str, state: Mapping[str, Any] | None = None, now: float | None = None
-) -> Look:
+) -> RegisteredBatches:
     """Register every batch that is ready.
 
     Args:
         engine: of the ``modyn`` database.
         spec: of the dataset.
-        root: its files.
-        state: of the look before; None or empty for the first.
-        now: seconds since 1970; None for the clock.
+        root: folder or URL of its files.
+        state: of the previous look; None or empty for the first.
+        now: seconds since 1970; None: read the clock.
     """
-    before = state or {}
+    previous = state or {}
     source = open_source(root, spec.storage_options)
     moment = time.time() if now is None else now
     with transaction(engine) as conn:
         dataset = ensure_dataset(conn, spec)
         known = known_paths(conn, dataset.id)
         changed = changed_failures(conn, source, spec, dataset.id)
-    found = discover_ready(source, spec, known=known, looks=before.get("new"), now=moment)
-    # A repair is taken up when two looks saw the same change: it may still be written.
-    failed_before = before.get("failed", {})
+    discovery = discover_ready(source, spec, known=known, file_states=previous.get("new"), now=moment)
+    # A repair counts once two looks saw the same change: before, it may still be written.
+    failed_before = previous.get("failed", {})
     repaired = [failure for failure in changed if failed_before.get(failure.batch.partition_key) == failure.states]
     with transaction(engine) as conn:
-        registered = register(conn, dataset.id, found.announcements)
+        registered = register(conn, dataset.id, discovery.announcements)
         again = [register_again(conn, failure.batch) for failure in repaired]
     unsettled = [failure for failure in changed if failure not in repaired]
-    return Look(
+    return RegisteredBatches(
         [*registered, *(batch for batch in again if batch is not None)],
-        [*found.waiting, *(failure.batch.source["paths"][0] for failure in unsettled)],
-        {"new": found.looks, "failed": _states(unsettled)},
+        [*discovery.waiting, *(failure.batch.source["paths"][0] for failure in unsettled)],
+        {"new": discovery.file_states, "failed": _states(unsettled)},
     )
 
 

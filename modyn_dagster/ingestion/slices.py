@@ -1,35 +1,32 @@
-"""Cutting history into batches: by file, by time or by count, over the sorted whole."""
+"""Cuts of history into batches: by file, or by time or count over all samples in order."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from fastpath.array_types import Int64Array, TimeArray
 from modyn_dagster.catalog.registration import Announcement
+from modyn_dagster.digest import bytes_digest
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.ingestion.formats.times import TimeArray
 from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.spec.base import seconds_of
-
-Int64Array = npt.NDArray[np.int64]
 
 _FORMS: Final = "must be file, time:<duration> (time:30d) or count:<n> (count:5000)"
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How history becomes batches: ``size`` is microseconds for ``time``, samples for ``count``."""
+    """Rule by which history becomes batches; ``size`` is microseconds for ``time``, samples for ``count``."""
 
     by: Literal["file", "time", "count"] = "file"
     size: int = 0
 
     @classmethod
     def parse(cls, text: str) -> "Cut":
-        """From text. Raises ``ConfigError`` for any other form.
+        """Parse ``file``, ``time:<duration>`` or ``count:<n>``. Raises ``ConfigError`` for any other text.
 
         >>> Cut.parse("time:30d").size // 86_400_000_000, Cut.parse("count:5000").size, Cut.parse("file").by
         (30, 5000, 'file')
@@ -48,14 +45,14 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Whole:
+class History:
     """All samples of an import.
 
     Attributes:
         paths: files, in natural order.
-        unit_of: the file, directory or manifest that each file was announced by.
+        unit_of: file, directory or manifest that announced each file.
         path_of: index into ``paths`` of each sample, ``int64[n]``, ascending.
-        rows: row in its file, ``int64[n]``.
+        rows: row in its file of each sample, ``int64[n]``.
         times: ``datetime64[us][n]``.
     """
 
@@ -66,19 +63,20 @@ class Whole:
     times: TimeArray
 
 
-def cut_history(whole: Whole, cut: Cut) -> list[Announcement]:
-    """Batches of consecutive samples in (time, file, row) order.
+def cut_history(history: History, cut: Cut) -> list[Announcement]:
+    """Cut history into batches of consecutive samples in (time, file, row) order.
 
-    By time, slices begin at whole multiples of the duration after the first sample's midnight (UTC), and empty ones are left
-    out; their keys are their first moment. By count, all but the last have the same size; their keys count from 1.
+    By time, slices begin at whole multiples of the duration after midnight (UTC) of the first sample's day, and empty ones are
+    left out; the key of a slice is its first moment. By count, all slices but the last have the same size, and keys count
+    from 1.
     """
-    order = np.argsort(whole.times, kind="stable")
-    starts = _starts(whole.times[order], cut)
-    identity = _identity(whole, cut)
+    order = np.argsort(history.times, kind="stable")
+    starts = _starts(history.times[order], cut)
+    identity = _identity(history, cut)
     bounds = [*starts, len(order)]
     return [
-        _announcement(whole, order, start, stop, key, identity)
-        for start, stop, key in zip(bounds, bounds[1:], _keys(whole.times[order], starts, cut))
+        _announcement(history, order, start, stop, key, identity)
+        for start, stop, key in zip(bounds, bounds[1:], _keys(history.times[order], starts, cut))
     ]
 
 
@@ -105,24 +103,24 @@ def _keys(times: TimeArray, starts: Sequence[int], cut: Cut) -> list[str]:
     return [str(moment.astype("datetime64[D]" if whole_days else "datetime64[s]")) for moment in moments]
 
 
-def _announcement(whole: Whole, order: Int64Array, start: int, stop: int, key: str, identity: str) -> Announcement:
-    used = np.unique(whole.path_of[order[start:stop]])
-    units = {str(whole.unit_of[path]) for path in used}
+def _announcement(history: History, order: Int64Array, start: int, stop: int, key: str, identity: str) -> Announcement:
+    used = np.unique(history.path_of[order[start:stop]])
+    units = {str(history.unit_of[path]) for path in used}
     source = {
         "paths": sorted(units, key=natural_key),
-        "files": [whole.paths[path] for path in used],
-        "begin": _place(whole, order[start]),
-        "end": _place(whole, order[stop]) if stop < len(order) else None,
+        "files": [history.paths[path] for path in used],
+        "begin": _place(history, order[start]),
+        "end": _place(history, order[stop]) if stop < len(order) else None,
         "import": identity,
     }
     return Announcement(key, source)
 
 
-def _place(whole: Whole, sample: int) -> list[int | str]:
-    return [int(whole.times[sample].astype(np.int64)), whole.paths[whole.path_of[sample]], int(whole.rows[sample])]
+def _place(history: History, sample: int) -> list[int | str]:
+    return [int(history.times[sample].astype(np.int64)), history.paths[history.path_of[sample]], int(history.rows[sample])]
 
 
-def _identity(whole: Whole, cut: Cut) -> str:
-    """The same for all slices of one import, and for no other."""
-    text = json.dumps([cut.by, cut.size, list(whole.paths), len(whole.times)])
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+def _identity(history: History, cut: Cut) -> str:
+    """Name of an import, the same for all of its slices."""
+    text = json.dumps([cut.by, cut.size, list(history.paths), len(history.times)])
+    return bytes_digest(text.encode(), 8)

@@ -1,4 +1,4 @@
-"""Every model ever trained, exactly.
+"""Store of every model ever trained, bit for bit.
 
 Names load on first use: importing this package does not import torch.
 """

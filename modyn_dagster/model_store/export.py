@@ -1,4 +1,4 @@
-"""A model for others: safetensors for any tool, TorchScript or ``torch.export`` for a serving system."""
+"""Export of a model: safetensors for any tool, TorchScript or ``torch.export`` for a serving system."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -39,8 +39,7 @@ def export(
 
 
 def _as_safetensors(state: Mapping[str, Tensor]) -> bytes:
-    if odd := [name for name, tensor in state.items() if tensor.dtype in VIEWED_NAMES]:
-        name = odd[0]
+    if name := next((name for name, tensor in state.items() if tensor.dtype in VIEWED_NAMES), None):
         raise ConfigError("export", name, name_of(state[name].dtype), "a dtype that safetensors files do not have")
     # The library refuses names that share memory.
     return save({name: tensor.clone() for name, tensor in state.items()}, {"format": "pt"})
@@ -51,16 +50,16 @@ def _module(state: Mapping[str, Tensor], architecture: Mapping[str, Any] | None,
         rule = "the model was saved without its architecture; save it with model=…, or export .safetensors"
         raise ConfigError("export", "model", None, rule)
     factory = architecture["factory"]
-    build = allowed_callable(factory, allow, source="export", field="model", doing="built")
+    build = allowed_callable(factory, allow, source="export", field="model", purpose="built")
     try:
         module = build(**architecture["args"])
     except ModynError:
         raise
     except Exception as error:
-        rule = f"builds no module any more: {_first_line(error)}"
+        rule = f"fails to build the module: {_first_line(error)}"
         raise ConfigError("export", "model", f"{factory}(**{architecture['args']})", rule) from error
     if not isinstance(module, nn.Module):
-        raise ConfigError("export", "model", factory, f"gives a {type(module).__name__}, no torch.nn.Module")
+        raise ConfigError("export", "model", factory, f"must return a torch.nn.Module, not a {type(module).__name__}")
     load_into(module, state)
     return module.eval()
 
@@ -83,12 +82,12 @@ def _write_program(module: nn.Module, inputs: tuple[Any, ...], path: Path) -> No
 
 
 def _traced(module: nn.Module, inputs: tuple[Any, ...], suffix: str) -> Callable[[Any], None]:
-    """What writes the program to a file."""
+    """Function that writes the traced program to a file."""
     if suffix == ".pt2":
         exported = torch.export.export(module, inputs)
         return lambda file: torch.export.save(exported, file)
     with warnings.catch_warnings():
-        # Serving systems still load TorchScript, which torch no longer develops.
+        # Serving systems still load TorchScript, which torch has deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
         traced = torch.jit.trace(module, inputs)  # type: ignore[no-untyped-call]
 

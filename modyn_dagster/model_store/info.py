@@ -1,4 +1,4 @@
-"""Information about stored models: the content of a header, derivation trees, and differing layers."""
+"""Information about stored models: header contents, derivation trees, and differing layers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import torch
 
 from modyn_dagster.model_store.format.extra_state import PREFIX
 from modyn_dagster.model_store.format.hash_tree import HashTree, ModelId
-from modyn_dagster.model_store.format.model_file import Stored
+from modyn_dagster.model_store.format.model_file import StoredModel
 from modyn_dagster.model_store.format.record import Record
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One name of a model's state; ``tied_to`` names the tensor it shares its memory with."""
+    """One name of the state of a model; ``tied_to`` names the tensor it shares its memory with."""
 
     name: str
     dtype: torch.dtype
@@ -25,23 +25,23 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A stored model without its weights.
+    """Stored model without its weights.
 
     Attributes:
-        id: its identity.
-        path: its file: a ``Path`` where the store is a local folder.
-        n_bytes: size of that, without what it shares with others.
-        n_elements: its number of distinct elements.
-        tensors: its names, in order, without those of the extra state.
+        id: identity of the model.
+        path: file of the model: a ``Path`` where the store is a local folder.
+        n_bytes: size of the file, without tensors in other files.
+        n_elements: number of distinct elements.
+        tensors: names in order, without those of the extra state.
         strategy: ``snapshot``, ``changed_layers``, ``delta`` or ``provenance``.
-        reason: why that.
+        reason: grounds for the strategy.
         base: the model it was derived from.
-        needs: models it cannot be had without.
-        full_bytes: what its tensors take in memory.
+        needs: models without which it cannot be recovered.
+        full_bytes: bytes of the tensors in memory.
         architecture: ``factory`` and ``args``.
         code: hash of the source text of the factory's module.
-        environment: hash of the description of where it was made.
-        provenance: how to train it again, if that is recorded.
+        environment: hash of the description of the environment.
+        provenance: recipe of the training, if it is recorded.
     """
 
     id: ModelId
@@ -60,9 +60,9 @@ class ModelInfo:
     provenance: Mapping[str, Any] | None
 
 
-def info_of(stored: Stored) -> ModelInfo:
-    """What there is to tell."""
-    record, about = stored.record, stored.about
+def info_of(stored: StoredModel) -> ModelInfo:
+    """Information about a model, from its header."""
+    record, metadata = stored.record, stored.metadata
     owners = {name: record.leaves[record.ties.get(name, name)] for name in record.order if not name.startswith(PREFIX)}
     return ModelInfo(
         stored.id,
@@ -70,36 +70,36 @@ def info_of(stored: Stored) -> ModelInfo:
         stored.n_bytes,
         sum(leaf.n_bytes // leaf.dtype.itemsize for leaf in record.leaves.values()),
         tuple(TensorInfo(name, leaf.dtype, leaf.shape, leaf.hash, record.ties.get(name)) for name, leaf in owners.items()),
-        about.strategy,
-        about.reason,
-        about.base,
-        tuple(sorted(stored.needs)),
+        metadata.strategy,
+        metadata.reason,
+        metadata.base,
+        tuple(sorted(stored.dependencies)),
         sum(leaf.n_bytes for leaf in record.leaves.values()),
-        about.architecture,
-        about.code,
-        about.environment,
-        about.provenance,
+        metadata.architecture,
+        metadata.code,
+        metadata.environment,
+        metadata.provenance,
     )
 
 
-def tree_of(models: Iterable[Stored]) -> Mapping[ModelId | None, Sequence[ModelId]]:
-    """Children by parent, both sorted; None has the models without a base, or whose base is gone.
+def tree_of(models: Iterable[StoredModel]) -> Mapping[ModelId | None, Sequence[ModelId]]:
+    """Children by parent, both sorted; those of None have no base, or a deleted one.
 
-    Every model is below None: of a cycle of bases, which only a file made to mislead can have, the first one is.
+    Every model is a descendant of None: a cycle of bases, which only a forged file can have, begins with its first model.
     """
-    recorded = {model.id: model.about.base for model in models}
+    recorded = {model.id: model.metadata.base for model in models}
     bases = {model: base if base in recorded else None for model, base in sorted(recorded.items())}
-    ends: set[ModelId] = set()
+    rooted: set[ModelId] = set()
     for model in bases:
         path: dict[ModelId, None] = {}
-        following: ModelId | None = model
-        while following is not None and following not in ends and following not in path:
-            path[following] = None
-            following = bases[following]
-        if following is not None and following in path:
-            cycle = list(path)[list(path).index(following) :]
+        ancestor: ModelId | None = model
+        while ancestor is not None and ancestor not in rooted and ancestor not in path:
+            path[ancestor] = None
+            ancestor = bases[ancestor]
+        if ancestor is not None and ancestor in path:
+            cycle = list(path)[list(path).index(ancestor) :]
             bases[min(cycle)] = None
-        ends.update(path)
+        rooted.update(path)
     children: dict[ModelId | None, list[ModelId]] = {}
     for model, base in bases.items():
         children.setdefault(base, []).append(model)
@@ -107,7 +107,7 @@ def tree_of(models: Iterable[Stored]) -> Mapping[ModelId | None, Sequence[ModelI
 
 
 def difference(one: Record, other: Record) -> list[str]:
-    """Names whose tensors differ, or that only one has, in the order of the first, then of the other."""
+    """Names whose tensors differ, or that only one record has, in the order of the first, then of the other."""
     changed = set(_tree(one).differences(_tree(other)))
     return [name for name in dict.fromkeys([*one.order, *other.order]) if name in changed and not name.startswith(PREFIX)]
 

@@ -1,31 +1,27 @@
-"""The models of one store as files: which there are, opening one, and what every reader and writer of them needs."""
+"""Repository: the models of one store as files, with their documents and tensor index."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import Final
 
 import torch
 
 from modyn_dagster.errors import CorruptFile, UnknownModel
 from modyn_dagster.model_store.backends.folder import Folder
-from modyn_dagster.model_store.backends.tensor_index import SHARED, Find, TensorIndex, hints_in
-from modyn_dagster.model_store.format.hash_tree import ModelId
-from modyn_dagster.model_store.format.model_file import PACKED, PLAIN, Stored, file_of, read_stored
-from modyn_dagster.model_store.format.tensor_sources import Sources
+from modyn_dagster.model_store.backends.tensor_index import MIN_SHARED_BYTES, FindTensor, TensorIndex, hints_in
+from modyn_dagster.model_store.format.hash_tree import ModelId, is_id
+from modyn_dagster.model_store.format.model_file import PACKED, PLAIN, StoredModel, file_of, read_stored
+from modyn_dagster.model_store.format.tensor_sources import TensorSources
 from modyn_dagster.model_store.provenance.documents import Documents
-
-_ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Repository:
-    """A folder with models, its documents and its index. Nothing is opened or made before it is asked for.
+    """Models of a folder, with their documents and index. The constructor opens and creates nothing.
 
     Args:
-        folder: where they are.
-        threads: to encode, decode and hash with; None: as many as torch uses.
+        folder: folder of the files.
+        threads: number of threads to encode, decode and hash with; None: as many as torch uses.
     """
 
     def __init__(self, folder: Folder, threads: int | None) -> None:
@@ -36,106 +32,106 @@ class Repository:
 
     @property
     def threads(self) -> int:
-        """How many to work with."""
+        """Number of threads to encode, decode and hash with."""
         return self._threads or torch.get_num_threads()
 
     @contextmanager
     def pool(self) -> Iterator[ThreadPoolExecutor]:
-        """So many threads."""
+        """Pool of ``threads`` threads."""
         with ThreadPoolExecutor(self.threads, "model-store") as pool:
             yield pool
 
-    def sources(self) -> Sources:
-        """Of the tensors of its models."""
-        return Sources(self.open, self._descriptor)
+    def sources(self) -> TensorSources:
+        """Sources of the tensors of the stored models."""
+        return TensorSources(self.open, self._descriptor)
 
     def ids(self) -> Sequence[ModelId]:
         """All ids, sorted."""
-        files = [path for path in self.folder.files() if path.suffix in (PLAIN, PACKED) and _ID.fullmatch(path.stem)]
+        files = [path for path in self.folder.files() if path.suffix in (PLAIN, PACKED) and is_id(path.stem)]
         return sorted({path.stem for path in files if path == file_of(self.folder.root, path.stem, path.suffix)})
 
     def has(self, model: ModelId) -> bool:
-        """Whether there is a file of it."""
+        """True if a model has a file."""
         return self._kind(model) is not None
 
     def size(self, model: ModelId) -> int:
-        """Bytes of its file. ``UnknownModel`` without one."""
+        """Bytes of the file of a model. ``UnknownModel`` without one."""
         return self._existing(model)[1]
 
-    def open(self, model: ModelId) -> Stored:
-        """Its record, and where its tensors are. ``UnknownModel`` without a file, ``CorruptFile`` for a damaged one."""
-        seen = ""
+    def open(self, model: ModelId) -> StoredModel:
+        """Stored model without its tensors. ``UnknownModel`` without a file, ``CorruptFile`` for a damaged one."""
+        damage = ""
         while True:
             try:
                 return self._opened(model)
             except CorruptFile as error:
-                # Where removers are not kept out it may have been stored anew between two reads; damage stays as it is.
-                if self.folder.notices is None or str(error) == seen:
+                # Without locks the file may have been replaced between two reads; real damage shows again.
+                if self.folder.reservations is None or str(error) == damage:
                     raise
-                seen = str(error)
+                damage = str(error)
 
-    def was_replaced(self, stored: Stored) -> bool:
-        """Whether it lies there otherwise than when it was opened: put right, or where there are no locks without its base."""
+    def was_replaced(self, stored: StoredModel) -> bool:
+        """True if the file of a model changed since it was opened: repaired, or without locks stored again without its base."""
         again = self.open(stored.id)
         return (again.path, again.entries) != (stored.path, stored.entries)
 
     def readable(
-        self, *, but: ModelId | None = None, sure: bool = False, progress: Callable[[int, int], None] | None = None
-    ) -> list[Stored]:
-        """All models that can be opened, but for one; ``progress`` is told how many of how many were tried.
+        self, *, except_for: ModelId | None = None, strict: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> list[StoredModel]:
+        """All models that can be opened, but for one; ``progress`` gets the numbers of models tried and of all models.
 
-        ``sure``: ``CorruptFile`` for a file that the system does not let us read, perhaps only now: nobody knows what it needs.
+        ``strict`` raises ``CorruptFile`` for a file that the system cannot read, perhaps only now: its dependencies are unknown.
         """
-        found, models = [], [model for model in self.ids() if model != but]
+        readable, models = [], [model for model in self.ids() if model != except_for]
         for n, model in enumerate(models, 1):
             try:
-                found.append(self.open(model))
+                readable.append(self.open(model))
             except UnknownModel:
                 pass
             except CorruptFile as error:
-                if sure and isinstance(error.__cause__, OSError):
+                if strict and isinstance(error.__cause__, OSError):
                     raise
             if progress is not None:
                 progress(n, len(models))
-        return found
+        return readable
 
     def remove(self, model: ModelId) -> None:
-        """Its files, whoever needs them."""
+        """Remove the files of a model, even if others need it."""
         for suffix in (PLAIN, PACKED):
             self.folder.remove(file_of(self.folder.root, model, suffix))
 
-    def keep_only(self, stored: Stored) -> None:
-        """Remove the file of the other kind that a model may have beside this one: it is damaged, or needs what goes."""
+    def remove_other_file(self, stored: StoredModel) -> None:
+        """Remove the file of the other kind that a model may have beside this one: it is damaged, or needs a removed model."""
         self.folder.remove(self.other_file(stored))
 
-    def keep_one(self, stored: Stored) -> None:
-        """Of two sound files of one model, which two savers leave that work at once, only the packed one.
+    def remove_duplicate(self, stored: StoredModel) -> None:
+        """Keep only the packed one of two sound files of a model, which two concurrent savers leave.
 
-        Never the other one, whoever came first: else each of them might remove what the other wrote.
+        The plain file is removed whoever was first: otherwise each saver might remove the file of the other.
         """
         if self.folder.size(self.other_file(stored)) is not None:
             self.folder.remove(file_of(self.folder.root, stored.id, PLAIN))
 
-    def other_file(self, stored: Stored) -> PurePath:
-        """Where the file of the other kind would be."""
+    def other_file(self, stored: StoredModel) -> PurePath:
+        """Path of the file of the other kind."""
         return file_of(self.folder.root, stored.id, PLAIN if stored.path.suffix == PACKED else PACKED)
 
-    def shareable(self, stored: Stored) -> Sequence[str]:
-        """Hashes of the tensors in its file that are worth a reference."""
-        held = {leaf: stored.record.leaves[name] for leaf, name in stored.held.items()}
-        return [leaf for leaf, what in held.items() if what.n_bytes >= SHARED and _ID.fullmatch(leaf)]
+    def shareable(self, stored: StoredModel) -> Sequence[str]:
+        """Hashes of the tensors in the file of a model that are large enough for a reference."""
+        sizes = {digest: stored.record.leaves[name].n_bytes for digest, name in stored.own_tensors.items()}
+        return [digest for digest, n_bytes in sizes.items() if n_bytes >= MIN_SHARED_BYTES and is_id(digest)]
 
-    def finder(self, model_of: Callable[[ModelId], Stored]) -> Find:
-        """Which model holds a tensor, as far as is known now."""
+    def finder(self, model_of: Callable[[ModelId], StoredModel]) -> FindTensor:
+        """Search for the model that holds a tensor, as of now."""
         self.index.refresh()
         return lambda leaf: self.index.find(leaf, model_of)
 
-    def _opened(self, model: ModelId) -> Stored:
+    def _opened(self, model: ModelId) -> StoredModel:
         path = file_of(self.folder.root, model, self._existing(model)[0])
         try:
             return read_stored(self.folder.open(path), path, model)
         except FileNotFoundError:
-            # Removed a moment ago.
+            # Removed since its size was asked for.
             raise UnknownModel(model, self.folder.root) from None
         except OSError as error:
             raise CorruptFile(path, "a file that can be read", error.strerror or str(error)) from error
@@ -147,15 +143,15 @@ class Repository:
             raise UnknownModel(path.stem, self.folder.root) from None
 
     def _kind(self, model: ModelId) -> tuple[str, int] | None:
-        # An id may come from outside: nothing but a hash ever becomes part of a path.
-        if _ID.fullmatch(model):
+        # An id may come from outside: only a hash ever becomes part of a path.
+        if is_id(model):
             for suffix in (PACKED, PLAIN):
                 if (size := self.folder.size(file_of(self.folder.root, model, suffix))) is not None:
                     return suffix, size
         return None
 
     def _existing(self, model: ModelId) -> tuple[str, int]:
-        found = self._kind(model)
-        if found is None:
+        kind = self._kind(model)
+        if kind is None:
             raise UnknownModel(model, self.folder.root)
-        return found
+        return kind

@@ -22,7 +22,7 @@ from modyn_dagster.spec.evaluation import EvaluationSpec
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check of one partition; a blocking one that failed stops what comes downstream."""
+    """Result of one check of one partition. A blocking check that failed stops everything downstream."""
 
     name: str
     passed: bool
@@ -39,7 +39,7 @@ def require_passed(checks: Sequence[CheckResult]) -> None:
 
 
 def labels_present(spec: DatasetSpec, batch: BatchRow) -> CheckResult:
-    """Every sample of a batch has its label."""
+    """Check that every sample of a batch has its label."""
     n_samples = int(batch.n_samples or 0)
     if spec.label is None:
         return CheckResult("labels_present", True, False, "the dataset has no labels")
@@ -48,8 +48,8 @@ def labels_present(spec: DatasetSpec, batch: BatchRow) -> CheckResult:
     return CheckResult("labels_present", labelled == n_samples, True, text, {"labelled": labelled, "samples": n_samples})
 
 
-def in_order(batch: BatchRow, n_late: int) -> CheckResult:
-    """No sample of a batch is older than what earlier batches had reached; worth a look, but not an error."""
+def samples_in_order(batch: BatchRow, n_late: int) -> CheckResult:
+    """Check that no sample of a batch is older than the newest sample of earlier batches; a warning, not an error."""
     text = f"{n_late} of {batch.n_samples} samples are older than what earlier batches had reached"
     if n_late:
         text += "; they count from here on and change nothing that was decided"
@@ -57,22 +57,22 @@ def in_order(batch: BatchRow, n_late: int) -> CheckResult:
 
 
 def loss_finite(model: ModelRow) -> CheckResult:
-    """The mean loss of every epoch is a number."""
+    """Check that the mean loss of every epoch is a finite number."""
     last = model.losses[-1] if model.losses else math.nan
     passed = bool(model.losses) and all(math.isfinite(loss) for loss in model.losses)
     return CheckResult("loss_finite", passed, True, f"mean loss of the last epoch: {last:.6g}", {"last_loss": float(last)})
 
 
 def enough_evaluation_samples(spec: EvaluationSpec, cells: Sequence[EvaluationRow]) -> CheckResult:
-    """Every closed interval has the samples that the spec asks for."""
+    """Check that every closed interval has the number of samples that the spec asks for."""
     counts = {(cell.interval_start, cell.interval_end): cell.n_samples for cell in cells}
     thin = sum(1 for count in counts.values() if count < spec.min_samples)
     text = f"{thin} of {len(counts)} intervals have fewer than {spec.min_samples} samples"
     return CheckResult("enough_samples", bool(counts) and thin == 0, False, text, {"intervals": len(counts), "thin": thin})
 
 
-def champion(verdict: Verdict) -> CheckResult:
-    """The model is at least as good as the champion before it: the gate of the alias ``champion``."""
+def champion_check(verdict: Verdict) -> CheckResult:
+    """Check that a model is at least as good as the champion before it: the gate of the alias ``champion``."""
     counts = {"champion": verdict.champion}
     return CheckResult("champion", verdict.promoted, False, verdict.reason, counts)
 
@@ -81,12 +81,12 @@ FRESH = "fresh"
 
 
 def freshness(platform: Platform, dataset: str, now: datetime | None = None) -> CheckResult:
-    """Hold the arrival of the newest ingested batch against ``freshness`` of a dataset that has it.
+    """Check the age of the newest ingested batch against ``freshness`` of its dataset.
 
-    Arrival is when the batch was registered, by the wall clock (of the database, unless ``now`` is given); a batch that
-    failed or is still open has brought no data. Before the first batch the dataset's own age counts.
+    A batch arrives when it is registered, by the wall clock (of the database, unless ``now`` is given). A batch that failed
+    or is still open does not count. Before the first batch, the dataset's own age counts.
     """
-    spec = platform.project.datasets[dataset]
+    spec = platform.dataset(dataset)
     if spec.freshness is None:
         return CheckResult(FRESH, True, False, f"{dataset} says nothing about freshness")
     with platform.transaction() as conn:
@@ -95,17 +95,17 @@ def freshness(platform: Platform, dataset: str, now: datetime | None = None) -> 
     age = max(moment - arrived, timedelta())
     maximum = timedelta(seconds=seconds_of(spec.freshness.maximum))
     since = f"since batch {newest} arrived" if newest is not None else "since the dataset was made, for no batch ever arrived"
-    text = f"{shown(age)} {since}, at most {spec.freshness.maximum} are fine"
+    text = f"{duration_text(age)} {since}, at most {spec.freshness.maximum} are fine"
     passed = age <= maximum
     seconds = {"age_seconds": age.total_seconds(), "maximum_seconds": maximum.total_seconds()}
     values = {**seconds, "newest_batch": newest or "none", "arrived": arrived.isoformat()}
-    return CheckResult(FRESH, passed, False, text if passed else f"no data for {shown(age)}: {text}", values)
+    return CheckResult(FRESH, passed, False, text if passed else f"no data for {duration_text(age)}: {text}", values)
 
 
-def shown(age: timedelta) -> str:
-    """A length of time in its two largest units.
+def duration_text(age: timedelta) -> str:
+    """Format a length of time in its two largest units.
 
-    >>> shown(timedelta(days=2, hours=3, minutes=4)), shown(timedelta(seconds=59.9))
+    >>> duration_text(timedelta(days=2, hours=3, minutes=4)), duration_text(timedelta(seconds=59.9))
     ('2 d 3 h', '59 s')
     """
     seconds = int(age.total_seconds())

@@ -1,12 +1,19 @@
-"""What the stages of one trigger work on."""
+"""Context of a trigger: its catalog rows, read once when an attempt is claimed, and handed from stage to stage."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Self
 
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.results.models import ModelRow, list_models, newest_model
+from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.catalog.timings import Stage, Timing
-from modyn_dagster.catalog.triggers import TriggerRow, find_trigger
+from modyn_dagster.catalog.triggers import TriggerRow, find_trigger, list_triggers
 from modyn_dagster.data.view import DatasetView
+from modyn_dagster.errors import UnknownName
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -14,28 +21,99 @@ from modyn_dagster.spec.pipeline import PipelineSpec
 
 @dataclass(frozen=True)
 class TriggerContext:
-    """A trigger, its run, and the dataset as far as the trigger's evidence reaches."""
+    """A trigger and the catalog rows that its stages start from, as they were when its attempt was claimed.
+
+    Models and triggers of a run change only by the commit of its one unfinished trigger, so the rows hold until then.
+
+    Attributes:
+        platform: project, database and files.
+        spec: spec of the run.
+        view: the dataset up to the trigger's point.
+        run: the run. Its cursor, epoch and policy state may be outdated; every commit reads them again.
+        trigger: the trigger with the claimed attempt. Work on a trained trigger is a check.
+        triggers: triggers of the run, in order.
+        models: models of the run, in order, the trigger's own among them once it is trained.
+        previous: the model that training starts from; None where it starts afresh.
+        training_set: None before it is selected.
+    """
 
     platform: Platform
-    run: RunRow
     spec: PipelineSpec
-    trigger: TriggerRow
     view: DatasetView
+    run: RunRow
+    trigger: TriggerRow
+    triggers: Sequence[TriggerRow]
+    models: Sequence[ModelRow]
+    previous: ModelRow | None
+    training_set: TrainingSetRow | None
+
+    @property
+    def model(self) -> ModelRow | None:
+        """The trigger's own model; None before it is trained."""
+        return next((model for model in self.models if model.trigger_id == self.trigger.id), None)
+
+    @property
+    def earlier_models(self) -> list[ModelRow]:
+        """Models of the run's earlier triggers, in order."""
+        return [model for model in self.models if model.ordinal < self.trigger.ordinal]
+
+    @property
+    def earlier_triggers(self) -> list[TriggerRow]:
+        """Earlier triggers of the run, in order."""
+        return [trigger for trigger in self.triggers if trigger.ordinal < self.trigger.ordinal]
+
+    @property
+    def base_hash(self) -> str | None:
+        """The newest model that the run trained before this trigger, or took over at its start."""
+        earlier = self.earlier_models
+        return earlier[-1].hash if earlier else self.run.previous_model
+
+    def with_model(self, run: RunRow, trigger: TriggerRow, model: ModelRow) -> Self:
+        """Return the context after the commit of the trigger's model."""
+        return replace(self, run=run, trigger=trigger, models=(*self.models, model))
 
 
-def context_of(platform: Platform, pipeline: str, partition_key: str) -> TriggerContext:
-    """The context of a trigger partition; ``UnknownName`` when no decision made it."""
+def load_context(
+    conn: sa.Connection, platform: Platform, run: RunRow, trigger: TriggerRow, view: DatasetView | None = None
+) -> TriggerContext:
+    """Read the context of a trigger of a run; the default view reaches up to the trigger's point."""
+    spec, models = platform.spec_of(run), list_models(conn, run.id)
+    if view is None:
+        view = platform.read_view(conn, spec.dataset, until=ordinal_of(trigger.point))
+    previous = _previous_model(conn, spec, run, trigger, models)
+    training_set = find_training_set(conn, trigger.id)
+    return TriggerContext(platform, spec, view, run, trigger, list_triggers(conn, run.id), models, previous, training_set)
+
+
+def _previous_model(
+    conn: sa.Connection, spec: PipelineSpec, run: RunRow, trigger: TriggerRow, models: Sequence[ModelRow]
+) -> ModelRow | None:
+    if not spec.training.use_previous_model:
+        return None
+    own = next((model for model in models if model.trigger_id == trigger.id), None)
+    model_hash = run.previous_model if own is None else own.previous_hash
+    if model_hash is None:
+        return None
+    model = newest_model(conn, run.id, model_hash)
+    if model is None:
+        raise UnknownName("model", model_hash)
+    return model
+
+
+def context_of(platform: Platform, pipeline: str, partition_key: str, view: DatasetView | None = None) -> TriggerContext:
+    """Return the context of a trigger partition; ``UnknownName`` when no decision made it."""
     with platform.transaction() as conn:
         trigger = find_trigger(conn, pipeline, partition_key)
-        run = get_run(conn, trigger.run_id)
-    return trigger_context(platform, run, trigger)
+        return load_context(conn, platform, get_run(conn, trigger.run_id), trigger, view)
 
 
-def trigger_context(platform: Platform, run: RunRow, trigger: TriggerRow, view: DatasetView | None = None) -> TriggerContext:
-    """The context of a trigger of a run; ``view`` is reused when it is at hand."""
+def trained_contexts(platform: Platform, run: RunRow, view: DatasetView) -> list[TriggerContext]:
+    """Return the contexts of the trained triggers of a run, for evaluation: without previous models and training sets."""
+    with platform.transaction() as conn:
+        triggers, models = list_triggers(conn, run.id), list_models(conn, run.id)
     spec = platform.spec_of(run)
-    seen = view if view is not None else platform.view(spec.dataset, until=ordinal_of(trigger.point))
-    return TriggerContext(platform, run, spec, trigger, seen)
+    trained = [trigger for trigger in triggers if trigger.state == "trained"]
+    return [TriggerContext(platform, spec, view, run, trigger, triggers, models, None, None) for trigger in trained]
 
 
 class Stopwatch:
@@ -51,5 +129,5 @@ class Stopwatch:
         return perf_counter() - self._begin
 
     def read(self, n_samples: int | None = None, n_bytes: int | None = None) -> Timing:
-        """What the ledger gets."""
+        """Timing of this stage, as a row for the cost ledger."""
         return Timing(self._stage, self.seconds, n_samples, n_bytes=n_bytes)

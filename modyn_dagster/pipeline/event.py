@@ -1,4 +1,4 @@
-"""What a hook is told."""
+"""Event of a live run, as hooks get it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,25 +9,25 @@ Kind = Literal["trigger", "training_failed", "score_below", "score_above"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a live run and matters to people.
+    """Event of a live run that concerns people.
 
     Attributes:
-        name: the same whenever the event is told again; unique in its run.
+        name: unique in its run, and equal when the event is delivered again.
         kind: ``trigger`` (a training begins), ``training_failed`` (a trigger used up its attempts), ``score_below`` or
             ``score_above`` (the active model's score on a closed interval passed the limit).
         pipeline, dataset: their names.
         run: id of the live run.
-        trigger: partition key of the trigger it is about, of a score that of the active model.
-        at: when it happened, by the wall clock, UTC.
+        trigger: partition key of the trigger; for a score, of the active model's trigger.
+        at: wall-clock time of the event, UTC.
         text: a sentence for people.
-        reason: why the trigger was made.
-        score: what was measured: of a trigger by its policy, of a bad score on the interval.
-        threshold: what the score was compared with.
+        reason: reason of the trigger.
+        score: score that the policy measured, or the bad score on the interval.
+        threshold: limit that the score was compared with.
         manual: whether a person made the trigger.
-        attempt: of the training.
-        error: why the last attempt of a failed training ended.
-        metric: of a bad score.
-        interval: of a bad score, ``[start, end)`` in sample time, UTC.
+        attempt: attempt of the training.
+        error: error of the last attempt of a failed training.
+        metric: metric of a bad score.
+        interval: interval of a bad score, ``[start, end)`` in sample time, UTC.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Models of a pipeline: their learning task, what identifies their predictions, and the predictor of a catalog row."""
+"""Models of a pipeline: learning task, identity of predictions, and the predictor of a catalog row."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def task_of(view: DatasetView, source: str) -> Task:
-    """The task of a training on this view; ``source`` names the pipeline in the error when there are no labels."""
+    """Return the task of a training on a view; ``source`` names the pipeline in the error when there are no labels."""
     label = view.spec.label
     if label is None:
         raise ConfigError(source, "dataset", view.spec.name, "has no label; training needs one")
@@ -29,33 +29,30 @@ def task_of(view: DatasetView, source: str) -> Task:
 
 
 def with_class_numbers(training: TrainingSpec, view: DatasetView, source: str) -> TrainingSpec:
-    """The spec with the classes of a label transform by their numbers; ``ConfigError`` for one that the dataset cannot have."""
+    """Replace class names in a label transform by their numbers; ``ConfigError`` for a class that the dataset cannot have."""
     label = view.spec.label
     pinned = label is not None and label.classes is not None
     return numbered(training, view.row.class_names, pinned=pinned, source=source)
 
 
 def predictor_id(model_hash: str, training: TrainingSpec) -> str:
-    """Names what predicts: the weights, and the code of the transforms as it is now, where there are any.
-
-    With other code a model predicts and is judged anew.
-    """
+    """Identify predictions by the weights and the current code of the transforms; with other code a model predicts again."""
     code = source_digest(path for _, path in transform_paths(training))
     return f"{model_hash}-{code}" if code else model_hash
 
 
 def predictor_of(platform: Platform, run: RunRow, model: ModelRow, view: DatasetView) -> "Predictor":
-    """The predictor of a model, on the device and with the threads that its run says; close it in the end."""
-    # Imported here: torch comes with it, and the sensor, which asks what is missing, does without.
+    """Build the predictor of a model, with the device and threads of its run; close it in the end."""
+    # Imported here: it imports torch, which the sensor does not need to find missing predictions.
     from modyn_dagster.pipeline.weights import weights_of
     from modyn_dagster.training import build_predictor
 
     spec = platform.spec_of(run)
     training = with_class_numbers(spec.training, view, f"pipeline {run.pipeline}")
-    # How many workers parse is not recorded with a model, nor are classes that came later; the run's spec says it.
-    now = training.model_dump(mode="json", include={"parser", "label_transform"})
+    # The number of parser workers and classes that came later are not recorded with a model, so the run's spec gives them.
+    current = training.model_dump(mode="json", include={"parser", "label_transform"})
     return build_predictor(
-        {**model.architecture, **now},
+        {**model.architecture, **current},
         weights_of(platform, spec, model.hash),
         device=training.device,
         threads=run.threads,

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, Self
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, visible_batches
+from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.settings import Settings
+from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.load import Project, load_project, parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelStore
 
 
-#: What builds a model of the box for an export, and runs no user code; other functions of its module do.
+#: Builds a built-in model for an export without user code; other functions of its module run user code.
 BUILDER: Final = "modyn_dagster.training.module:build_module"
-#: What trains the model of a trigger again, from its provenance.
+#: Trains the model of a trigger again from its provenance; the path is stored with models.
 TRAINING: Final = "modyn_dagster.pipeline.retraining:train_again"
 
 
 @dataclass(frozen=True)
 class Platform:
-    """Specs, database and files together. Nothing is opened before it is asked for."""
+    """Specs, database and files of a project. Each is opened at its first use."""
 
     settings: Settings
     project: Project
@@ -51,8 +52,13 @@ class Platform:
         return {}
 
     @cached_property
+    def _recorded(self) -> dict[str, PipelineSpec]:
+        """Parsed specs of runs, by hash."""
+        return {}
+
+    @cached_property
     def engine(self) -> sa.Engine:
-        """Connections to the ``modyn`` database, whose schema is the one this code needs."""
+        """Connections to the ``modyn`` database, whose schema has been checked."""
         engine = open_engine(self.settings)
         require_current_schema(engine)
         return engine
@@ -63,24 +69,24 @@ class Platform:
         return self._store_at(models_folder(self.settings))
 
     @cached_property
-    def kept_weights(self) -> "ModelStore":
-        """Weights of the last models that are stored as their provenance, so that they are not trained again for every use."""
+    def weight_cache(self) -> "ModelStore":
+        """Cache of the weights of models stored as provenance, so that not every use trains them again."""
         return self._store_at(self.home / "weights")
 
     def models_of(self, spec: PipelineSpec) -> "ModelStore":
-        """Where the models of a pipeline are."""
+        """Return the model store of a pipeline."""
         root = spec.model_store.root
         if root is None:
             return self.model_store
         return self._store_at(root if "://" in root else self.home / root)
 
     def every_model_store(self) -> "list[ModelStore]":
-        """Wherever models of this project are: the default place first, then those that specs name."""
-        found = {id(store): store for store in [self.model_store, *map(self.models_of, self.project.pipelines.values())]}
-        return list(found.values())
+        """List all model stores of the project: the default one first, then those that specs name."""
+        stores = {id(store): store for store in [self.model_store, *map(self.models_of, self.project.pipelines.values())]}
+        return list(stores.values())
 
     def _store_at(self, root: Path | str) -> "ModelStore":
-        # Imported here: torch comes with it, and sensors do without.
+        # Imported here: it imports torch, which sensors do not need.
         from modyn_dagster.model_store import ModelStore
 
         if (key := str(root)) not in self._stores:
@@ -89,30 +95,48 @@ class Platform:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """One short transaction; ``DatabaseDown`` when Postgres does not answer."""
+        """Open one short transaction; ``DatabaseDown`` when Postgres does not answer."""
         with transaction(self.engine) as conn:
             yield conn
 
     def pipeline(self, name: str) -> PipelineSpec:
-        """A pipeline of the project as its file says now."""
+        """Return a pipeline of the project as its file defines it now."""
         if name not in self.project.pipelines:
             raise UnknownName("pipeline", name, sorted(self.project.pipelines))
         return self.project.pipelines[name]
 
+    def dataset(self, name: str) -> DatasetSpec:
+        """Return a dataset of the project as its file defines it now."""
+        if name not in self.project.datasets:
+            raise UnknownName("dataset", name, sorted(self.project.datasets))
+        return self.project.datasets[name]
+
     def spec_of(self, run: RunRow) -> PipelineSpec:
-        """The spec a run was started with; the project's own file where it says the same, for it knows how fast to do it now."""
-        now = self.project.pipelines.get(run.pipeline)
-        return now if now is not None and spec_hash(now) == run.spec_hash else spec_of(run)
+        """Return the spec of a run: the project's file where its hash is the run's, else the recorded one.
+
+        Fields that change no result, such as the number of parser workers, are not part of the hash, and the file has their
+        current values.
+        """
+        current = self.project.pipelines.get(run.pipeline)
+        return current if current is not None and spec_hash(current) == run.spec_hash else self.recorded_spec(run)
+
+    def recorded_spec(self, run: RunRow) -> PipelineSpec:
+        """Return the spec that a run was started with. Its policies list members in the catalog's order, as reasons show."""
+        if run.spec_hash not in self._recorded:
+            self._recorded[run.spec_hash] = recorded_spec(run)
+        return self._recorded[run.spec_hash]
 
     def view(self, dataset: str, *, until: int | None = None) -> DatasetView:
-        """What pipelines see of a dataset now: its ingested batches up to the first open one, or up to an ordinal."""
-        if dataset not in self.project.datasets:
-            raise UnknownName("dataset", dataset, sorted(self.project.datasets))
-        spec = self.project.datasets[dataset]
+        """Read the visible part of a dataset: its ingested batches before the first open one, or up to an ordinal."""
         with self.transaction() as conn:
-            row = ensure_dataset(conn, spec)
-            batches = visible_batches(conn, row.id)
-        return DatasetView(self.engine, self.home, row, spec, self.project.root_of(dataset), _until(batches, until))
+            return self.read_view(conn, dataset, until=until)
+
+    def read_view(self, conn: sa.Connection, dataset: str, *, until: int | None = None) -> DatasetView:
+        """Read the visible part of a dataset in a transaction."""
+        spec = self.dataset(dataset)
+        row = ensure_dataset(conn, spec)
+        batches = [batch for batch in visible_batches(conn, row.id) if until is None or batch.ordinal <= until]
+        return DatasetView(self.engine, self.home, row, spec, self.project.root_of(dataset), batches)
 
     def close(self) -> None:
         """Close the connections, if any were opened."""
@@ -121,17 +145,13 @@ class Platform:
 
 
 def models_folder(settings: Settings) -> Path:
-    """Where the models of all pipelines are."""
+    """Return the default folder of models."""
     return settings.home / "models"
 
 
-def spec_of(run: RunRow) -> PipelineSpec:
-    """The spec a run was started with, whatever the file says by now."""
+def recorded_spec(run: RunRow) -> PipelineSpec:
+    """Parse the spec that a run was started with."""
     return parse_spec(run.spec, PipelineSpec, source=run.title)
-
-
-def _until(batches: list[BatchRow], until: int | None) -> list[BatchRow]:
-    return batches if until is None else [batch for batch in batches if batch.ordinal <= until]
 
 
 def training_set_path(run_id: int, trigger: int) -> str:

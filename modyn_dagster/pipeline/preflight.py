@@ -22,15 +22,15 @@ from modyn_dagster.training.user_code import check_user_code
 #: Module and package of other libraries with drift metrics.
 _BACKENDS: Final = {"alibi": ("alibi_detect", "alibi-detect"), "evidently": ("evidently", "evidently")}
 #: Detectors that read errors between 0 and 1.
-_OF_CLASSES: Final = frozenset({"ddm", "eddm", "hddm_a", "hddm_w"})
+_BINARY_DETECTORS: Final = frozenset({"ddm", "eddm", "hddm_a", "hddm_w"})
 
 
 def check_trigger(pipeline: PipelineSpec, dataset: DatasetSpec, kind: TaskKind) -> None:
-    """Hold a trigger block, and all inside it, against the dataset's label (of ``kind``), its split and the model.
+    """Check a trigger block, with all nested blocks, against the dataset's label (of ``kind``), its split and the model.
 
     Raises:
-        ConfigError: something can never be measured.
-        MissingExtra: a library for it is not installed.
+        ConfigError: a measurement is impossible on this dataset or model.
+        MissingExtra: a required library is not installed.
     """
     source = f"pipeline {pipeline.name}"
     for field, block in nested_blocks(pipeline.trigger):
@@ -82,7 +82,7 @@ def _check_metric(block: PerformanceTriggerSpec, kind: TaskKind, source: str, fi
 
 
 def _check_detector(block: DetectorTriggerSpec, kind: TaskKind, source: str, field: str) -> None:
-    if kind != "class" and (block.stream == "scores" or block.detector.name in _OF_CLASSES):
+    if kind != "class" and (block.stream == "scores" or block.detector.name in _BINARY_DETECTORS):
         rule = f"the dataset's label is a {kind}, which has neither 0/1 errors nor confidences; use another detector, on errors"
         raise ConfigError(source, f"{field}.detector.name", block.detector.name, rule)
     if find_spec("river") is None:
@@ -101,22 +101,22 @@ def _check_backends(block: DriftTriggerSpec, source: str, field: str) -> None:
 def _check_layer(block: DriftTriggerSpec, pipeline: PipelineSpec, source: str, field: str) -> None:
     layer, model = block.features.layer, pipeline.training.model
     if layer is None or not isinstance(model, LogisticRegressionSpec | MLPSpec):
-        # Others are asked when they measure.
+        # Layers of other models are checked when they are measured.
         return
-    # These number their layers.
+    # The layers of these models have numbers.
     n_layers = len(model.hidden) * (3 if model.dropout else 2) + 1 if isinstance(model, MLPSpec) else 0
-    known = [str(number) for number in range(n_layers)]
-    if layer not in known:
-        rule = f"{model.name} has no such layer; known: {', '.join(known) or 'none, leave `layer` out'}"
+    layers = [str(number) for number in range(n_layers)]
+    if layer not in layers:
+        rule = f"{model.name} has no such layer; known: {', '.join(layers) or 'none, leave `layer` out'}"
         raise ConfigError(source, f"{field}.features.layer", layer, rule)
 
 
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
-    """Import the user code of a pipeline, build its samplers, and hold what it watches and judges by against the dataset.
+    """Import the user code of a pipeline, build its samplers, and check its metrics and triggers against the dataset.
 
     Raises:
         ImportPathError: user code fails to import or cannot be called.
-        ConfigError: the dataset has no label, or one that loss, metrics or trigger are not for.
+        ConfigError: the dataset has no label, or one that does not fit the loss, a metric or the trigger.
     """
     source = f"pipeline {pipeline.name}"
     if dataset.label is None:

@@ -1,4 +1,4 @@
-"""Training stream of a dataset: as triggering policies ask it, and batch by batch for online strategies."""
+"""Training stream of a dataset, for triggering policies and, in parts of batches, for online strategies."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from modyn_dagster.triggering.stream.training_stream import Stream, StreamBatch
 
 
 def training_stream(view: DatasetView, origin: int) -> Stream:
-    """The train samples of a view after a key; deleted ones still count."""
+    """Return the train samples of a view after a key; deleted ones still count."""
     return Stream([_stream_batch(view, batch) for batch in view.batches], origin)
 
 
@@ -29,18 +29,18 @@ def _stream_batch(view: DatasetView, batch: BatchRow) -> StreamBatch:
     return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, load)
 
 
-#: Positions of one portion: larger batches are taken in by several, with no time between them, which changes no chance.
-_MOST: Final = 1 << 20
+#: Positions of one part. A larger batch has several parts at the same time, which changes no inclusion probability.
+_PORTION: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """Train samples of one batch.
+    """Part of the train samples of one batch.
 
     Attributes:
-        keys: ``uint64[m]``, ascending, at least one; deleted ones are among them.
-        deleted: which are, ``bool[m]``.
-        time: of the batch: the largest time of a train sample up to its end, in microseconds since 1970.
+        keys: ``uint64[m]``, ascending, at least one, including deleted ones.
+        deleted: mask of the deleted ones, ``bool[m]``.
+        time: the largest time of a train sample up to the end of the batch, in microseconds since 1970.
         until: the last key of the part.
     """
 
@@ -51,23 +51,23 @@ class BatchPart:
 
 
 def batch_parts(view: DatasetView, window: KeyRange) -> Iterator[BatchPart]:
-    """The train samples of a window in order, in parts of one batch each."""
+    """Yield the train samples of a window in order, in parts of one batch each."""
     for (ordinal, n_samples), time in zip(_sizes(view), batch_times(view).values(), strict=True):
         base = key_of(ordinal, 0)
         stop = min(n_samples, window.until + 1 - base)
-        for first in range(max(0, window.after + 1 - base), stop, _MOST):
-            keys = np.arange(base + first, base + min(first + _MOST, stop), dtype=np.uint64)
+        for first in range(max(0, window.after + 1 - base), stop, _PORTION):
+            keys = np.arange(base + first, base + min(first + _PORTION, stop), dtype=np.uint64)
             keys = keys[view.sides(keys) == TRAIN]
             if len(keys):
                 yield BatchPart(keys, view.deleted.among(keys), time, int(keys[-1]))
 
 
 def batch_times(view: DatasetView) -> dict[int, int]:
-    """The time of each batch by ordinal: sample time never goes back, whatever comes late."""
+    """Return the time of each batch by ordinal; late samples never turn it back."""
     reached, times = 0, {}
-    known = [batch.train_time_max for batch in view.batches if batch.train_time_max is not None]
-    if known:
-        reached = _microseconds(as_datetime64(known[0]))
+    maxima = [batch.train_time_max for batch in view.batches if batch.train_time_max is not None]
+    if maxima:
+        reached = _microseconds(as_datetime64(maxima[0]))
     for batch in view.batches:
         if batch.train_time_max is not None:
             reached = max(reached, _microseconds(as_datetime64(batch.train_time_max)))

@@ -1,6 +1,6 @@
-"""Weights of a pipeline's models, also of those that the store holds as provenance only.
+"""Weights of a pipeline's models, including those that the store holds as provenance only.
 
-Such a model is trained again once; its weights stay in ``MODYN_HOME/weights`` until newer ones need the room.
+Such a model is trained again once, and its weights stay in ``MODYN_HOME/weights`` until newer ones replace them.
 """
 
 import logging
@@ -21,7 +21,7 @@ _PLATFORM: Final[ContextVar[Platform | None]] = ContextVar("platform that trains
 
 @contextmanager
 def on_platform(platform: Platform) -> Iterator[None]:
-    """Within the block trainings use this platform; else they open the one that the environment names."""
+    """Let trainings within the block use this platform; otherwise they open the one that the environment names."""
     token = _PLATFORM.set(platform)
     try:
         yield
@@ -30,49 +30,50 @@ def on_platform(platform: Platform) -> Iterator[None]:
 
 
 def current_platform() -> Platform | None:
-    """The one of the innermost block."""
+    """Return the platform of the innermost ``on_platform`` block."""
     return _PLATFORM.get()
 
 
-# A trigger needs its own model and the one before; a few pipelines may be at work.
-_KEPT: Final = 8
+# A trigger needs its own model and the one before it, and a few pipelines may be at work.
+_MOST_MODELS: Final = 8
 
 logger = logging.getLogger(__name__)
 
 
 def weights_of(platform: Platform, spec: PipelineSpec, model: ModelId) -> dict[str, Tensor]:
-    """Load a model; one without weights is trained again, which takes as long as it took.
+    """Load a model. One without stored weights is trained again, which takes as long as its training did.
 
-    ``NotReproducible`` names what keeps it from that: deleted data, another code or library that gives other bits.
+    Raises:
+        NotReproducible: names the cause, such as deleted data or code and libraries that give other bits.
     """
     store = platform.models_of(spec)
     try:
         return store.load(model)
     except WeightsNotStored:
         pass
-    kept = platform.kept_weights
+    cache = platform.weight_cache
     try:
-        return kept.load(model)
+        return cache.load(model)
     except (UnknownModel, CorruptFile):
         logger.warning("model %s is stored as its provenance, and its weights are no longer kept: it is trained again", model)
     with on_platform(platform):
         state = store.load(model, retrain=True)
-    keep(kept, state)
+    cache_weights(cache, state)
     return state
 
 
-def keep(kept: ModelStore, state: dict[str, Tensor]) -> None:
-    """Put weights where they are found again, and let go of the oldest."""
-    kept.save(state, strategy=Snapshot(compress=False))
+def cache_weights(cache: ModelStore, state: dict[str, Tensor]) -> None:
+    """Store weights in the cache, and delete the oldest beyond its size."""
+    cache.save(state, strategy=Snapshot(compress=False))
     ages = []
-    for model in kept.list():
+    for model in cache.list():
         try:
-            ages.append((kept.info(model).path.stat().st_mtime_ns, model))
+            ages.append((cache.info(model).path.stat().st_mtime_ns, model))
         except (UnknownModel, CorruptFile, FileNotFoundError):
             continue
-    for _, model in sorted(ages)[:-_KEPT]:
+    for _, model in sorted(ages)[:-_MOST_MODELS]:
         try:
-            kept.delete(model)
+            cache.delete(model)
         except UnknownModel:
             # Another process was faster.
             continue

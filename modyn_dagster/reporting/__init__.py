@@ -1,6 +1,6 @@
 """Summaries, comparisons, tables and plots of pipeline runs, and MLflow as their display.
 
-Reads the catalog, knows no Dagster. matplotlib, rich and mlflow are imported where they are used.
+It reads the catalog and does not import Dagster. matplotlib, rich and mlflow are imported on first use.
 """
 
 from modyn_dagster.catalog.runs import choose_run
@@ -17,12 +17,11 @@ from modyn_dagster.reporting.plots.runs import (
     epoch_stages,
     label_histogram,
     loss_curve,
-    samples_over_time,
     score_over_time,
 )
 from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score
 from modyn_dagster.reporting.summary import RunSummary, TriggerCounts, summarise_run
-from modyn_dagster.reporting.tables import Table, comparison_table, scores_table, seconds_table
+from modyn_dagster.reporting.tables import Table, comparison_table, scores_table
 
 __all__ = [
     "ComparedRun",
@@ -50,11 +49,9 @@ __all__ = [
     "open_client",
     "read_report",
     "report_html",
-    "samples_over_time",
     "save",
     "score_over_time",
     "scores_table",
-    "seconds_table",
     "summarise_run",
     "write_report",
 ]

@@ -1,4 +1,4 @@
-"""Pipelines side by side, judged only where all of them could be."""
+"""Comparison of pipelines on the intervals where all of them have a score."""
 
 import re
 from collections import Counter
@@ -11,34 +11,37 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.runs import RunRow, choose_run
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.reporting.scores import Interval, mean_score
+from modyn_dagster.reporting.scores import Interval, mean_score, spec_of
 from modyn_dagster.reporting.summary import RunSummary, SeedSpread, seed_spreads, summarise_run, with_other_seeds
-from modyn_dagster.spec.load import parse_spec
-from modyn_dagster.spec.pipeline import PipelineSpec
 
-#: MLflow refuses a name with such a character.
+#: Characters that MLflow refuses in a name.
 _REFUSED: Final = re.compile(r"[()]")
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One run of a comparison; ``label`` tells it from the others, ``score`` is its mean over the shared intervals."""
+    """One run of a comparison: a unique label, its summary, and its mean score over the shared intervals."""
 
     label: str
     summary: RunSummary
     score: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; times in ISO 8601."""
+        """JSON values; times in ISO 8601."""
         return {"label": self.label, "mean_active_score_on_shared_intervals": self.score, **self.summary.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs judged on ``shared``: the intervals where every one has an active model and a defined score.
+    """Runs of several pipelines, scored on shared intervals.
 
-    ``n_intervals`` counts the intervals of any of them; ``missing`` names pipelines that never ran; ``spreads`` has the mean
-    and the deviation of every pipeline that ran with several seeds.
+    Attributes:
+        metric: of the scores.
+        runs: in the order of the pipelines.
+        shared: intervals where every run has an active model and a defined score.
+        n_intervals: number of intervals of any run.
+        missing: pipelines that never ran.
+        spreads: mean and deviation of every pipeline that ran with several seeds.
     """
 
     metric: str | None
@@ -49,21 +52,21 @@ class Comparison:
     spreads: tuple[SeedSpread, ...] = ()
 
     def numbers(self) -> dict[str, float]:
-        """Scores by name as MLflow takes them: of every run, and mean and deviation over several seeds."""
+        """Scores by names that MLflow accepts: of every run, and mean and deviation over several seeds."""
         several = {spread.pipeline for spread in self.spreads}
-        found = {}
+        numbers = {}
         for run in self.runs:
             name = f"{run.summary.pipeline} seed {run.summary.seed}" if run.summary.pipeline in several else run.label
             if run.score is not None:
-                found[f"score {_REFUSED.sub('', name)}"] = run.score
+                numbers[f"score {_REFUSED.sub('', name)}"] = run.score
         for spread in self.spreads:
             if spread.score is not None:
-                found[f"score {spread.pipeline} mean"] = spread.score.mean
-                found[f"score {spread.pipeline} deviation"] = spread.score.deviation
-        return found
+                numbers[f"score {spread.pipeline} mean"] = spread.score.mean
+                numbers[f"score {spread.pipeline} deviation"] = spread.score.deviation
+        return numbers
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; times in ISO 8601."""
+        """JSON values; times in ISO 8601."""
         return {
             "metric": self.metric,
             "shared_intervals": [[moment.astimezone(UTC).isoformat() for moment in interval] for interval in self.shared],
@@ -75,11 +78,11 @@ class Comparison:
 
 
 def compare_runs(summaries: Sequence[RunSummary], missing: Sequence[str] = ()) -> Comparison:
-    """Compare runs that were scored by the same metric, else ``ConfigError``; their order is kept."""
+    """Compare runs, keeping their order; ``ConfigError`` unless all are scored by the same metric."""
     metrics = {summary.metric for summary in summaries}
     if len(metrics) > 1:
-        found = {summary.pipeline: summary.metric for summary in summaries}
-        raise ConfigError("comparison", "evaluation.score", found, "must be one metric for all compared pipelines")
+        listed = {summary.pipeline: summary.metric for summary in summaries}
+        raise ConfigError("comparison", "evaluation.score", listed, "must be one metric for all compared pipelines")
     intervals = {score.interval for summary in summaries for score in summary.active}
     scored = [{score.interval for score in summary.active if score.value is not None} for summary in summaries]
     shared = frozenset.intersection(*map(frozenset, scored)) if scored else frozenset()
@@ -95,41 +98,46 @@ def compare_runs(summaries: Sequence[RunSummary], missing: Sequence[str] = ()) -
 
 
 def compare_pipelines(conn: sa.Connection, pipelines: Sequence[str], metric: str | None = None) -> Comparison:
-    """Compare the runs that stand for some pipelines (``choose_run``), each with its replays of other seeds.
+    """Compare pipelines by the runs of ``choose_runs``.
 
-    Without ``metric`` it is the score that all of them name, else the first metric they all evaluate.
+    The default metric is the score that all of them name, else the first metric that all of them evaluate.
 
     Raises:
         ConfigError: there is no metric that all of them evaluate.
     """
-    chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}
-    runs = [each for run in chosen.values() if run is not None for each in with_other_seeds(conn, run)]
+    runs, missing = choose_runs(conn, pipelines)
     metric = common_metrics(runs, metric)[0] if runs else metric
-    missing = [pipeline for pipeline, run in chosen.items() if run is None]
     return compare_runs([summarise_run(conn, run, metric) for run in runs], missing)
 
 
-def common_metrics(runs: Sequence[RunRow], wanted: str | None = None) -> tuple[str, ...]:
-    """The metrics that all runs evaluate; first ``wanted``, else the score that all name, else the first of the first run.
+def choose_runs(conn: sa.Connection, pipelines: Sequence[str]) -> tuple[list[RunRow], list[str]]:
+    """Runs that represent some pipelines (``choose_run``), each with its replays of other seeds; pipelines that never ran."""
+    chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}
+    runs = [seed for run in chosen.values() if run is not None for seed in with_other_seeds(conn, run)]
+    return runs, [pipeline for pipeline, run in chosen.items() if run is None]
+
+
+def common_metrics(runs: Sequence[RunRow], first: str | None = None) -> tuple[str, ...]:
+    """Metrics that all runs evaluate: ``first``, else the score that all name, else in the order of the first run.
 
     Raises:
-        ConfigError: there is none, or ``wanted`` is none of them.
+        ConfigError: there is none, or ``first`` is not among them.
     """
-    evaluations = {run.pipeline: parse_spec(run.spec, PipelineSpec, source=run.title).evaluation for run in runs}
+    evaluations = {run.pipeline: spec_of(run).evaluation for run in runs}
     metrics: list[list[str]] = [list(evaluation.metrics) for evaluation in evaluations.values()]
     common = [name for name in metrics[0] if all(name in others for others in metrics)]
     scores: set[str] = {evaluation.score_metric for evaluation in evaluations.values()}
-    candidates = [wanted] if wanted is not None else [*(scores if len(scores) == 1 else ()), *common]
-    found = next((name for name in candidates if name in common), None)
-    if found is None:
+    candidates = [first] if first is not None else [*(scores if len(scores) == 1 else ()), *common]
+    chosen = next((name for name in candidates if name in common), None)
+    if chosen is None:
         listed = {pipeline: list(evaluation.metrics) for pipeline, evaluation in evaluations.items()}
-        rule = f"must hold {wanted!r}" if wanted is not None else "must have one metric in common"
+        rule = f"must hold {first!r}" if first is not None else "must have one metric in common"
         raise ConfigError("comparison", "evaluation.metrics", listed, f"{rule} in all compared pipelines")
-    return (found, *(name for name in common if name != found))
+    return (chosen, *(name for name in common if name != chosen))
 
 
 def _labels(summaries: Sequence[RunSummary]) -> list[str]:
-    """Pipeline names; with the seed where a pipeline is there more than once, or the run's id where that does not tell."""
+    """Pipeline names; with the seed if a pipeline has several runs, or the run's id if the seed is ambiguous."""
     count = Counter(summary.pipeline for summary in summaries)
     seeds = Counter((summary.pipeline, summary.seed) for summary in summaries)
     repeated = {pipeline for (pipeline, _), n in seeds.items() if n > 1}

@@ -6,71 +6,77 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from modyn_dagster.errors import CorruptFile, UnknownModel
-from modyn_dagster.reporting.tables import Table
+from modyn_dagster.reporting.tables import ABSENT, Table
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelId, ModelInfo, ModelStore
     from modyn_dagster.model_store.probe.report import Report
 
 
-#: Digits of an id that are shown where the whole would be too long.
+#: Digits of a shortened id.
 SHORT: Final = 12
 
 
 def lineage(store: ModelStore, model: ModelId, *, most: int = 10) -> list[ModelInfo]:
-    """A model and what it derives from, the oldest first; at most so many, and none behind one that is gone."""
-    found: list[ModelInfo] = []
-    following: ModelId | None = model
-    while following is not None and len(found) < most and all(each.id != following for each in found):
+    """A model and its bases, the oldest first; at most ``most``, up to a base that is missing or damaged."""
+    models: list[ModelInfo] = []
+    base: ModelId | None = model
+    while base is not None and len(models) < most and all(info.id != base for info in models):
         try:
-            found.append(store.info(following))
+            models.append(store.info(base))
         except (UnknownModel, CorruptFile):
             break
-        following = found[-1].base
-    return found[::-1]
+        base = models[-1].base
+    return models[::-1]
 
 
 def lineage_lines(store: ModelStore, model: ModelId) -> list[str]:
-    """The same as lines, which say where there are older ones."""
-    found = lineage(store, model)
-    older = found and found[0].base is not None
-    return [*(["… older ones: `modyn-dagster model tree`"] if older else []), *map(model_line, found)]
+    """Lineage of a model as lines of text; the first one tells if there are older models."""
+    models = lineage(store, model)
+    older = models and models[0].base is not None
+    return [*(["… older ones: `modyn-dagster model tree`"] if older else []), *map(model_line, models)]
 
 
 def models_table(infos: Sequence[ModelInfo]) -> Table:
-    """Id, strategy, what it derives from, bytes, and those of the full state."""
-    rows = [_row(each) for each in infos]
-    stored, full = sum(each.n_bytes for each in infos), sum(each.full_bytes for each in infos)
+    """Table of models: id, strategy, base, stored bytes, and bytes of the full state."""
+    rows = [_row(info) for info in infos]
+    stored, full = sum(info.n_bytes for info in infos), sum(info.full_bytes for info in infos)
     caption = f"{len(infos)} models, {bytes_text(stored)} for {bytes_text(full)} of weights"
     return Table(("model", "strategy", "base", "stored", "full", "share"), tuple(rows), caption)
 
 
 def _row(info: ModelInfo) -> tuple[str, ...]:
-    base = (info.base or "–")[:SHORT]
-    return info.id[:SHORT], info.strategy, base, bytes_text(info.n_bytes), bytes_text(info.full_bytes), share(info)
+    base = (info.base or ABSENT)[:SHORT]
+    return info.id[:SHORT], info.strategy, base, bytes_text(info.n_bytes), bytes_text(info.full_bytes), stored_share(info)
 
 
 def tensors_table(info: ModelInfo) -> Table:
-    """Every name of a model: dtype, shape, hash, and what it shares its memory with."""
+    """Table of the tensors of a model: dtype, shape, hash, and the tensor it shares memory with."""
     rows = [
-        (each.name, str(each.dtype).removeprefix("torch."), str(list(each.shape)), each.hash[:SHORT], each.tied_to or "")
-        for each in info.tensors
+        (
+            tensor.name,
+            str(tensor.dtype).removeprefix("torch."),
+            str(list(tensor.shape)),
+            tensor.hash[:SHORT],
+            tensor.tied_to or "",
+        )
+        for tensor in info.tensors
     ]
     return Table(("tensor", "dtype", "shape", "hash", "tied to"), tuple(rows), f"{info.n_elements:,} elements")
 
 
 def difference_table(one: ModelInfo, other: ModelInfo, names: Sequence[str]) -> Table:
-    """The tensors that differ: their hashes in both models."""
-    here, there = ({each.name: each.hash[:SHORT] for each in info.tensors} for info in (one, other))
-    rows = [(name, here.get(name, "–"), there.get(name, "–")) for name in names]
-    caption = f"{len(names)} of {len(here.keys() | there.keys())} tensors differ"
+    """Table of the tensors that differ, with their hashes in both models."""
+    hashes, others = ({tensor.name: tensor.hash[:SHORT] for tensor in info.tensors} for info in (one, other))
+    rows = [(name, hashes.get(name, ABSENT), others.get(name, ABSENT)) for name in names]
+    caption = f"{len(names)} of {len(hashes.keys() | others.keys())} tensors differ"
     return Table(("tensor", one.id[:SHORT], other.id[:SHORT]), tuple(rows), caption)
 
 
 def tree_lines(tree: Mapping[ModelId | None, Sequence[ModelId]], text: Callable[[ModelId], str]) -> Iterator[str]:
-    """Every model below what it derives from; an only child stands right below its parent, others branch off.
+    """Tree of models as lines: every model below its base; an only child directly below its parent, others in branches.
 
-    An empty line is between two trees, unless both are of one model.
+    An empty line separates two trees, unless both are single models.
 
     >>> print("\\n".join(tree_lines({None: ["x", "a"], "a": ["b"], "b": ["c", "d"], "c": ["e"]}, str)))
     x
@@ -102,18 +108,19 @@ def _tree_lines(tree: Mapping[ModelId | None, Sequence[ModelId]], text: Callable
 
 
 def model_line(info: ModelInfo) -> str:
-    """One model in a tree."""
+    """A model as one line of a tree."""
     stored, weights = bytes_text(info.n_bytes), bytes_text(info.full_bytes)
-    return f"{info.id[:SHORT]} {info.strategy}, {stored} for {weights} weights ({share(info)})"
+    return f"{info.id[:SHORT]} {info.strategy}, {stored} for {weights} weights ({stored_share(info)})"
 
 
-def share(info: ModelInfo) -> str:
-    """Stored bytes of the full ones."""
-    return f"{info.n_bytes / info.full_bytes:.1%}" if info.full_bytes else "–"
+def stored_share(info: ModelInfo) -> str:
+    """Stored bytes as a share of the full state's."""
+    return f"{info.n_bytes / info.full_bytes:.1%}" if info.full_bytes else ABSENT
 
 
 def bytes_text(n_bytes: float) -> str:
-    """
+    """Number of bytes in a readable unit.
+
     >>> bytes_text(1_234_567)
     '1.23 MB'
     """
@@ -131,15 +138,15 @@ def model_json(info: ModelInfo) -> dict[str, Any]:
 
 
 def probe_table(report: Report, *, only_different: bool) -> Table:
-    """A line per call of a layer: whether inputs, outputs and gradients were the same in both runs."""
+    """Table of layer calls: equality of inputs, outputs and gradients in both runs."""
     header, *lines = report.table()
     shown = [line for line in lines if not only_different or "DIFFERENT" in line]
     return Table(tuple(header), tuple(tuple(line) for line in shown), f"{len(shown)} of {len(lines)} calls shown")
 
 
-def verdict(report: Report) -> str:
-    """Whether models like this one may be stored as their provenance, and what first speaks against it."""
-    places = [f"{name}: {here} there, {now} here" for name, (here, now) in report.environment.items()]
+def probe_verdict(report: Report) -> str:
+    """Sentence that tells if models like this one may be stored as their provenance, and the first reason against it."""
+    places = [f"{name}: {other} there, {own} here" for name, (other, own) in report.environment.items()]
     where = f" (other environments: {'; '.join(places)})" if places else ""
     if report.first is None:
         return f"every bit is the same: provenance is safe for this model{where}"

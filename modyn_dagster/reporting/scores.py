@@ -1,6 +1,6 @@
-"""Scores of composite models over the intervals of one run: from cells of the evaluation matrix to two series."""
+"""Scores of the composite models of a run, interval by interval, from the cells of its evaluation matrix."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,8 +11,11 @@ import numpy.typing as npt
 from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.catalog.results.models import ModelRow
+from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.evaluation import Score, anchor_of, currently_active, currently_trained, pipeline_score
 from modyn_dagster.spec.intervals import IntervalBlock
+from modyn_dagster.spec.load import parse_spec
+from modyn_dagster.spec.pipeline import PipelineSpec
 
 Interval = tuple[datetime, datetime]
 
@@ -22,11 +25,18 @@ NOT_EVALUATED = "not evaluated yet"
 
 @dataclass(frozen=True, slots=True)
 class IntervalScore:
-    """What a composite model scored on ``[start, end)``.
+    """Score of a composite model on ``[start, end)``.
 
-    ``value`` is None when there is no score, and ``reason`` then says why. ``trigger`` is the ordinal of the trigger whose
-    model stands for the composite there, None where there is none. ``n_samples`` is None before anything was evaluated.
-    ``low`` and ``high`` are the ends of the confidence interval, where there is one.
+    Attributes:
+        start: first moment of the interval.
+        end: first moment after it.
+        value: None without a score.
+        reason: why there is no score.
+        n_samples: samples of the interval; None before anything was evaluated.
+        trigger: ordinal of the trigger whose model stands for the composite; None if there is none.
+        seen_in_training: the model was trained on samples of the interval.
+        low: lower end of the confidence interval, if there is one.
+        high: its upper end.
     """
 
     start: datetime
@@ -41,7 +51,7 @@ class IntervalScore:
 
     @property
     def interval(self) -> Interval:
-        """Start and end, the identity of the interval."""
+        """Start and end, which identify the interval."""
         return self.start, self.end
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +71,7 @@ class IntervalScore:
 
 @dataclass(frozen=True, slots=True)
 class CompositeSeries:
-    """The two series of a run, one entry per interval in order of time."""
+    """Scores of the currently active and the currently trained model, one per interval in order of time."""
 
     active: tuple[IntervalScore, ...]
     trained: tuple[IntervalScore, ...]
@@ -72,11 +82,14 @@ def composite_series(
 ) -> CompositeSeries:
     """Currently active and currently trained scores of one run.
 
-    ``models`` are in trigger order. The intervals are those that have a cell of ``metric``; their anchors are those of the
-    block ``intervals`` that made them, by default the starts.
+    Args:
+        models: in trigger order.
+        cells: of the run; intervals without a cell of ``metric`` are left out.
+        metric: to read.
+        intervals: settings that generated the intervals, for their anchors; default: anchors at the starts.
     """
     matrix = _Matrix(models, [cell for cell in cells if cell.metric == metric])
-    ends = _datetime64([model.train_end for model in models])
+    ends = times_of(model.train_end for model in models)
     spans = [(as_datetime64(start), as_datetime64(end)) for start, end in matrix.intervals]
     anchors = np.array([s if intervals is None else anchor_of(intervals, s, e) for s, e in spans], dtype="datetime64[us]")
     return CompositeSeries(
@@ -86,7 +99,7 @@ def composite_series(
 
 
 def mean_score(active: Sequence[IntervalScore], among: Collection[Interval] | None = None) -> Score:
-    """Pipeline score: unweighted mean of the currently active series, or of those intervals of it that are in ``among``."""
+    """Pipeline score: unweighted mean of the currently active series, over all its intervals or those in ``among``."""
     values = np.array([np.nan if score.value is None else score.value for score in active], dtype=np.float64)
     chosen = np.array([-1 if score.trigger is None else score.trigger for score in active], dtype=np.int64)
     mask = None if among is None else np.array([score.interval in among for score in active], dtype=np.bool_)
@@ -100,11 +113,11 @@ class _Matrix:
         self.intervals: list[Interval] = sorted({(cell.interval_start, cell.interval_end) for cell in cells})
         self._ordinals = [model.ordinal for model in models]
         self._cells = {(cell.ordinal, (cell.interval_start, cell.interval_end)): cell for cell in cells}
-        # Cells come in trigger order: the newest model's count is the one that knows late samples.
+        # Cells come in trigger order, and only the newest model's count includes late samples.
         self._n_samples = {(cell.interval_start, cell.interval_end): cell.n_samples for cell in cells}
 
     def read(self, chosen: npt.NDArray[np.int64]) -> tuple[IntervalScore, ...]:
-        """The cell of the chosen model (index, or -1) in each interval."""
+        """Cell of the chosen model (index, or -1) in each interval."""
         return tuple(self._score(interval, int(index)) for interval, index in zip(self.intervals, chosen, strict=True))
 
     def _score(self, interval: Interval, index: int) -> IntervalScore:
@@ -114,9 +127,15 @@ class _Matrix:
         cell = self._cells.get((ordinal, interval))
         if cell is None:
             return IntervalScore(*interval, None, NOT_EVALUATED, self._n_samples[interval], ordinal, False)
-        found = IntervalScore(*interval, cell.value, cell.undefined, cell.n_samples, ordinal, cell.seen_in_training)
-        return replace(found, low=cell.low, high=cell.high)
+        score = IntervalScore(*interval, cell.value, cell.undefined, cell.n_samples, ordinal, cell.seen_in_training)
+        return replace(score, low=cell.low, high=cell.high)
 
 
-def _datetime64(moments: Sequence[datetime]) -> npt.NDArray[np.datetime64]:
+def spec_of(run: RunRow) -> PipelineSpec:
+    """Spec that a run was started with."""
+    return parse_spec(run.spec, PipelineSpec, source=run.title)
+
+
+def times_of(moments: Iterable[datetime]) -> npt.NDArray[np.datetime64]:
+    """Moments as ``datetime64[us]``, in UTC."""
     return np.array([as_datetime64(moment) for moment in moments], dtype="datetime64[us]")

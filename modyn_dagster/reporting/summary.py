@@ -14,14 +14,12 @@ from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_stage
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
-from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score
-from modyn_dagster.spec.load import parse_spec
-from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score, spec_of
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerCounts:
-    """Triggers of a run by how they ended; ``unfinished`` ones wait or are being trained."""
+    """Number of triggers of a run by state; unfinished ones wait or are in training."""
 
     trained: int
     skipped: int
@@ -31,7 +29,7 @@ class TriggerCounts:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """When a model came to be: its trigger's ordinal, the last sample time it was trained on, and samples."""
+    """A trained model: ordinal of its trigger, last sample time of its training set, and number of samples."""
 
     trigger: int
     train_end: datetime
@@ -40,11 +38,18 @@ class TrainedModel:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One run in numbers.
+    """Numbers of one run.
 
-    ``seconds`` are wall seconds by stage over all attempts. ``active`` and ``trained`` are the scores of the currently
-    active and the currently trained composite model, one per interval; ``metric`` is what they measure. ``n_bytes`` were
-    written to disk; None where the ledger does not say.
+    Attributes:
+        pipeline, run_id, mode, name, seed, state: of the run.
+        triggers: by state.
+        samples_trained_on: over all models.
+        seconds: wall seconds by stage, over all attempts.
+        metric: of the scores.
+        models: in trigger order.
+        active: scores of the currently active model, one per interval.
+        trained: scores of the currently trained model, one per interval.
+        n_bytes: written to disk; None if the ledger has no bytes.
     """
 
     pipeline: str
@@ -74,11 +79,11 @@ class RunSummary:
 
     @property
     def n_scored(self) -> int:
-        """Intervals that ``mean_active`` is over."""
+        """Number of intervals in ``mean_active``."""
         return mean_score(self.active).n
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; times in ISO 8601."""
+        """JSON values; times in ISO 8601."""
         return {
             "pipeline": self.pipeline,
             "run": self.run_id,
@@ -100,8 +105,8 @@ class RunSummary:
 
 
 def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -> RunSummary:
-    """Read a run from the catalog; ``metric`` replaces the one its spec calls the score."""
-    spec = parse_spec(run.spec, PipelineSpec, source=run.title)
+    """Read a run from the catalog; the default metric is the score of its spec."""
+    spec = spec_of(run)
     chosen = metric or spec.evaluation.score_metric
     models = list_models(conn, run.id)
     scores = composite_series(models, list_evaluations(conn, run.id), chosen, spec.evaluation.intervals)
@@ -132,22 +137,22 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The mean over the seeds, and their standard deviation (of the sample: over n - 1)."""
+    """Mean over the seeds, and sample standard deviation (over n - 1)."""
 
     mean: float
     deviation: float
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> "Spread | None":
-        """Of at least two values; None where one of them is not known."""
-        found = list(values)
-        known = [value for value in found if value is not None]
-        return cls(mean(known), stdev(known)) if len(known) == len(found) else None
+        """Spread of at least two values; None if one of them is None."""
+        numbers = list(values)
+        present = [value for value in numbers if value is not None]
+        return cls(mean(present), stdev(present)) if len(present) == len(numbers) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SeedSpread:
-    """One pipeline over several seeds; ``score`` is over the intervals that all compared runs share."""
+    """Spread of one pipeline over several seeds; the score is over the intervals that all compared runs share."""
 
     pipeline: str
     seeds: tuple[int, ...]
@@ -158,7 +163,7 @@ class SeedSpread:
     score: Spread | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """JSON values."""
         names = ("triggers", "samples_trained_on", "seconds", "n_bytes", "score")
         spreads: dict[str, Spread | None] = {name: getattr(self, name) for name in names}
         plain = {name: None if s is None else {"mean": s.mean, "deviation": s.deviation} for name, s in spreads.items()}
@@ -166,7 +171,7 @@ class SeedSpread:
 
 
 def with_other_seeds(conn: sa.Connection, run: RunRow) -> list[RunRow]:
-    """A replay, and the newest of the same name and spec for every other seed, by seed; a live run alone."""
+    """A replay and the newest one of the same name and spec for every other seed, by seed; of a live run, only that run."""
     if run.mode != "replay":
         return [run]
     same = [r for r in list_runs(conn, run.pipeline) if (r.mode, r.spec_hash, r.name) == ("replay", run.spec_hash, run.name)]
@@ -175,7 +180,7 @@ def with_other_seeds(conn: sa.Connection, run: RunRow) -> list[RunRow]:
 
 
 def seed_spreads(summaries: Sequence[RunSummary], scores: Sequence[float | None]) -> tuple[SeedSpread, ...]:
-    """One for every pipeline that was run with more than one seed, each of them once; ``scores`` are those of the summaries."""
+    """Spread of every pipeline that ran with several seeds, once each; one score per summary."""
     groups: dict[str, list[tuple[RunSummary, float | None]]] = {}
     for summary, score in zip(summaries, scores, strict=True):
         groups.setdefault(summary.pipeline, []).append((summary, score))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.reporting.comparison import Comparison
@@ -15,33 +15,34 @@ from modyn_dagster.reporting.summary import RunSummary, Spread, TriggerCounts
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-_ABSENT = "–"
-#: Characters of a first column that a narrow terminal leaves in one line.
+#: Text of a missing value.
+ABSENT: Final = "–"
+#: Longest name in the first column that is kept on one line of a narrow terminal.
 _NAME_WIDTH = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text. The first column is aligned left, the others right; ``caption`` says what the numbers mean."""
+    """Cells as text: the first column is aligned left, the others right; the caption explains the numbers."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
 
     def markdown(self) -> str:
-        """A GitHub-flavoured table with the caption below it."""
+        """Format as GitHub-flavoured Markdown, with the caption below."""
         align = ("---", *("---:" for _ in self.header[1:]))
         lines = [_markdown_row(row) for row in (self.header, align, *self.rows)]
         return "\n".join([*lines, "", self.caption] if self.caption else lines)
 
     def rich(self) -> RichTable:
-        """The same for a terminal."""
+        """Format for a terminal."""
         from rich.table import Table as RichTable
         from rich.text import Text
 
         table = RichTable(caption=Text(self.caption) if self.caption else None, caption_justify="left")
-        # What a row is about stays in one line where it is short; the other columns have words to break at. Not by
-        # `min_width`: then rich makes a table that is wider than the terminal and cuts its last column off.
+        # Short names stay on one line; the other columns can break between words. Not by `min_width`: rich would then make a
+        # table wider than the terminal and cut off its last column.
         named = max((len(row[0]) for row in self.rows), default=0) <= _NAME_WIDTH
         for index, name in enumerate(self.header):
             if index:
@@ -49,14 +50,14 @@ class Table:
             else:
                 table.add_column(name, justify="left", overflow="fold", no_wrap=named)
         for row in self.rows:
-            table.add_row(*map(Text, row))  # as it is: brackets are not markup here
+            table.add_row(*map(Text, row))  # as text: brackets are not markup
         return table
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Per run: triggers, samples trained on, seconds, megabytes and mean score of the currently active composite model.
+    """Table of runs: triggers, samples trained on, seconds, megabytes and mean score of the currently active model.
 
-    A pipeline that ran with several seeds has a row more, with mean and standard deviation.
+    A pipeline that ran with several seeds has another row with mean and standard deviation.
     """
     rows: list[tuple[str, ...]] = []
     for run in comparison.runs:
@@ -67,7 +68,7 @@ def comparison_table(comparison: Comparison) -> Table:
         costs = (_spread(spread.samples_trained_on), _spread(spread.seconds, ",.1f"), _spread(spread.n_bytes, ",.1f", 1e-6))
         name = f"{spread.pipeline}: mean of {len(spread.seeds)} seeds"
         rows.append((name, _spread(spread.triggers, ",.1f"), *costs, _spread(spread.score, ".4f")))
-    rows += [(name, "no run", *[_ABSENT] * 4) for name in comparison.missing]
+    rows += [(name, "no run", *[ABSENT] * 4) for name in comparison.missing]
     score = f"mean {comparison.metric or 'score'}, currently active"
     return Table(
         ("pipeline", "triggers", "samples trained on", "seconds", "MB written", score), tuple(rows), _caption(comparison)
@@ -75,7 +76,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def scores_table(summary: RunSummary) -> Table:
-    """One row per interval: score of the currently active and of the currently trained model, samples, and why not."""
+    """Table of intervals: scores of the currently active and the currently trained model, samples, and notes."""
     rows = [_interval_row(active, trained) for active, trained in zip(summary.active, summary.trained, strict=True)]
     caption = (
         f"{summary.metric}; mean of the currently active model {_score(summary.mean_active)} "
@@ -89,14 +90,8 @@ def scores_table(summary: RunSummary) -> Table:
     return Table(header, tuple(rows), caption)
 
 
-def seconds_table(summary: RunSummary) -> Table:
-    """Wall seconds by stage and in total."""
-    rows = [(stage, f"{seconds:,.2f}") for stage, seconds in sorted(summary.seconds.items())]
-    return Table(("stage", "seconds"), (*rows, ("total", f"{summary.total_seconds:,.2f}")))
-
-
 def interval_text(start: datetime, end: datetime) -> str:
-    """Both ends in UTC, with the time of day where it is not midnight. The end is exclusive.
+    """Both ends of an interval in UTC, with the time of day unless it is midnight. The end is exclusive.
 
     >>> from datetime import UTC
     >>> interval_text(datetime(1900, 1, 1, tzinfo=UTC), datetime(1900, 1, 2, 12, tzinfo=UTC))
@@ -106,14 +101,14 @@ def interval_text(start: datetime, end: datetime) -> str:
 
 
 def _interval_row(active: IntervalScore, trained: IntervalScore) -> tuple[str, ...]:
-    n_samples = _ABSENT if active.n_samples is None else f"{active.n_samples:,}"
+    n_samples = ABSENT if active.n_samples is None else f"{active.n_samples:,}"
     notes = dict.fromkeys(score.reason for score in (active, trained) if score.reason is not None)
     return (
         interval_text(active.start, active.end),
         _marked_score(active),
-        _ABSENT if active.trigger is None else str(active.trigger),
+        ABSENT if active.trigger is None else str(active.trigger),
         _marked_score(trained),
-        _ABSENT if trained.trigger is None else str(trained.trigger),
+        ABSENT if trained.trigger is None else str(trained.trigger),
         n_samples,
         "; ".join(notes),
     )
@@ -137,15 +132,15 @@ def _triggers(counts: TriggerCounts) -> str:
 
 
 def _megabytes(n_bytes: int | None) -> str:
-    return _ABSENT if n_bytes is None else f"{n_bytes / 1e6:,.1f}"
+    return ABSENT if n_bytes is None else f"{n_bytes / 1e6:,.1f}"
 
 
 def _spread(spread: Spread | None, form: str = ",.0f", unit: float = 1.0) -> str:
-    return _ABSENT if spread is None else f"{spread.mean * unit:{form}} ± {spread.deviation * unit:{form}}"
+    return ABSENT if spread is None else f"{spread.mean * unit:{form}} ± {spread.deviation * unit:{form}}"
 
 
 def _score(value: float | None) -> str:
-    return _ABSENT if value is None else f"{value:.4f}"
+    return ABSENT if value is None else f"{value:.4f}"
 
 
 def _marked_score(score: IntervalScore) -> str:
@@ -155,7 +150,7 @@ def _marked_score(score: IntervalScore) -> str:
 
 
 def with_confidence(value: float | None, low: float | None, high: float | None) -> str:
-    """A score, and its confidence interval where there is one.
+    """A score, with its confidence interval if there is one.
 
     >>> with_confidence(0.8, 0.49, 0.943), with_confidence(0.8, None, None)
     ('0.8000 (0.490 to 0.943)', '0.8000')
@@ -164,9 +159,9 @@ def with_confidence(value: float | None, low: float | None, high: float | None) 
 
 
 def cell_text(cell: EvaluationRow | None) -> str:
-    """The value of a cell with its confidence interval, or why it has none; a dash where there is no cell."""
+    """Value of a cell with its confidence interval, or the reason why it has none; a dash without a cell."""
     if cell is None:
-        return _ABSENT
+        return ABSENT
     return str(cell.undefined) if cell.value is None else with_confidence(cell.value, cell.low, cell.high)
 
 

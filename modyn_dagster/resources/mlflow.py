@@ -38,7 +38,7 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
     def enabled(self) -> bool:
         """True if there is an MLflow to track to; logs once if not."""
         if not self._uri:
-            _say_off()
+            log_tracking_off()
         return bool(self._uri)
 
     def client(self) -> MlflowClient:
@@ -83,5 +83,6 @@ def _tracker(uri: str, ui_url: str, artifact_root: str | None) -> Tracker:
 
 
 @cache
-def _say_off() -> None:
+def log_tracking_off() -> None:
+    """Log once per process that tracking is off."""
     dg.get_dagster_logger("mlflow").info("MLflow tracking is off: set MODYN_MLFLOW_URI to switch it on")

@@ -38,7 +38,7 @@ class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # 
         if self.root:
             return [self.store()]
         platform = platform_of(self.settings)
-        return [*platform.every_model_store(), platform.kept_weights]
+        return [*platform.every_model_store(), platform.weight_cache]
 
     def store(self) -> "ModelStore":
         """Nothing is opened before it is used."""

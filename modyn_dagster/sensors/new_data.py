@@ -10,6 +10,7 @@ import dagster as dg
 
 from modyn_dagster.assets.dagster_runs import BATCH_TAG, DATASET_TAG, ended_runs, unfinished_runs
 from modyn_dagster.assets.specs import DatasetAssets, batches_of, unknown_partitions
+from modyn_dagster.backoff import growing_pause
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.sensors.ticks import skip_if_unavailable
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -42,7 +43,7 @@ def _ingestion_run(instance: dg.DagsterInstance, dataset: DatasetSpec, partition
     if ended is None:
         return None
     if ended:
-        pause = min(_LONGEST_PAUSE, dataset.sensor_interval * 2.0 ** (len(ended) - 1))
+        pause = growing_pause(dataset.sensor_interval, len(ended), _LONGEST_PAUSE)
         if time.time() - (ended[0].end_time or 0) < pause:
             return None
     return dg.RunRequest(run_key=f"{dataset.name}:{partition}:{len(ended) + 1}", partition_key=partition, tags=tags)

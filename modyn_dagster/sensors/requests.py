@@ -3,7 +3,6 @@
 One run covers all models that are due; a measurement is requested one run at a time. Failed runs are requested again.
 """
 
-import hashlib
 import json
 import time
 from dataclasses import asdict, dataclass, replace
@@ -13,13 +12,15 @@ import dagster as dg
 
 from modyn_dagster.assets.dagster_runs import EVALUATION_TAG, MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, ended_runs, unfinished_runs
 from modyn_dagster.assets.specs import PipelineAssets, batches_of, unknown_partitions
+from modyn_dagster.backoff import growing_pause
+from modyn_dagster.digest import bytes_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.catalog.triggers import TriggerRow
-    from modyn_dagster.pipeline.decide.tick import Unknown
+    from modyn_dagster.pipeline.decide.tick import MissingMeasurement
     from modyn_dagster.pipeline.platform import Platform
 
 
@@ -98,7 +99,7 @@ def _deletions(platform: "Platform", run: "RunRow") -> int:
 def _due_name(run: "RunRow", deletions: int, due: "Sequence[TriggerRow]") -> str:
     """Short name of what is due, another one whenever that changes."""
     keys = ",".join(trigger.partition_key for trigger in due)
-    return f"{run.id}:{run.last_ordinal}:{deletions}:{hashlib.blake2b(keys.encode(), digest_size=8).hexdigest()}"
+    return f"{run.id}:{run.last_ordinal}:{deletions}:{bytes_digest(keys.encode(), 8)}"
 
 
 def _evaluation_run(assets: PipelineAssets, due: "Sequence[TriggerRow]", run_key: str) -> dg.RunRequest:
@@ -117,7 +118,7 @@ _LONGEST_PAUSE: Final = 3600.0
 
 
 def measurement_request(
-    instance: dg.DagsterInstance, assets: PipelineAssets, unknown: "Unknown"
+    instance: dg.DagsterInstance, assets: PipelineAssets, missing: "MissingMeasurement"
 ) -> tuple[dg.RunRequest | None, str]:
     """The run to ask for, and a line for the tick's log.
 
@@ -125,22 +126,22 @@ def measurement_request(
     without end, each time after twice the pause, up to an hour. Whatever it did measure is kept, and the next point it
     stopped at is a first attempt again.
     """
-    point = f"{unknown.run_id}:{unknown.point}"
-    tags = {MEASUREMENT_TAG: assets.name, POINT_TAG: point, MODEL_TAG: unknown.model_hash}
+    point = f"{missing.run_id}:{missing.point}"
+    tags = {MEASUREMENT_TAG: assets.name, POINT_TAG: point, MODEL_TAG: missing.model_hash}
     ended = ended_runs(instance, tags)
     if ended is None or unfinished_runs(instance, {MEASUREMENT_TAG: assets.name}):
         return None, "a measurement is under way"
     if ended:
-        pause = min(_LONGEST_PAUSE, assets.pipeline.sensor_interval * 2.0 ** (len(ended) - 1))
+        pause = growing_pause(assets.pipeline.sensor_interval, len(ended), _LONGEST_PAUSE)
         left = (ended[0].end_time or 0) + pause - time.time()
         if left > 0:
-            text = f"measuring at key {unknown.point} failed {len(ended)} times, see the runs of measure__{assets.name}"
+            text = f"measuring at key {missing.point} failed {len(ended)} times, see the runs of measure__{assets.name}"
             return None, f"{text}; again in {left:.0f} s"
     attempt = len(ended) + 1
     request = dg.RunRequest(
-        run_key=f"{assets.name}:measurement:{point}:{unknown.model_hash}:{attempt}",
+        run_key=f"{assets.name}:measurement:{point}:{missing.model_hash}:{attempt}",
         job_name=f"measure__{assets.name}",
-        partition_key=unknown.batch,
+        partition_key=missing.batch,
         tags=tags,
     )
     return request, f"measuring is asked for, attempt {attempt}"

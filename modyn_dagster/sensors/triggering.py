@@ -14,7 +14,7 @@ from modyn_dagster.sensors.ticks import skip_if_unavailable
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.triggers import TriggerRow
-    from modyn_dagster.pipeline.decide.tick import Attempt, AttemptStatus, Unknown
+    from modyn_dagster.pipeline.decide.tick import Attempt, AttemptStatus, MissingMeasurement
     from modyn_dagster.pipeline.platform import Platform
 
 
@@ -56,11 +56,11 @@ def _measure(
     context: dg.SensorEvaluationContext,
     platform: "Platform",
     assets: PipelineAssets,
-    unknown: "Unknown",
+    missing: "MissingMeasurement",
     decided: str,
     mark: EvaluationCursor,
 ) -> dg.SensorResult:
-    request, text = measurement_request(context.instance, assets, unknown)
+    request, text = measurement_request(context.instance, assets, missing)
     message = f"{decided}; {text}"
     context.log.info(message)
     if request is None:

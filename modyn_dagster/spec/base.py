@@ -1,4 +1,4 @@
-"""What all specs share: frozen, unknown fields refused, durations, names and import paths."""
+"""Base of all specs (frozen, unknown fields refused), and types of durations, names and import paths."""
 
 import re
 from datetime import UTC, date, datetime, time
@@ -34,12 +34,12 @@ def seconds_of(duration: str) -> int:
 
 
 def timedelta_of(duration: str) -> np.timedelta64:
-    """The same as ``timedelta64[us]``, the resolution of sample times."""
+    """A duration as ``timedelta64[us]``, the resolution of sample times."""
     return np.timedelta64(seconds_of(duration) * 1_000_000, "us")
 
 
 def as_time(moment: datetime | date) -> np.datetime64:
-    """A moment of a spec as ``datetime64[us]`` in UTC; without a zone it is UTC, a date is its midnight."""
+    """A moment of a spec as ``datetime64[us]`` in UTC. Without a zone it counts as UTC; a date is its midnight."""
     full = moment if isinstance(moment, datetime) else datetime.combine(moment, time())
     if full.tzinfo is not None:
         full = full.astimezone(UTC).replace(tzinfo=None)
@@ -52,7 +52,7 @@ def _check_duration(text: str) -> str:
 
 
 def _check_import_path(path: str) -> str:
-    """Syntax, and that the module can be found; nothing is imported."""
+    """Check the syntax, and that the module exists. Nothing is imported."""
     if not _IMPORT_PATH.fullmatch(path):
         raise ValueError("must be an import path `package.module:function`")
     module = path.partition(":")[0]

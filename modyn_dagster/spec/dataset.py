@@ -1,4 +1,4 @@
-"""A dataset: where batches come from, what a sample is, and on which side of the split it falls."""
+"""Specs of datasets: source of the batches, format of the samples, times, labels and split."""
 
 from typing import Annotated, Any, Self
 
@@ -65,7 +65,7 @@ class Split(Spec):
 
 
 class FreshnessSpec(Spec):
-    """When to say that there are no data: the check ``fresh`` of the samples fails then."""
+    """Age of the newest batch at which the check ``fresh`` of the samples fails."""
 
     maximum: Duration = Field(description="Longest time, by the wall clock, since the newest ingested batch arrived.")
 
@@ -108,7 +108,7 @@ class DatasetSpec(Spec):
         return self
 
     def _require_fields(self, fields: list[str]) -> None:
-        """Columns of fixed rows are known beforehand, so a role for a field that is not there is refused here."""
+        """Refuse roles for unknown fields: the columns of fixed rows are known before any file is read."""
         roles = [(f"attributes.{i}", name) for i, name in enumerate(self.attributes)]
         if isinstance(self.time, ColumnTime):
             roles.append(("time.column", self.time.column))

@@ -1,4 +1,4 @@
-"""Evaluation of models: data they are judged on, intervals, metrics and confidence."""
+"""Specs of evaluation: data, intervals, metrics and confidence."""
 
 import re
 from typing import Annotated, Final, Literal, Self
@@ -26,7 +26,7 @@ class OtherDataset(Spec):
 
 
 class TrainingSetData(Spec):
-    """What models were trained on: all samples of all training sets."""
+    """All samples of all training sets."""
 
     kind: Literal["training_sets"]
     pipeline: Name | None = Field(None, description=_WHOSE)
@@ -41,7 +41,7 @@ class TriggerSpanData(Spec):
 
 EvaluationData = Annotated[EvaluateSplit | OtherDataset | TrainingSetData | TriggerSpanData, Field(discriminator="kind")]
 
-#: Those a policy or a hook can watch.
+#: Metrics that a policy or a hook can watch.
 MetricName = Literal["accuracy", "roc_auc", "f1", "log_loss", "mae", "mse", "r2"]
 
 _OF_CLASS: Final = r"accuracy(?:_top[1-9][0-9]*)?|f1|roc_auc|pr_auc|log_loss|brier"
@@ -70,7 +70,7 @@ MetricId = Annotated[
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a smaller value of a metric is a better one; an import path is taken for a score, where more is better.
+    """Test that smaller values of a metric are better. An import path counts as a score, of which larger values are better.
 
     >>> lower_is_better("log_loss_class_2"), lower_is_better("accuracy")
     (True, False)
@@ -84,7 +84,7 @@ MatrixKind = Literal["full", "active", "trained", "lazy"]
 
 
 class ConfidenceSpec(Spec):
-    """How sure scores are: Wilson's interval for shares such as the accuracy, the bootstrap's for every other metric."""
+    """Confidence of scores: Wilson's interval for shares such as the accuracy, the bootstrap's for every other metric."""
 
     level: float = Field(0.95, gt=0, lt=1, description="Share of cases in which the interval is to hold the true value.")
     resamples: NonNegativeInt = Field(

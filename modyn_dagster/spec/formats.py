@@ -1,4 +1,4 @@
-"""What a sample is: a row of a CSV, JSON, Parquet or binary file, or a file."""
+"""Specs of sample formats: rows of CSV, JSON, Parquet or binary files, or whole files."""
 
 from typing import Annotated, Literal
 

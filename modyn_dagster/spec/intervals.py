@@ -1,4 +1,4 @@
-"""Which spans of sample time models are judged on: one block per kind of interval, told apart by ``kind``."""
+"""Specs of evaluation intervals (spans of sample time): one block per kind of interval."""
 
 import math
 import re
@@ -16,7 +16,7 @@ AnchorSide = Literal["start", "center", "end"]
 Length = Annotated[Duration | Annotated[int, Field(ge=1, strict=True)], Field(description="A duration, or whole seconds.")]
 
 _OFFSET: Final = re.compile(r"([+-]?)(inf|0|[1-9][0-9]*[smhdwy])")
-#: New fields leave the hash of pipelines that do not use them as it was.
+#: Excluded by default, so that the hash of pipelines without the field does not change.
 _AT_START: Final[Any] = Field(
     "start", exclude_if=lambda side: side == "start", description="Which moment of an interval decides what model is active."
 )
@@ -28,7 +28,7 @@ def _plain_time(moment: object) -> object:
 
 
 def _plain_offset(offset: object) -> object:
-    """One way to write each offset: whole seconds, or a text such as ``-1y`` and ``inf``."""
+    """Canonical form of an offset: whole seconds, or a text such as ``-1y`` and ``inf``."""
     if isinstance(offset, float) and math.isinf(offset):
         return "inf" if offset > 0 else "-inf"
     if isinstance(offset, str):
@@ -82,7 +82,7 @@ class PeriodicIntervals(Spec):
 
 
 class BetweenTriggers(Spec):
-    """What each model was trained on: up to its last sample, from after that of the model before it."""
+    """The span of each model's training: up to its last sample, from after that of the model before it."""
 
     kind: Literal["between_triggers"]
     anchor: AnchorSide = _AT_START

@@ -1,7 +1,5 @@
-"""Loading of specs: YAML files of a project folder, and what pydantic says of them as one ``ConfigError``."""
+"""Loading of specs from the YAML files of a project, with the errors of pydantic turned into one ``ConfigError``."""
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import Any, Final, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from modyn_dagster.digest import json_digest
 from modyn_dagster.errors import ConfigError, without_secrets
 from modyn_dagster.imports import add_code_folder
 from modyn_dagster.spec.base import Spec
@@ -20,56 +19,56 @@ from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
 
 _Location = tuple[int | str, ...]
 
-#: How much a complaint says of a mistake, the most first; where a union was meant otherwise its others are of no interest.
-_TELLING: Final = ("extra_forbidden", "union_tag_invalid")
-_LEAST: Final = ("missing", "union_tag_not_found", "model_type", "model_attributes_type")
+#: Types of complaints that name a mistake precisely, and types that only say what a branch of a union lacks.
+_SPECIFIC: Final = ("extra_forbidden", "union_tag_invalid")
+_VAGUE: Final = ("missing", "union_tag_not_found", "model_type", "model_attributes_type")
 _NO_MAPPING: Final = ("model_type", "model_attributes_type", "dict_type")
 
 
 def config_error(source: str, content: object, error: ValidationError) -> ConfigError:
-    """The complaint about what a person most likely meant.
+    """The most useful complaint of a failed validation.
 
-    In a union that is the branch that matched furthest; of several, the one with the fewest complaints; of those, a name
-    that is unknown before one that is missing.
+    In a union, complaints of the branch that matched furthest come first, then those of the branch with the fewest, then
+    unknown names before missing ones.
     """
     complaints = error.errors()
     paths = [list(_walk(content, complaint["loc"], complaint["type"])) for complaint in complaints]
     sizes = Counter(branch for _, branch in map(_split, paths))
 
-    def meant(index: int) -> tuple[int, int, int]:
+    def rank(index: int) -> tuple[int, int, int]:
         field, branch = _split(paths[index])
         kind = complaints[index]["type"]
-        deep = len(field) + kind.startswith("union_tag")
-        return -deep, sizes[branch], 0 if kind in _TELLING else 2 if kind in _LEAST else 1
+        depth = len(field) + kind.startswith("union_tag")
+        return -depth, sizes[branch], 0 if kind in _SPECIFIC else 2 if kind in _VAGUE else 1
 
-    chosen = min(range(len(complaints)), key=meant)
+    chosen = min(range(len(complaints)), key=rank)
     return _as_error(source, _split(paths[chosen])[0], complaints[chosen])
 
 
 def _as_error(source: str, field: Sequence[str], complaint: Mapping[str, Any]) -> ConfigError:
-    found, kind, context = complaint.get("input"), complaint["type"], complaint.get("ctx", {})
-    name, shown, rule = ".".join(field) or "(file)", found, str(complaint["msg"]).removeprefix("Value error, ")
+    value, kind, context = complaint.get("input"), complaint["type"], complaint.get("ctx", {})
+    name, shown, rule = ".".join(field) or "(file)", value, str(complaint["msg"]).removeprefix("Value error, ")
     if kind == "extra_forbidden":
         rule = "is not a field here"
     elif kind == "missing":
-        rule, shown = "is required", _names(found)
+        rule, shown = "is required", _field_names(value)
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         name = ".".join([*field, context["discriminator"].strip("'")])
-        missing = kind == "union_tag_not_found" and isinstance(found, Mapping)
+        missing = kind == "union_tag_not_found" and isinstance(value, Mapping)
         rule = f"must be one of {context['expected_tags']}" if kind == "union_tag_invalid" else "is required"
-        shown = _names(found) if missing else context.get("tag", found)
+        shown = _field_names(value) if missing else context.get("tag", value)
     elif kind in _NO_MAPPING:
         rule = "must be a mapping of fields"
     return ConfigError(source, name, without_secrets(shown) if isinstance(shown, str) and "://" in shown else shown, rule)
 
 
-def _names(found: object) -> object:
-    """The fields there are: beside one that is missing, its misspelling shows."""
-    return list(found) if isinstance(found, Mapping) else found
+def _field_names(value: object) -> object:
+    """Names of the given fields: a misspelt one shows beside the missing one."""
+    return list(value) if isinstance(value, Mapping) else value
 
 
 def _walk(content: Any, location: _Location, kind: str) -> Iterator[tuple[str, bool]]:
-    """The parts of a location, and whether each is the user's; others are pydantic's names of the branches of unions."""
+    """Parts of a location, with True for those of the user; the others are pydantic's names of branches of unions."""
     for n, part in enumerate(location, 1):
         listed = isinstance(content, list) and isinstance(part, int) and part < len(content)
         if listed or (isinstance(content, Mapping) and part in content):
@@ -80,7 +79,7 @@ def _walk(content: Any, location: _Location, kind: str) -> Iterator[tuple[str, b
 
 
 def _split(path: Sequence[tuple[str, bool]]) -> tuple[list[str], tuple[str, ...]]:
-    """The field, and the branch it is looked at in: everything up to the last of pydantic's names."""
+    """Field of a location, and its branch: everything up to the last name of pydantic."""
     last = max((n for n, (_, users) in enumerate(path, 1) if not users), default=0)
     return [part for part, users in path if users], tuple(part for part, _ in path[:last])
 
@@ -90,22 +89,22 @@ S = TypeVar("S", bound=Spec)
 
 @dataclass(frozen=True)
 class Project:
-    """All specs of one project folder, by name."""
+    """Specs of a project folder, by name."""
 
     folder: Path
     datasets: Mapping[str, DatasetSpec]
     pipelines: Mapping[str, PipelineSpec]
 
     def root_of(self, dataset: str) -> str:
-        """Root of a dataset's files: a URL as it is, a local path made absolute."""
+        """Root of a dataset's files: a URL unchanged, a local path made absolute."""
         root = self.datasets[dataset].root
         return root if "://" in root else str((self.folder / "datasets" / root).resolve())
 
 
 def load_project(folder: Path) -> Project:
-    """Read every spec of a folder; the first impossible one raises ``ConfigError`` naming file and field.
+    """Read all specs of a folder. Raises ``ConfigError``, naming file and field, for the first impossible one.
 
-    Modules in its folder ``code`` can be imported from then on: specs may name them.
+    Modules in the folder ``code``, which specs may name, can be imported afterwards.
     """
     add_code_folder(folder)
     datasets = _load_folder(folder / "datasets", DatasetSpec)
@@ -121,7 +120,7 @@ def load_project(folder: Path) -> Project:
 
 
 def load_spec(path: Path, kind: type[S]) -> S:
-    """One spec from one file."""
+    """Read a spec from a YAML file. Raises ``ConfigError``."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -132,7 +131,7 @@ def load_spec(path: Path, kind: type[S]) -> S:
 
 
 def parse_spec(content: object, kind: type[S], *, source: str) -> S:
-    """A spec from parsed YAML or JSON; ``ConfigError`` names the field and what is allowed."""
+    """Validate parsed YAML or JSON. Raises ``ConfigError``, naming the field and the allowed values."""
     try:
         return kind.model_validate(content)
     except ValidationError as error:
@@ -140,13 +139,13 @@ def parse_spec(content: object, kind: type[S], *, source: str) -> S:
 
 
 def spec_hash(spec: PipelineSpec) -> str:
-    """Hash of what a pipeline does: equal behaviour, equal hash, whatever its description says."""
+    """Hash of the behaviour of a pipeline; fields that only describe or display it do not count."""
     content = spec.model_dump(mode="json", exclude={**dict.fromkeys(DISPLAY_FIELDS, True), **HOW_FIELDS}, by_alias=True)
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return json_digest(content)
 
 
 def _check_data(pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pipelines: Mapping[str, PipelineSpec]) -> None:
-    """``ConfigError`` where models are to be judged on what does not exist, or on labels of another kind."""
+    """Raise ``ConfigError`` for evaluation data that does not exist or has labels of another kind."""
     source, data = f"pipeline {pipeline.name}", pipeline.evaluation.data
     if isinstance(data, EvaluateSplit):
         _check_slices(pipeline, datasets[pipeline.dataset])
@@ -159,10 +158,12 @@ def _check_data(pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pip
     if name not in known:
         raise ConfigError(source, f"evaluation.data.{field}", name, f"must be a {field} of this project: {', '.join(known)}")
     other = name if isinstance(data, OtherDataset) else pipelines[name].dataset
-    own, label = (datasets[each].label if each in datasets else None for each in (pipeline.dataset, other))
+    own, label = (datasets[dataset].label if dataset in datasets else None for dataset in (pipeline.dataset, other))
     if own is not None and (label is None or label.kind != own.kind):
-        found = "no label" if label is None else f"a {label.kind} as its label"
-        raise ConfigError(source, f"evaluation.data.{field}", name, f"{other} has {found}, {pipeline.dataset} has a {own.kind}")
+        other_label = "no label" if label is None else f"a {label.kind} as its label"
+        raise ConfigError(
+            source, f"evaluation.data.{field}", name, f"{other} has {other_label}, {pipeline.dataset} has a {own.kind}"
+        )
     if other in datasets:
         _check_slices(pipeline, datasets[other])
 

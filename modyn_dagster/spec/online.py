@@ -1,4 +1,4 @@
-"""Strategies that keep a sample of the stream and update it batch by batch."""
+"""Specs of online strategies, which keep a sample of the stream and update it batch by batch."""
 
 from typing import Annotated, Literal, Self
 
@@ -29,13 +29,13 @@ DecaySpec = KeepSpec | RateSpec
 
 
 class OnlineSpec(Spec):
-    """What all of them have: ``reset`` says whether the sample begins anew once a model was trained on it."""
+    """Base of online strategies; ``reset`` decides if the sample begins anew once a model was trained on it."""
 
     reset: Literal["never", "after_trigger"] = "never"
 
     @property
     def places(self) -> int | None:
-        """The most samples it can keep; None where that has no bound."""
+        """Largest number of samples that the strategy keeps; None if there is no bound."""
         return getattr(self, "n", None)
 
 
@@ -71,7 +71,7 @@ class TTBSSpec(WeighedOnlineSpec):
 
     @property
     def places(self) -> int | None:
-        """Only in expectation."""
+        """None: the size is bounded only in expectation."""
         return None
 
 
@@ -135,7 +135,7 @@ class MIRSpec(OnlineSpec):
 
     @property
     def places(self) -> int | None:
-        """All that is new comes on top."""
+        """None: all samples since the last model are added to the memory."""
         return None
 
     @model_validator(mode="after")
@@ -145,6 +145,6 @@ class MIRSpec(OnlineSpec):
         return self
 
 
-#: Strategies that need no more than keys and times, and those that look at samples.
+#: Strategies that need only keys and times, and strategies that read samples.
 TimeBiased = RTBSSpec | TTBSSpec | BTBSSpec | UniformReservoirSpec | SlidingWindowSpec
 MemorySpec = GDumbSpec | CLIBSpec | GSSSpec | MIRSpec

@@ -38,7 +38,7 @@ class NotifySpec(Spec):
 
     @property
     def metrics(self) -> dict[str, MetricName]:
-        """The metrics that are watched, by field."""
+        """Watched metrics, by field."""
         limits = {"score_below": self.score_below, "score_above": self.score_above}
         return {field: limit.metric for field, limit in limits.items() if limit is not None}
 
@@ -47,7 +47,7 @@ Price = Annotated[float, Field(ge=0)]
 
 
 class PricesSpec(Spec):
-    """What `adaptive` minimises: `GB * store + seconds to save * save + recoveries * seconds to recover * recover`."""
+    """Cost that `adaptive` minimises: `GB * store + seconds to save * save + recoveries * seconds to recover * recover`."""
 
     store: Price = 1.0
     save: Price = 0.01
@@ -99,14 +99,14 @@ class ModelStoreSpec(Spec):
 
 
 class Display(Spec):
-    """How Dagster shows the pipeline."""
+    """Display of the pipeline in Dagster."""
 
     group: Name | None = Field(None, description="Asset group; default: the pipeline's name.")
     tags: dict[TagName, TagValue] = {}
 
 
 class Retention(Spec):
-    """How many of the newest triggers of each run keep a kind of file; ``null`` keeps all."""
+    """Number of the newest triggers of each run that keep a kind of file; ``null`` keeps all."""
 
     training_sets: PositiveInt | None = None
     predictions: PositiveInt | None = None

@@ -1,4 +1,4 @@
-"""A pipeline: when to train, on what, how, and how to judge it."""
+"""Specs of pipelines: trigger, selection, training, evaluation and operation."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
@@ -12,9 +12,9 @@ from modyn_dagster.spec.selection import USAGE_AWARE, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
 
-#: Fields that change nothing a run does; the spec's hash leaves them out.
+#: Fields that do not change a run; the hash of the spec leaves them out.
 DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify", "max_run_time"})
-#: Fields that change how fast something is done, or how small it is stored, and nothing else; the hash leaves them out too.
+#: Fields that change only the speed of a run or the size of its files; the hash leaves them out too.
 HOW_FIELDS: Final[Mapping[str, Any]] = {
     "training": {"parser": {"workers": True, "images": {"workers": True}}, "checkpoint": True},
     "model_store": True,

@@ -1,4 +1,4 @@
-"""What to train on: a window of the stream and what to keep of it."""
+"""Specs of selection: a window of the stream, and the samples to keep of it."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -9,13 +9,13 @@ from modyn_dagster.spec.online import MemorySpec, OnlineSpec, TimeBiased
 
 
 class LastTriggers(Spec):
-    """What arrived since the n-th last trigger: ``last_triggers: 1`` is the newest stretch alone."""
+    """Samples since the n-th last trigger: ``last_triggers: 1`` is the newest stretch alone."""
 
     last_triggers: PositiveInt
 
 
 Window = Literal["since_last_trigger", "all"] | LastTriggers
-#: What training sets come from: a window, or everything since the run began.
+#: Range that training sets come from: a window, or everything since the run began.
 Reach = Window | Literal["run"]
 
 
@@ -108,7 +108,7 @@ Strategy = Annotated[
     AllSpec | UniformSpec | UniformWithoutReplacementSpec | BalancedSpec | FreshnessSpec | WeightedSpec | TimeBiased | MemorySpec,
     Field(discriminator="kind"),
 ]
-#: Strategies that look at what earlier models were trained on, and so need the earlier training sets.
+#: Strategies that depend on earlier training sets, which must be kept for them.
 USAGE_AWARE: Final = (UniformWithoutReplacementSpec, FreshnessSpec)
 
 
@@ -123,7 +123,7 @@ class SelectionSpec(Spec):
     """The window of a trigger and what of it to train on."""
 
     window: Window = "since_last_trigger"
-    # Left out where they say nothing, so that pipelines without them keep their hash and their live runs.
+    # Excluded by default, so that pipelines without these fields keep their hash and their live runs.
     strategy: Strategy = Field(AllSpec(), exclude_if=lambda strategy: isinstance(strategy, AllSpec))
     warmup_triggers: NonNegativeInt = Field(
         0, description="The first triggers use their whole window, up to the limit.", exclude_if=lambda n: n == 0
@@ -139,21 +139,21 @@ class SelectionSpec(Spec):
 
     @property
     def strategies(self) -> list[Strategy]:
-        """All that are used at some trigger."""
+        """All strategies that are used at some trigger."""
         return [self.strategy, *(stage.strategy for stage in self.schedule)]
 
     @property
     def reach(self) -> Reach:
-        """The widest that a training set can come from: a strategy that follows the stream knows all since the run began."""
-        lasting = any(isinstance(strategy, OnlineSpec) and strategy.reset == "never" for strategy in self.strategies)
-        return "run" if lasting and self.window != "all" else self.window
+        """Largest range of a training set: a strategy that follows the stream may keep samples since the run began."""
+        follows = any(isinstance(strategy, OnlineSpec) and strategy.reset == "never" for strategy in self.strategies)
+        return "run" if follows and self.window != "all" else self.window
 
     @property
     def most(self) -> int | None:
-        """The most samples a training set can hold, whatever the stream; None where that is not known beforehand."""
-        places = [strategy.places if isinstance(strategy, OnlineSpec) else None for strategy in self.strategies]
-        known = [n for n in places if n is not None]
-        bound = max(known) if len(known) == len(places) and not self.warmup_triggers else None
+        """Largest possible number of samples of a training set; None if there is no bound."""
+        sizes = [strategy.places if isinstance(strategy, OnlineSpec) else None for strategy in self.strategies]
+        bounded = [n for n in sizes if n is not None]
+        bound = max(bounded) if len(bounded) == len(sizes) and not self.warmup_triggers else None
         return min((n for n in (bound, self.limit) if n is not None), default=None)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""From files to samples: which files are one batch, and where a sample's time and label stand."""
+"""Specs of sources: the files of a batch, and the places of sample times and labels."""
 
 import re
 from pathlib import PurePosixPath
@@ -117,7 +117,7 @@ class FolderLabel(Spec):
 
 
 class LabelSpec(Spec):
-    """What is learnt: a class (integer or string) or a regression target (float)."""
+    """The label to learn: a class (integer or string) or a regression target (float)."""
 
     kind: Literal["class", "target"] = "class"
     classes: list[str] | None = Field(

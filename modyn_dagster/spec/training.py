@@ -1,4 +1,4 @@
-"""How to train: model, loss, optimizer and loop. Built-ins by ``name``, user code by ``factory`` (an import path)."""
+"""Specs of training: model, loss, optimizer and loop. Built-ins by ``name``, user code by ``factory`` (an import path)."""
 
 from typing import Annotated, Literal, Self
 
@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
-from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, inputs_problem
+from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, input_mismatch
 from modyn_dagster.spec.learning.optimizers import (
     CheckpointSpec,
     ClipSpec,
@@ -20,7 +20,7 @@ from modyn_dagster.spec.learning.optimizers import (
 from modyn_dagster.spec.learning.parsing import ImageParserSpec, Parser, TextParserSpec, TokenizerParserSpec
 from modyn_dagster.spec.learning.transforms import LabelTransform, TransformSpec
 
-#: What is learnt, as the dataset's label says it.
+#: Kind of task, by the label of the dataset.
 TaskKind = Literal["class", "target"]
 
 
@@ -48,7 +48,7 @@ LossName = Literal["cross_entropy", "mse", "l1"]
 
 
 def _absent(value: object) -> bool:
-    # What a training does not have leaves no trace in its pipeline's hash.
+    # Fields that are not set are excluded, so that they do not change the hash of the pipeline.
     return value is None
 
 
@@ -116,15 +116,15 @@ class TrainingSpec(Spec):
 
     @property
     def optimizers(self) -> list[OptimizerSpec | CustomOptimizerSpec]:
-        """However many there are."""
+        """All optimizers, as a list."""
         return self.optimizer if isinstance(self.optimizer, list) else [self.optimizer]
 
     def at(self, trigger: int) -> Self:
-        """As it is for the trigger of this ordinal: the schedule of downsampling applied."""
+        """The training at a trigger, by ordinal: with the downsampling of that trigger and no schedule."""
         if self.downsampling is None or not self.downsampling.schedule:
             return self
-        found = self.downsampling.at(trigger)
-        fields = None if found is None else found.model_dump(exclude={"from_trigger", "schedule"})
+        policy = self.downsampling.at(trigger)
+        fields = None if policy is None else policy.model_dump(exclude={"from_trigger", "schedule"})
         return self.model_copy(update={"downsampling": None if fields is None else DownsamplingSpec.model_validate(fields)})
 
     @model_validator(mode="after")
@@ -149,6 +149,6 @@ class TrainingSpec(Spec):
     @model_validator(mode="after")
     def _features_fit_the_model(self) -> Self:
         groups = {name: group.dtype for name, group in self.features.items()} if isinstance(self.features, dict) else None
-        if problem := inputs_problem(self.model, groups, self.parser):
+        if problem := input_mismatch(self.model, groups, self.parser):
             raise ValueError(problem)
         return self

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import ORIGIN
+from modyn_dagster.triggering.loop import drive_policy
 from modyn_dagster.triggering.policy import ModelTrained, TriggeringPolicy
 from modyn_dagster.triggering.simulated_scores import Scores, SimulatedScores
 from modyn_dagster.triggering.stream.loaded_batch import Times
@@ -96,21 +97,16 @@ def _decided(
 ) -> list[SimulatedDecision]:
     decisions: list[SimulatedDecision] = []
     cursor = last = ORIGIN
-    # At worst all of this happens for every sample, so names are looked up once.
-    keep, next_point, needs_of, decide = decisions.append, policy.next_point, policy.needs, policy.decide
-    hears_triggers, trains = policy.hears("triggered"), policy.hears("model_trained") or callable(training_seconds)
+    # At worst there is a decision for every sample, so names are looked up once.
+    keep, trains = decisions.append, policy.hears("model_trained") or callable(training_seconds)
     for stream in streams:
-        while (point := next_point(cursor, stream)) is not None:
-            needs = needs_of(point)
-            made = decide(point, answers.answer(needs) if needs else None)
+        for point, made, _, _ in drive_policy(policy, cursor, stream, lambda _, needs: answers.answer(needs)):
             key = made.key
             # Keys of the first batch are indices.
             index = key if key <= _POSITION else _index(key, starts)
             keep(SimulatedDecision(made.fire, index, made.reason, made.score, made.threshold, made.details))
             cursor = point
             if made.fire:
-                if hears_triggers:
-                    policy.triggered(key)
                 if trains:
                     n_samples = stream.count(last, key)
                     seconds = training_seconds(n_samples) if callable(training_seconds) else training_seconds
@@ -121,9 +117,7 @@ def _decided(
 
 @contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """No search for garbage meanwhile: a million decisions are kept, and it would walk over all of them again and again,
-    which takes longer than deciding.
-    """
+    """Pause garbage collection: walking over a million kept decisions again and again takes longer than deciding."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -138,7 +132,7 @@ def _index(key: int, starts: Sequence[int]) -> int:
 
 
 def _arriving(times: Times, starts: Sequence[int]) -> Iterator[Stream]:
-    """The stream after each batch."""
+    """Yield the stream after each batch."""
     stream = Stream(())
     for ordinal, start in enumerate(starts[:-1]):
         stream = stream.extended(_batch(ordinal, times[start : starts[ordinal + 1]]))

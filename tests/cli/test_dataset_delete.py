@@ -12,7 +12,7 @@ from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.triggers import get_trigger, raise_attempt
 from modyn_dagster.cli import main
 from modyn_dagster.errors import DeletedKey
-from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.settings import Settings
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import DATASET, amount
@@ -90,7 +90,7 @@ def test_purging_tells_of_files_that_a_training_keeps_and_again_removes_them(wor
     world.deliver([3])
     trigger = world.tick("by_amount").train
     assert trigger is not None
-    claim_trigger(world.platform, trigger, "one")
+    claim_context(world.platform, trigger, "one")
     done = run("--keys", "0-2", "--purge", "--yes").stdout.splitlines()
     index = world.platform.home / "batches" / DATASET / "0.arrow"
     assert done[-2:] == [

@@ -120,7 +120,7 @@ def test_what_an_export_cannot_do_is_said_and_nothing_is_written(store: ModelSto
         network, to, *allowed, "--inputs", str(wide), "--positional"
     )
     assert "(--positional: with arguments) (found [{'x': [2, 6]}])" in error(network, to, *allowed, "--inputs", str(inputs))
-    assert "builds no module any more: TypeError" in error(other, to, *allowed, *given)
+    assert "fails to build the module: TypeError" in error(other, to, *allowed, *given)
     untraced = model("export", branching, str(tmp_path / "m.pt2"), *allowed, *given)
     # Torch prints what it had got to, and then comes our sentence.
     assert untraced.stderr.splitlines()[-1].startswith("error: export: model: torch cannot trace it: ")

@@ -14,7 +14,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepo
 from modyn_dagster.catalog.database.urls import child_environment
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.cli import main
-from modyn_dagster.pipeline.decide.attempts import claim_trigger, give_up_attempt
+from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt
 from modyn_dagster.settings import Settings
 from tests.pipeline.world import World, make_world
 from tests.projects.tiny import amount, timed
@@ -85,7 +85,7 @@ def test_stop_with_an_unfinished_trigger_finishes_it_or_gives_it_up(world: World
     assert "stops as soon as trigger 000001-000001 (pending) is finished" in run("stop", "by_amount").stdout
     assert state(world) == "stopping"
     [*_, left] = world.triggers(1)
-    claim_trigger(world.platform, left, "somewhere")
+    claim_context(world.platform, left, "somewhere")
     given_up = run("stop", "by_amount", "--now").stdout
     assert "is stopped; once resumed it trains trigger 000001-000001, attempt 2" in given_up
     assert "Dagster run somewhere can no longer commit; terminate it in Dagster to free the machine." in given_up
@@ -120,7 +120,7 @@ def test_what_is_given_up_at_once_is_cancelled_in_dagster(world: World, command:
 def test_a_run_is_stopped_whether_or_not_dagster_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(world.folder / "missing"))
     run("trigger", "by_amount")
-    claim_trigger(world.platform, world.triggers(1)[-1], "elsewhere")
+    claim_context(world.platform, world.triggers(1)[-1], "elsewhere")
     stopped = run("stop", "by_amount", "--now")
     assert "Dagster cannot be asked to cancel anything (ConfigError: " in stopped.stderr
     assert "Dagster run elsewhere can no longer commit; terminate it in Dagster" in stopped.stdout

@@ -107,7 +107,7 @@ def test_cleaning_goes_on_after_a_store_that_fails_and_says_what_to_do(world: Wo
     store = ModelStore(world.platform.home / "models")
     store.save({"a": torch.ones(1)})
     # Of killed writers, of a model and of weights that are kept.
-    lefts = [root / "00" / ".killed.tmp" for root in (store.root, world.platform.kept_weights.root)]
+    lefts = [root / "00" / ".killed.tmp" for root in (store.root, world.platform.weight_cache.root)]
     for left in lefts:
         left.parent.mkdir(parents=True)
         left.write_text("half")

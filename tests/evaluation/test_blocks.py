@@ -22,7 +22,7 @@ def batches(draw: st.DrawFn) -> tuple[BatchRange, int]:
 @given(batches())
 def test_every_wanted_position_is_in_one_block_at_its_place(case: tuple[BatchRange, int]) -> None:
     batch, size = case
-    wanted = set(range(batch.n_samples)) if batch.wanted is None else set(batch.wanted)
+    wanted = set(range(batch.n_samples)) if batch.positions is None else set(batch.positions)
     wanted -= set() if batch.deleted is None else set(batch.deleted)
     found = [int(p) for block in fixed_blocks(*batch, block=size) for p in positions_of(block.keys[block.rows])]
     assert found == sorted(wanted)
@@ -38,7 +38,7 @@ def number_of(block: Block, size: int) -> int:
 @given(batches())
 def test_a_block_does_not_depend_on_what_is_wanted(case: tuple[BatchRange, int]) -> None:
     batch, size = case
-    whole = {number_of(each, size): each.keys for each in fixed_blocks(*batch._replace(wanted=None), block=size)}
+    whole = {number_of(each, size): each.keys for each in fixed_blocks(*batch._replace(positions=None), block=size)}
     for block in fixed_blocks(*batch, block=size):
         np.testing.assert_array_equal(block.keys, whole[number_of(block, size)])
 

@@ -1,4 +1,4 @@
-"""Who is champion: brute force over what the rule says, and the cases it was made for."""
+"""The champion of a run: brute force over the rule, and the cases it was made for."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from modyn_dagster.evaluation import bootstrap, confidence_interval, find_metric, score, wilson
+from modyn_dagster.evaluation.metrics.confidence import score_resamples
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
-from modyn_dagster.evaluation.metrics.resampling import resampled
 from modyn_dagster.randomness import rng_for
 
 
@@ -56,7 +56,7 @@ def test_many_resamples_at_once_give_what_each_gives_alone(name: str, k: int, n:
         truth[0], outputs[-1, 0] = rng.choice([k, truth[0]]), rng.choice([np.nan, outputs[-1, 0]])
     rows = rng.integers(0, n, (15, n))
     expected = [score(name, outputs[each], truth[each]).value for each in rows]
-    found = resampled(find_metric(name), EvaluationSamples(outputs, truth), rows)
+    found = score_resamples(find_metric(name), EvaluationSamples(outputs, truth), rows)
     np.testing.assert_allclose(found, [np.nan if value is None else value for value in expected], rtol=1e-12, atol=1e-12)
 
 
@@ -69,7 +69,7 @@ def test_many_resamples_of_targets_give_what_each_gives_alone(name: str, n: int,
         truth[0] = np.inf
     rows = rng.integers(0, n, (15, n))
     expected = [score(name, outputs[each], truth[each]).value for each in rows]
-    found = resampled(find_metric(name), EvaluationSamples(outputs, truth), rows)
+    found = score_resamples(find_metric(name), EvaluationSamples(outputs, truth), rows)
     np.testing.assert_allclose(found, [np.nan if value is None else value for value in expected], rtol=1e-12, atol=1e-12)
 
 
@@ -78,7 +78,7 @@ def test_a_metric_of_ones_own_is_computed_resample_by_resample(monkeypatch: pyte
     module.__dict__["largest"] = lambda outputs, truth: float(outputs.max()) if len(set(truth)) > 1 else 1 / 0
     monkeypatch.setitem(sys.modules, "own_metrics", module)
     outputs, rows = np.arange(8, dtype=np.float32).reshape(4, 2), np.array([[0, 0, 1, 1], [0, 0, 0, 0], [3, 0, 1, 1]])
-    found = resampled(find_metric("own_metrics:largest"), EvaluationSamples(outputs, np.array([0, 1, 0, 1])), rows)
+    found = score_resamples(find_metric("own_metrics:largest"), EvaluationSamples(outputs, np.array([0, 1, 0, 1])), rows)
     np.testing.assert_array_equal(found, [3.0, np.nan, 7.0])
 
 

@@ -1,4 +1,4 @@
-"""What child processes do with a stream; imports nothing that takes long to start."""
+"""Child processes that use a stream; the module imports nothing that is slow to load."""
 
 from multiprocessing.connection import Connection
 

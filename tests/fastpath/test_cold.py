@@ -204,14 +204,14 @@ def test_page_faults_make_the_next_look_a_close_one(cold_files: Callable[[], Col
 def test_what_cannot_be_looked_at_is_read_until_requests_pass_without_page_faults(cold_files: Callable[[], ColdFiles]) -> None:
     files = cold_files()
     rows = (np.zeros(3, np.int32), np.array([0, 10, 20]) * PAGE, np.full(3, 160))
-    brought = [bring_in(files.bases, files.sizes, *rows, told=False) for _ in range(50)]
+    brought = [bring_in(files.bases, files.sizes, *rows, residency_visible=False) for _ in range(50)]
     assert brought[0] == 3 * PAGE and brought[-1] == 0 and set(brought) == {0, 3 * PAGE}
     assert files.in_memory(0)[[0, 10, 20]].all()
     files.forget()
     before = major_faults()
     assert files.mapped[0][0] == files.contents[0][0]
     assert major_faults() > before
-    assert bring_in(files.bases, files.sizes, *rows, told=False) == 3 * PAGE
+    assert bring_in(files.bases, files.sizes, *rows, residency_visible=False) == 3 * PAGE
 
 
 def major_faults() -> int:

@@ -57,14 +57,12 @@ def test_a_store_that_is_let_go_gives_its_memory_back_before_garbage_is_collecte
     files = one_file_a_sample(tmp_path, 20)
     gc.collect()
     gc.disable()
-    others = set(map(id, fastpath.format.file_table._tables))
     try:
         store = files.open(resident=resident)
         assert values(store, files.keys).tolist() == list(range(20))
-        held = [weakref.ref(table) for table in fastpath.format.file_table._tables if id(table) not in others]
-        assert held
+        table = weakref.ref(store._files)
         del store
-        assert not any(table() for table in held)
+        assert table() is None
         assert mapped_paths(tmp_path) == []
     finally:
         gc.enable()
@@ -73,7 +71,7 @@ def test_a_store_that_is_let_go_gives_its_memory_back_before_garbage_is_collecte
 def test_more_files_than_may_be_mapped_are_read_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = one_file_a_sample(tmp_path, 200)
     monkeypatch.setattr(fastpath.format.file_table, "MAX_MAPPED", 20)
-    monkeypatch.setattr(fastpath.rows.attempts, "_PIECE_OF_FILES", 8)
+    monkeypatch.setattr(fastpath.rows.attempts, "PIECE_OF_FILES", 8)
     rng = np.random.default_rng(0)
     with files.open() as store:
         for _ in range(5):
@@ -91,7 +89,7 @@ def test_several_threads_with_more_files_than_may_be_mapped_all_come_to_an_end(
 ) -> None:
     files = one_file_a_sample(tmp_path, 120)
     monkeypatch.setattr(fastpath.format.file_table, "MAX_MAPPED", 10)
-    monkeypatch.setattr(fastpath.rows.attempts, "_PIECE_OF_FILES", 4)
+    monkeypatch.setattr(fastpath.rows.attempts, "PIECE_OF_FILES", 4)
 
     def read(seed: int) -> bool:
         keys = np.random.default_rng(seed).permutation(files.keys)
@@ -185,9 +183,9 @@ def test_content_is_hashed_once_in_a_process_as_long_as_it_stays_the_same(
 
 
 def test_what_remembers_hashes_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fastpath.format.mapped_files, "_REMEMBERED", 3)
+    monkeypatch.setattr(fastpath.format.mapped_files, "MAX_REMEMBERED", 3)
     for i in range(8):
         path = tmp_path / str(i)
         path.write_bytes(bytes([i]))
         open_verified(Expected(path, 1, digest(bytes([i]))))
-    assert len(fastpath.format.mapped_files._hashed) <= 3
+    assert len(fastpath.format.mapped_files.verified_checksums) <= 3

@@ -1,4 +1,4 @@
-"""However a request ends, none of its threads writes any more."""
+"""Requests in pieces: after the end of a request, however it ends, none of its threads writes any more."""
 
 import gc
 import signal

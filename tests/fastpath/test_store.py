@@ -126,8 +126,8 @@ def test_the_first_unknown_key_is_named_by_every_method(of: list[MadeBatch], unk
 @given(batches(), st.integers(1, 3), st.data())
 def test_pieces_and_threads_change_nothing(of: list[MadeBatch], threads: int, data: st.DataObject) -> None:
     with made(of) as files, pytest.MonkeyPatch.context() as patch, files.open(threads=threads) as store:
-        patch.setattr(fastpath.rows.attempts, "_PIECE", 3)
-        patch.setattr(fastpath.threads.workers, "_LEAST", 2)
+        patch.setattr(fastpath.rows.attempts, "PIECE", 3)
+        patch.setattr(fastpath.threads.workers, "MIN_KEYS", 2)
         keys = some_keys(data, files)
         assert [blob.tobytes() for blob in store.read_blobs(keys)] == [files.content[key] for key in keys.tolist()]
         labels = store.labels(keys)

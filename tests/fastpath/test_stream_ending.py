@@ -1,4 +1,4 @@
-"""However an iteration ends, its threads are gone within a second and nobody waits for ever."""
+"""Ends of an iteration: in every case its threads end within a second, and no thread waits for ever."""
 
 import gc
 import signal

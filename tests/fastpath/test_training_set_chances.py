@@ -1,4 +1,4 @@
-"""The third column of a training set: there or not, verified with the rest, and in the way of nobody who does not ask."""
+"""Inclusion probabilities, the optional third column of a training set: verified with the rest, and no burden without use."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever happens to the file of a training set: the right keys, or an error that names it."""
+"""Damaged training sets: the right keys, or an error that names the file."""
 
 import io
 import os
@@ -162,7 +162,7 @@ def arrow_file(path: Path, schema: pa.Schema, columns: list[pa.Array], metadata:
     [
         (pa.schema([("key", pa.uint64()), ("weight", pa.float32())]), "the columns"),
         (pa.schema([pa.field("key", pa.int64(), nullable=False), SCHEMA.field(1)]), "the columns"),
-        (SCHEMA, "an earlier version may have written it"),
+        (SCHEMA, "no table of partitions at its end"),
     ],
     ids=["nulls", "types", "no table"],
 )

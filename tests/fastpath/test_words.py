@@ -5,9 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath.arrays.planes import WIDTHS, Mode, join, split, split_into
+from fastpath.arrays.planes import WIDTHS, Buffer, Mode, join, split_into
 
 DTYPES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def split(words: Buffer, base: Buffer | None, mode: Mode, width: int) -> np.ndarray:
+    planes = np.empty((width, len(words) // width), np.uint8)
+    split_into(planes, words, base, mode)
+    return planes
 
 
 def ordered(words: np.ndarray) -> np.ndarray:

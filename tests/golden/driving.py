@@ -16,7 +16,7 @@ from modyn_dagster.catalog.database.engine import open_engine
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
 from modyn_dagster.pipeline.platform import Platform
@@ -61,10 +61,8 @@ class Site:
                 for _ in measure_ahead(platform, pipeline):
                     pass
                 continue
-            context = context_of(platform, pipeline, now.train.partition_key)
-            context = replace(context, trigger=claim_trigger(platform, context.trigger, "golden"))
-            training_set_stage(context)
-            model_stage(context)
+            context = claim_context(platform, now.train, "golden")
+            model_stage(training_set_stage(context).context)
         with platform.transaction() as conn:
             trained = list_triggers(conn, now.run.id, ["trained"])
         for trigger in trained:

@@ -28,8 +28,8 @@ def put(root: Path, name: str, content: str = "x", age: float = 100) -> Path:
 def look(
     root: Path, before: Discovery | None = None, now: float = NOW, known: set[str] | None = None, **fields: Any
 ) -> Discovery:
-    looks = before.looks if before else None
-    return discover_ready(LocalSource(root), dataset_spec(**fields), known=known or set(), looks=looks, now=now)
+    file_states = before.file_states if before else None
+    return discover_ready(LocalSource(root), dataset_spec(**fields), known=known or set(), file_states=file_states, now=now)
 
 
 def keys(found: Discovery) -> list[str]:
@@ -41,7 +41,7 @@ def test_a_file_is_ready_when_two_looks_saw_the_same(root: Path) -> None:
     first = look(root)
     assert (keys(first), first.waiting) == ([], ["a.csv"])
     second = look(root, first)
-    assert (keys(second), second.waiting, second.looks) == (["a"], [], {})
+    assert (keys(second), second.waiting, second.file_states) == (["a"], [], {})
     assert second.announcements[0].source == {"paths": ["a.csv"]}
 
 
@@ -124,5 +124,5 @@ def test_a_manifest_is_ready_with_its_ready_file(root: Path) -> None:
 
 
 def test_a_root_that_is_not_there_is_no_empty_dataset(root: Path) -> None:
-    with pytest.raises(StorageError, match="nowhere: the root of the dataset is no folder"):
+    with pytest.raises(StorageError, match="nowhere: the root of the dataset is not a folder"):
         look(root / "nowhere")

@@ -167,4 +167,4 @@ def test_a_slice_whose_file_lost_its_rows_fails(world: World) -> None:
     world.write("1.csv", table([1, 2]))
     [(key, error)] = world.run_import(SPEC).failed
     assert (key, isinstance(error, DataError)) == ("part_2", True)
-    assert "holds no sample of this slice any more" in str(error)
+    assert "no longer holds a sample of this slice" in str(error)

@@ -26,7 +26,7 @@ def import_in_a_process(world: World, spec: DatasetSpec, step: int) -> int | Non
 
 
 def outcome(world: World, spec: DatasetSpec) -> tuple[Any, ...]:
-    """What the stream and its files are, whatever the dataset's name."""
+    """The stream and its files, without the name of the dataset."""
     batches = [
         (batch.ordinal, batch.partition_key, batch.state, batch.n_samples, batch.index_checksum) for batch in world.batches(spec)
     ]

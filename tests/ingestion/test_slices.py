@@ -13,14 +13,14 @@ from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.batches.assemble import Assembled, assemble
 from modyn_dagster.ingestion.batches.piece import Piece
 from modyn_dagster.ingestion.formats.base import Ranges
-from modyn_dagster.ingestion.slices import Cut, Whole, cut_history
+from modyn_dagster.ingestion.slices import Cut, History, cut_history
 
 DAY = 86_400_000_000
 
 
-def whole_of(times: dict[str, list[int]]) -> Whole:
+def whole_of(times: dict[str, list[int]]) -> History:
     sizes = [len(rows) for rows in times.values()]
-    return Whole(
+    return History(
         paths=list(times),
         unit_of=[path.partition("/")[0] for path in times],
         path_of=np.repeat(np.arange(len(times)), sizes),
@@ -110,7 +110,7 @@ def test_another_way_to_cut_is_refused(text: str) -> None:
 
 
 def test_a_batch_of_nothing_between_its_bounds_is_refused() -> None:
-    with pytest.raises(DataError, match="no sample of this slice"):
+    with pytest.raises(DataError, match="no longer holds a sample of this slice"):
         assemble([piece("a", [1, 2])], (), (3, "a", 0), None)
 
 

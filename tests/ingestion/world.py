@@ -18,7 +18,7 @@ from modyn_dagster.data.reader import SampleReader, open_reader
 from modyn_dagster.ingestion.discovery import announce, find_units
 from modyn_dagster.ingestion.history import ImportSummary, import_history
 from modyn_dagster.ingestion.ingest import IngestResult, ingest_batch
-from modyn_dagster.ingestion.registration import Look, register_ready_batches
+from modyn_dagster.ingestion.registration import RegisteredBatches, register_ready_batches
 from modyn_dagster.ingestion.sources.source import open_source
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -67,7 +67,7 @@ class World:
     def ingest(self, spec: DatasetSpec, key: str) -> IngestResult:
         return ingest_batch(self.engine, self.home, spec, str(self.root), key)
 
-    def look(self, spec: DatasetSpec, before: Look | None = None, now: float = 2e9) -> Look:
+    def look(self, spec: DatasetSpec, before: RegisteredBatches | None = None, now: float = 2e9) -> RegisteredBatches:
         return register_ready_batches(self.engine, spec, str(self.root), before.state if before else None, now)
 
     def dataset(self, spec: DatasetSpec) -> DatasetRow:

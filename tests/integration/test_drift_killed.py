@@ -13,12 +13,12 @@ import pytest
 from modyn_dagster.catalog.decisions import list_decisions
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import Mode
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment, deployed
 from tests.integration.harness.outcome import Outcome, outcome_of
 from tests.integration.harness.servers import Servers, served
 from tests.integration.harness.waiting import wait_for
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.projects.tiny import Content, batch_text, drop, triggered
 
 NAME: Final = "gated"

@@ -11,12 +11,12 @@ import pytest
 
 from modyn_dagster.catalog.runs import Mode
 from modyn_dagster.keys import key_of
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment, deployed
 from tests.integration.harness.outcome import Outcome, outcome_of
 from tests.integration.harness.servers import Servers, served
 from tests.integration.harness.waiting import wait_for
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.projects.tiny import ROWS, batch_text, custom, drop, timed
 
 PIPELINES: Final = ("gated", "by_time")

@@ -1,4 +1,4 @@
-"""Places for stores that tests of this folder share."""
+"""Stores in folders and on fsspec, shared by the tests of this folder."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Every order in which processes can touch the files of one store, as far as the order makes a difference.
+"""Every relevant order in which processes can access the files of one store.
 
-Each is a thread that stops before everything it does to a file of models or notices, and goes on when told. Of orders that
-differ only in steps that do not touch each other one is run (sleep sets: P. Godefroid, Partial-Order Methods for the
-Verification of Concurrent Systems, Springer 1996).
+Each process is a thread that pauses before every access to a file of models or reservations. Of orders that differ only in
+independent steps one is run (sleep sets: P. Godefroid, Partial-Order Methods for the Verification of Concurrent Systems,
+Springer 1996).
 """
 
 import queue
@@ -53,8 +53,8 @@ class Actor:
         self._said: queue.SimpleQueue[Step | None] = queue.SimpleQueue()
         self._go: queue.SimpleQueue[None] = queue.SimpleQueue()
         store, files = ModelStore(url, threads=1), Files()
-        folder: Any = store._repository.folder
-        folder._fs, folder._whole, files.actor = files, True, self
+        folder: Any = store.repository.folder
+        folder.filesystem, folder.is_atomic, files.actor = files, True, self
         self._thread = threading.Thread(target=self._run, args=(partial(use, store, *given),), daemon=True)
         self._thread.start()
         #: None at the end.

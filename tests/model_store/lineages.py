@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from modyn_dagster.model_store import ChangedLayers, Delta, ModelStore, Snapshot
-from modyn_dagster.model_store.strategies.plan import TINY
+from modyn_dagster.model_store.strategies.plan import MIN_ENCODED_BYTES
 from modyn_dagster.model_store.strategies.settings import Strategy
 from tests.model_store.states import copied, tensors
 
@@ -67,7 +67,7 @@ def _of_any_size() -> st.SearchStrategy[Tensor]:
 
 def _repeated(tensor: Tensor) -> Tensor:
     words = copied(tensor).reshape(-1).view(torch.uint8)
-    return words.repeat(1 + TINY // words.nbytes).view(tensor.dtype) if tensor.numel() else tensor
+    return words.repeat(1 + MIN_ENCODED_BYTES // words.nbytes).view(tensor.dtype) if tensor.numel() else tensor
 
 
 def flipped(tensor: Tensor, bit: int) -> Tensor:
@@ -85,7 +85,7 @@ SMALL = [{"a": torch.arange(4.0), "b": torch.full((3,), float(n))} for n in rang
 
 
 def three_savers(store: ModelStore) -> list[tuple[dict[str, torch.Tensor], str]]:
-    """Two who save one model, as differences to two bases; and one who relies on tensors that only one of their files holds."""
+    """Two who save one model, as differences to two bases; and one who reserve on tensors that only one of their files holds."""
     one = store.save({"a": SMALL[0]["a"], "b": torch.zeros(3)}, strategy=Snapshot(compress=False))
     other = store.save({"a": torch.ones(4), "b": torch.ones(3)}, strategy=Snapshot(compress=False))
     model = {"a": SMALL[0]["a"], "b": torch.ones(3)}

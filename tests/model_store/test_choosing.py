@@ -1,4 +1,4 @@
-"""What a tensor's codec is chosen by, and what adaptive expects of a model: small samples that speak for the whole."""
+"""Choice of a tensor's codec, and the estimates of the adaptive strategy from small samples."""
 
 import re
 from pathlib import Path
@@ -13,17 +13,17 @@ from modyn_dagster.model_store import Adaptive, ChangedLayers, Delta, ModelStore
 from modyn_dagster.model_store.format.codec import CHUNK, Codec, decode_chunk
 from modyn_dagster.model_store.format.model_file import read_stored
 from modyn_dagster.model_store.format.record import Leaf
-from modyn_dagster.model_store.strategies.encoding import begin
-from modyn_dagster.model_store.strategies.plan import TINY, Part
-from modyn_dagster.model_store.strategies.writer import Saving
+from modyn_dagster.model_store.strategies.encoding import choose_codec
+from modyn_dagster.model_store.strategies.plan import MIN_ENCODED_BYTES, PlannedTensor
+from modyn_dagster.model_store.strategies.writer import ModelWriter
 
 RNG = np.random.default_rng(0)
 WEIGHTS = (RNG.standard_normal(60_000) * 0.03).astype(np.float32)
 FRESH = (RNG.standard_normal(60_000) * 0.03).astype(np.float32)
 
 
-def part(content: np.ndarray, codec: Codec = Codec.SUBTRACT) -> Part:
-    return Part("w", Leaf(torch.float32, (content.nbytes // 4,), ""), codec=codec)
+def part(content: np.ndarray, codec: Codec = Codec.SUBTRACT) -> PlannedTensor:
+    return PlannedTensor("w", Leaf(torch.float32, (content.nbytes // 4,), ""), codec=codec)
 
 
 def view(array: np.ndarray) -> np.ndarray:
@@ -42,7 +42,7 @@ def view(array: np.ndarray) -> np.ndarray:
     ],
 )
 def test_a_tensor_is_stored_by_what_makes_it_small(words, base, expected):
-    codec, planes = begin(part(words), view(words).data, None if base is None else view(base).data)
+    codec, planes = choose_codec(part(words), view(words).data, None if base is None else view(base).data)
     assert codec == expected
     assert sum(map(len, planes)) <= words.nbytes
 
@@ -50,10 +50,10 @@ def test_a_tensor_is_stored_by_what_makes_it_small(words, base, expected):
 @given(st.binary(min_size=4, max_size=600), st.binary(min_size=4, max_size=600), st.sampled_from([Codec.XOR, Codec.SUBTRACT]))
 def test_what_a_tensor_begins_with_comes_back(a, b, operator):
     n = min(len(a), len(b)) // 4 * 4
-    times = -(-TINY // n)
+    times = -(-MIN_ENCODED_BYTES // n)
     a, b, n = a[:n] * times, b[:n] * times, n * times
     base = np.frombuffer(b, np.uint8)
-    codec, planes = begin(part(base, operator), memoryview(a), base.data)
+    codec, planes = choose_codec(part(base, operator), memoryview(a), base.data)
     assert sum(map(len, planes)) <= n
     if codec == Codec.RAW:
         assert b"".join(planes) == a[:n]
@@ -65,7 +65,7 @@ def test_what_a_tensor_begins_with_comes_back(a, b, operator):
 
 def test_the_whole_first_chunk_is_encoded_though_a_piece_of_it_decides():
     words = np.concatenate([FRESH] * 5)[: CHUNK // 4]
-    codec, planes = begin(part(words), view(words).data, None)
+    codec, planes = choose_codec(part(words), view(words).data, None)
     out = np.empty(words.nbytes, np.uint8)
     decode_chunk(codec, torch.float32, [memoryview(each) for each in planes], None, out.data)
     assert out.tobytes() == words.tobytes()
@@ -102,7 +102,7 @@ def test_adaptive_expects_the_bytes_that_come_however_many_small_layers_there_ar
 )
 def test_what_saving_says_is_there_is_what_is_read(tmp_path, strategy, monkeypatch):
     said = []
-    write = Saving.write
+    write = ModelWriter.write
 
     def listening(*args):
         said.append(write(*args))
@@ -110,9 +110,9 @@ def test_what_saving_says_is_there_is_what_is_read(tmp_path, strategy, monkeypat
 
     store = ModelStore(tmp_path)
     base = store.save(layers(), strategy=Snapshot(compress=True))
-    monkeypatch.setattr(Saving, "write", listening)
+    monkeypatch.setattr(ModelWriter, "write", listening)
     recipe = Provenance(train="benchmarks.none:train")
     store.save(moved(layers()) | {"small000": torch.zeros(1000)}, base=base, strategy=strategy, provenance=recipe)
     with Path(said[0].path).open("rb") as file:
         assert said == [read_stored(file, said[0].path, said[0].id)]
-    assert said[0].about.strategy == getattr(strategy, "kind", strategy)
+    assert said[0].metadata.strategy == getattr(strategy, "kind", strategy)

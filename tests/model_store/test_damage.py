@@ -1,4 +1,4 @@
-"""Files that are not what they were, or never were a model: an error that says what, and nothing else."""
+"""Damaged files, and files that never were a model: an error that names the fault, and nothing else."""
 
 import json
 import struct
@@ -130,7 +130,7 @@ ENTRIES = st.fixed_dictionaries(
         "data_offsets": st.lists(st.integers(-1, 40), min_size=2, max_size=2) | JSON,
     }
 )
-RECORDS = st.fixed_dictionaries({}, optional=dict.fromkeys(("order", "ties", "viewed", "hashes"), JSON)) | JSON
+RECORDS = st.fixed_dictionaries({}, optional=dict.fromkeys(("order", "ties", "viewed", "hashes", "hashing"), JSON)) | JSON
 
 
 @given(st.dictionaries(st.text(max_size=3), ENTRIES | JSON, max_size=3), RECORDS | JSON, st.binary(max_size=40))
@@ -174,7 +174,7 @@ def record_of(**changes: object) -> Callable[[str], bytes]:
     """A file whose record differs in one point from that of ``{"a": uint8[1]}``."""
 
     def build(leaf: str) -> bytes:
-        record = {"order": ["a"], "ties": {}, "viewed": {}, "hashes": {"a": leaf}} | changes
+        record = {"order": ["a"], "ties": {}, "viewed": {}, "hashes": {"a": leaf}, "hashing": "blake3"} | changes
         entry = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
         return file_of({"__metadata__": {"modyn": json.dumps(record)}, "a": entry}, b"\x07")
 

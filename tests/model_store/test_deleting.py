@@ -1,4 +1,4 @@
-"""Deleting never breaks another model: it is refused, or the others are stored again without what goes."""
+"""Deletion never breaks another model: it is refused, or the others are stored again without the removed one."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is saved as ``extra``: a training that goes on from the store ends with the bits of one that was never interrupted."""
+"""Extra state: a training resumed from the store ends with the bits of an uninterrupted one."""
 
 import random
 from collections import Counter, OrderedDict
@@ -14,7 +14,7 @@ from torch.optim import lr_scheduler
 
 from modyn_dagster.errors import StorageError
 from modyn_dagster.model_store import ModelId, ModelStore
-from modyn_dagster.model_store.format.extra_state import joined, split
+from modyn_dagster.model_store.format.extra_state import split_extra_state, with_extra_state
 from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.spec.learning.optimizers import SchedulerSpec
 from modyn_dagster.training.loop.schedulers import Length, Scheduler
@@ -135,7 +135,7 @@ def test_values_come_back_of_the_types_they_had() -> None:
         "array": np.arange(6, dtype=np.uint64).reshape(2, 3)[:, ::-1],
         "empty": ((), [], {}, b"", ""),
     }
-    _, found = split(joined({}, values))
+    _, found = split_extra_state(with_extra_state({}, values))
     assert _typed(found) == _typed(values)
 
 
@@ -162,4 +162,4 @@ def test_what_cannot_be_stored_is_named() -> None:
         (itself, "holds itself"),
     ):
         with pytest.raises(StorageError, match=says):
-            joined({}, extra)
+            with_extra_state({}, extra)

@@ -40,7 +40,7 @@ def lying(store: ModelStore, rows: Mapping[str, Any], data: bytes = b"", about: 
 def plain(store: ModelStore, name: str, about: str) -> str:
     """A plain snapshot of one byte whose id is that of what it says."""
     model = model_id({name: ONE}, [name], {})
-    content = {"order": [name], "ties": {}, "viewed": {}, "hashes": {name: ONE}}
+    content = {"order": [name], "ties": {}, "viewed": {}, "hashes": {name: ONE}, "hashing": "blake3"}
     metadata = {"format": "pt", "modyn": json.dumps(content, separators=(",", ":"))}
     metadata |= {"modyn.about": about, "modyn.sum": hashlib.sha256(about.encode()).hexdigest()}
     place = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
@@ -106,7 +106,8 @@ def test_json_of_any_depth_is_read_or_refused(depth, packed):
         if packed:
             model = model_id({"a": ONE}, ["a"], {})
             row = f'{{"a":["uint8",[1],"{ONE}","raw",8,9,null,null]}}'
-            planted(store, pack_of(f'{{"about":{nested},"order":["a"],"ties":{{}},"tensors":{row}}}'.encode(), b"1"), model)
+            header = f'{{"about":{nested},"order":["a"],"ties":{{}},"tensors":{row},"hashing":"blake3"}}'
+            planted(store, pack_of(header.encode(), b"1"), model)
         else:
             model = plain(store, "a", nested)
         try:
@@ -118,7 +119,7 @@ def test_json_of_any_depth_is_read_or_refused(depth, packed):
 @pytest.mark.parametrize("architecture", [{}, {"factory": 1, "args": {}}, {"factory": "a:b"}, {"factory": "a:b", "args": []}, []])
 def test_an_architecture_that_is_none_is_refused(store, architecture):
     model = lying(store, {"a": ROW}, b"1", {"strategy": "snapshot", "architecture": architecture})
-    with pytest.raises(CorruptFile, match="the circumstances of a model"):
+    with pytest.raises(CorruptFile, match="the metadata of a model"):
         store.info(model)
 
 
@@ -133,14 +134,14 @@ def test_a_document_that_is_no_environment_is_an_error_of_ours(store, content):
         store.environment(model)
     for other in ("../../../etc/passwd", "x" * 64, "٣" * 64):
         with pytest.raises(CorruptFile, match="no such document"):
-            store._repository.documents.load(other)
+            store.repository.documents.load(other)
 
 
 def test_an_environment_of_a_billion_threads_is_refused(store):
     honest = store.save({"a": torch.ones(1)})
     [document] = documents_of(store)
     content = json.dumps(json.loads(document.read_bytes()) | {"threads": 10**9}, sort_keys=True)
-    digest = store._repository.documents.save(content)
+    digest = store.repository.documents.save(content)
     model = lying(store, {"a": ROW}, b"1", {"strategy": "snapshot", "environment": digest})
     with pytest.raises(CorruptFile, match="the threads of an environment are 1 to 4096"):
         store.environment(model)

@@ -29,7 +29,7 @@ from modyn_dagster.model_store import ModelStore
 from tests.model_store.lineages import moved, network
 def act(does, url, fatal):
     store = ModelStore(url, threads=1, storage_options=given["options"])
-    files, writes = store._repository.folder._fs, 0
+    files, writes = store.repository.folder.filesystem, 0
     def before(function):
         def write(*args, **kwargs):
             nonlocal writes
@@ -101,5 +101,5 @@ def test_killed_before_any_write_nothing_lacks_what_it_needs(s3, monkeypatch):
         assert store.list() == [model for model in there if model == child]
         if child in there:
             assert_exact(store.load(child), STATES[1])
-    # From after its notice until that is taken back, a saver is taken to be at work.
+    # From after its reservation until that is taken back, a saver is taken to be at work.
     assert refused == [("save", n) for n in (3, 4)]

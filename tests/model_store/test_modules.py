@@ -1,4 +1,4 @@
-"""Modules as people have them (compiled, data-parallel, quantised, tied), and what other systems get of them."""
+"""Modules as they occur in practice (compiled, data-parallel, quantised, tied), and their export to other systems."""
 
 import subprocess
 import sys

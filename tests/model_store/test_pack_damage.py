@@ -1,4 +1,4 @@
-"""Packed files that are not what they were, or never were a model: an error that names the tensor, in bounded memory."""
+"""Damaged packed files, and files that never were a model: an error that names the tensor, in bounded memory."""
 
 import hashlib
 import json
@@ -31,6 +31,8 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 def pack_of(header: object, data: bytes = b"", *, announced: int | None = None) -> bytes:
+    """A packed file; a header in the form of a mapping names the hash function unless it does so itself."""
+    header = {"hashing": "blake3"} | header if isinstance(header, dict) else header
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     packed = zstandard.ZstdCompressor(write_content_size=True).compress(text)
     end = struct.pack("<32sQQ8s", hashlib.sha256(packed).digest(), len(packed), announced or len(text), MAGIC)
@@ -85,7 +87,7 @@ def test_the_damaged_tensor_is_named_also_in_the_base(store, compress):
     first = network()
     base = store.save(first, strategy=Snapshot(compress=compress))
     model = store.save(moved(first, 1), base=base, strategy="delta")
-    with_entry = store._repository.open(base)
+    with_entry = store.repository.open(base)
     entry = with_entry.entries["layers.1.weight"]
     content = bytearray(with_entry.path.read_bytes())
     content[entry.start + 5] ^= 1
@@ -102,7 +104,7 @@ def test_unverified_means_that_bytes_stored_as_they_are_come_as_they_are(store):
     model = store.save(first, strategy=Snapshot(compress=False))
     path = store.info(model).path
     content = bytearray(path.read_bytes())
-    content[store._repository.open(model).entries["layers.1.weight"].start] ^= 1
+    content[store.repository.open(model).entries["layers.1.weight"].start] ^= 1
     path.write_bytes(content)
     found = store.load(model, verify=False)
     assert [name for name, tensor in found.items() if not torch.equal(tensor, first[name])] == ["layers.1.weight"]
@@ -114,7 +116,7 @@ def test_bits_of_a_frame_that_mean_nothing_are_found_too(store):
     path = store.info(model).path
     content = bytearray(path.read_bytes())
     start = content.index(zstandard.FRAME_HEADER)
-    frame = bytes(content[start : store._repository.open(model).entries["a"].end])
+    frame = bytes(content[start : store.repository.open(model).entries["a"].end])
     content[start + 4] ^= 1 << 4
     path.write_bytes(content)
     assert zstandard.ZstdDecompressor().decompress(frame) == zstandard.ZstdDecompressor().decompress(bytes(content[start:]))

@@ -224,4 +224,4 @@ def test_an_operation_without_a_deterministic_form_raises_or_is_let_through():
 
     with pytest.raises(RuntimeError, match="deterministic"):
         probe(Scatter, INPUTS, loss)
-    assert probe(Scatter, INPUTS, loss, fixed=False).is_safe
+    assert probe(Scatter, INPUTS, loss, deterministic=False).is_safe

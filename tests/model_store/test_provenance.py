@@ -1,7 +1,6 @@
-"""Models stored as how they were trained: trained again bit for bit, or refused with the field that differs."""
+"""Models stored as their provenance: retrained bit for bit, or refused with the field that differs."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ from safetensors.torch import load_file
 from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import ConfigError, CorruptFile, ModelInUse, NotAllowed, NotReproducible, StorageError, WeightsNotStored
 from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance, Snapshot
-from modyn_dagster.model_store.format.hash_tree import Hashing, model_id
-from modyn_dagster.model_store.format.record import Record
+from modyn_dagster.model_store.format.hash_tree import model_id
 from tests.model_store import trainings
 from tests.model_store.states import assert_exact
 from tests.model_store.test_pack_damage import pack_of, planted
@@ -258,16 +256,6 @@ def test_what_may_not_run_is_refused_before_anything_is_looked_at(store):
         ModelStore(store.root).load(model, retrain=True, environment="require")
 
 
-def test_a_model_that_was_hashed_by_sha256_is_trained_again(store, monkeypatch):
-    provenance = Provenance(train=TRAIN)
-    state = provenance.run(None, allow=[TRAININGS])
-    with monkeypatch.context() as earlier:
-        earlier.setattr(Record, "of", partial(Record.of, hashing=Hashing.SHA256))
-        model = store.save(state, strategy="provenance", provenance=provenance)
-    assert store.save(state, strategy="provenance", provenance=provenance) != model
-    assert_exact(store.load(model, retrain=True), state)
-
-
 def test_what_is_saved_beside_a_state_is_never_left_to_a_training(store):
     recipe = Provenance(train=TRAIN, seconds=1e-9, probed=True)
     state = {**recipe.run(None, allow=[TRAININGS]), "big": torch.randn(300_000)}
@@ -302,8 +290,8 @@ def test_a_cycle_of_trainings_ends_with_an_error_whoever_builds_on_it(store):
     recipe = Provenance(train=TRAIN, seconds=1, probed=True)
     models = [model_id({name: leaf}, [name], {}) for name in "ab"]
     for name, model, base in zip("ab", models, reversed(models), strict=True):
-        about = {"strategy": "provenance", "provenance": recipe.to_json(), "base": base}
-        planted(store, pack_of({"about": about, "order": [name], "ties": {}, "tensors": {name: ["uint8", [1], leaf]}}), model)
+        metadata = {"strategy": "provenance", "provenance": recipe.to_json(), "base": base}
+        planted(store, pack_of({"about": metadata, "order": [name], "ties": {}, "tensors": {name: ["uint8", [1], leaf]}}), model)
     for model in models:
         with pytest.raises(CorruptFile, match="a cycle of bases"):
             store.load(model, retrain=True)

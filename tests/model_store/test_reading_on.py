@@ -1,4 +1,4 @@
-"""One model that is damaged, gone or being changed keeps nobody from the others, and what names it from being told."""
+"""Isolation of damage: one damaged, missing or changing model affects no other, and errors name it."""
 
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.model_store import ModelStore, Provenance, Snapshot
 from modyn_dagster.model_store.backends.folder import LocalFolder
-from modyn_dagster.model_store.format.metadata import About
-from modyn_dagster.model_store.format.model_file import Stored
+from modyn_dagster.model_store.format.metadata import ModelMetadata
+from modyn_dagster.model_store.format.model_file import StoredModel
 from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.model_store.info import tree_of
 from tests.model_store.lineages import moved, network
@@ -110,7 +110,7 @@ def test_who_loads_while_the_base_goes_waits_and_reads_what_is_stored_instead(st
 def test_every_model_is_in_the_tree_once_whatever_the_files_say_of_their_bases(bases):
     models = [f"{n:064x}" for n in range(9)]
     stored = [
-        Stored(model, Path(), 0, Record((), {}, {}), {}, About("delta", base=models[base] if base >= 0 else None))
+        StoredModel(model, Path(), 0, Record((), {}, {}), {}, ModelMetadata("delta", base=models[base] if base >= 0 else None))
         for model, base in zip(models, bases, strict=False)
     ]
     tree = tree_of(stored)

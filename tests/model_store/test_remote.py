@@ -178,7 +178,7 @@ class _Killed(_Failing):
 def test_a_save_that_ends_anywhere_leaves_a_readable_store(remote, monkeypatch, kind, strategy):
     first, second = network(), moved(network(), 1)
     base = remote.save(first)
-    monkeypatch.setattr(remote._repository.folder, "_fs", kind())
+    monkeypatch.setattr(remote.repository.folder, "filesystem", kind())
     failed = 0
     for left in range(1, 20):
         kind.left = left
@@ -196,7 +196,7 @@ def test_a_save_that_ends_anywhere_leaves_a_readable_store(remote, monkeypatch, 
     assert remote.verify() == []
     names = {str(path) for path in remote.gc(older_than=0)}
     assert any(name.endswith(".tmp") for name in names) == (kind is _Killed)
-    assert not [path for path in remote._repository.folder.files() if path.name.endswith(".tmp")]
+    assert not [path for path in remote.repository.folder.files() if path.name.endswith(".tmp")]
     assert_exact(remote.load(model), second)
 
 
@@ -249,19 +249,19 @@ def test_who_saves_while_the_base_goes_ends_with_a_whole_model(remote):
     """The remover looked for children before the save committed: the saver sees its mark."""
     base = remote.save(network(), strategy=Snapshot(compress=True))
     second = moved(network(), 1)
-    folder = remote._repository.folder
-    with folder.removing(base):
+    folder = remote.repository.folder
+    with folder.removal(base):
         child = remote.save(second, base=base, strategy="delta")
         assert remote.info(child).needs == ()
         assert "was removed" in remote.info(child).reason
-        remote._repository.remove(base)
+        remote.repository.remove(base)
     assert_exact(remote.load(child), second)
     assert not folder.files("going")
 
 
 def test_a_provenance_whose_base_goes_is_not_saved(remote):
     base = remote.save(network())
-    with remote._repository.folder.removing(base), pytest.raises(UnknownModel, match=base):
+    with remote.repository.folder.removal(base), pytest.raises(UnknownModel, match=base):
         remote.save(
             network(1), base=base, strategy="provenance", provenance=Provenance(train="tests.model_store.trainings:train")
         )
@@ -272,7 +272,7 @@ def test_who_loads_while_the_base_goes_reads_what_was_stored_instead(remote, mon
     base = remote.save(network(), strategy=Snapshot(compress=True))
     second = moved(network(), 1)
     child = remote.save(second, base=base, strategy="delta")
-    folder, another = remote._repository.folder, ModelStore(str(remote.root))
+    folder, another = remote.repository.folder, ModelStore(str(remote.root))
     real = folder.descriptor
 
     def late(path: Any) -> int:
@@ -351,7 +351,7 @@ def test_nothing_shows_a_password(monkeypatch, options):
     assert without_secrets("no route to sftp://ann:pa:ss@host:22/x?token=1 now") == "no route to sftp://host:22/x now"
     assert str(Address("sftp:", "host", "models") / "ab" / "x.pack") == "sftp://host/models/ab/x.pack"
     store = ModelStore(f"memory://models/{uuid.uuid4().hex}", storage_options=options)
-    monkeypatch.setattr(store._repository.folder, "_fs", _Failing())
+    monkeypatch.setattr(store.repository.folder, "filesystem", _Failing())
     _Failing.left = 1
     with pytest.raises(WriteFailed) as caught:
         store.save(network())

@@ -205,7 +205,7 @@ def test_no_key_is_stored_shown_or_logged(s3, url, caplog):
 def test_a_bucket_that_refuses_to_be_written_is_an_error_of_ours(s3, url):
     store = s3.store(url)
     model = store.save(network())
-    store._repository.folder._fs.put_file = lambda *args, **kwargs: (_ for _ in ()).throw(PermissionError(13, "read only"))
+    store.repository.folder.filesystem.put_file = lambda *args, **kwargs: (_ for _ in ()).throw(PermissionError(13, "read only"))
     with pytest.raises(WriteFailed, match=f"{url}/.*: cannot be written: PermissionError: read only"):
         store.save(network(1), base=model)
     assert s3.store(url).list() == [model]

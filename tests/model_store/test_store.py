@@ -1,4 +1,4 @@
-import shutil
+import json
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,10 +11,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import modyn_dagster.model_store as package
-from modyn_dagster.errors import StorageError, UnknownModel, WriteFailed
-from modyn_dagster.model_store import ModelStore
+from modyn_dagster.errors import CorruptFile, StorageError, UnknownModel, WriteFailed
+from modyn_dagster.model_store import ModelStore, Snapshot
+from modyn_dagster.model_store.format.hash_tree import model_id
 from modyn_dagster.model_store.format.tensors import VIEWED_NAMES
-from tests.model_store.states import DTYPES, STATES, assert_exact, flipped_bit, raw
+from tests.model_store.states import DTYPES, STATES, assert_exact, raw
+from tests.model_store.test_pack_damage import pack_of, planted
 
 
 class Annotated(Tensor):
@@ -209,7 +211,7 @@ def test_an_empty_store_lists_and_verifies_nothing(store: ModelStore) -> None:
         (torch.eye(2).to_sparse(), "only dense tensors can be stored"),
         (torch.empty(2, device="meta"), "only dense tensors can be stored"),
         (torch.empty(2, dtype=torch.float4_e2m1fn_x2), "has dtype float4_e2m1fn_x2, which cannot be stored exactly"),
-        (torch.ones(2).as_subclass(Annotated), "'bad' is a Annotated, a tensor with a meaning of its own"),
+        (torch.ones(2).as_subclass(Annotated), "'bad' is a Annotated, a subclass of Tensor"),
     ],
 )
 def test_what_is_no_dense_tensor_is_refused_by_name(store: ModelStore, value: Tensor, message: str) -> None:
@@ -255,24 +257,26 @@ def test_what_is_exported_is_what_all_lists() -> None:
         package.nothing  # noqa: B018 - raises
 
 
-def test_models_hashed_by_sha256_are_read_verified_and_found_damaged(tmp_path: Path) -> None:
-    root = tmp_path / "models"
-    shutil.copytree(Path(__file__).with_name("hashed_by_sha256"), root)
-    store = ModelStore(root)
-    assert len(store.list()) == 3 and store.verify() == []
-    by_strategy = {store.info(model).strategy: model for model in store.list()}
-    for step, strategy in enumerate(["snapshot", "delta", "changed_layers"]):
-        weight = torch.arange(3000, dtype=torch.float32) / 7 + step * 1e-4
-        expected = {
-            "layer.weight": weight.reshape(30, 100),
-            "layer.bias": torch.full((30,), float(step)),
-            "steps": torch.tensor(step),
-        }
-        assert_exact(store.load(by_strategy[strategy]), expected)
-    newer = store.save(expected | {"steps": torch.tensor(9)}, base=by_strategy["delta"], strategy="delta")
-    assert store.load(newer)["steps"] == 9
-    store.delete(by_strategy["snapshot"], rebase=True)
-    assert store.verify() == []
-    path = next(root.glob("fd/*.pack"))
-    path.write_bytes(flipped_bit(path.read_bytes(), 8 * 100))
-    assert [error.path for error in store.verify()] == [str(path)]
+@pytest.mark.parametrize(("key", "expected"), [("hashing", "tensors hashed with blake3"), ("modyn.about", "metadata of a model")])
+def test_a_header_without_hash_function_or_metadata_is_damage(tmp_path: Path, key: str, expected: str) -> None:
+    store = ModelStore(tmp_path)
+    model = store.save({"a": torch.arange(3)}, strategy=Snapshot(compress=False))
+    path = store.info(model).path
+    content = path.read_bytes()
+    header = json.loads(content[8 : (start := 8 + int.from_bytes(content[:8], "little"))])
+    metadata = header["__metadata__"]
+    record = json.loads(metadata["modyn"])
+    del (record if key == "hashing" else metadata)[key]
+    text = json.dumps(header | {"__metadata__": metadata | {"modyn": json.dumps(record)}}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[start:])
+    with pytest.raises(CorruptFile, match=expected) as caught:
+        store.load(model)
+    assert caught.value.path == str(path)
+
+
+def test_a_packed_header_without_hash_function_is_damage(tmp_path: Path) -> None:
+    store = ModelStore(tmp_path)
+    header = json.dumps({"about": {"strategy": "snapshot"}, "order": [], "ties": {}, "tensors": {}}).encode()
+    model = planted(store, pack_of(header), model_id({}, [], {}))
+    with pytest.raises(CorruptFile, match="tensors hashed with blake3, found None"):
+        store.load(model)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, UnknownModel
 from modyn_dagster.model_store import Adaptive, Delta, ModelStore, Prices, Snapshot
-from modyn_dagster.model_store.commit.dependencies import relying
+from modyn_dagster.model_store.commit.dependencies import reserve_dependencies
 from tests.model_store.lineages import STRATEGIES, lineages, moved, network
 from tests.model_store.states import DTYPES, STATES, assert_exact
 
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 def depth_of(store: ModelStore, model: str) -> int:
-    with store._repository.sources() as sources:
+    with store.repository.sources() as sources:
         stored = sources.model(model)
         return max(sources.depth(stored, name) for name in stored.entries)
 
@@ -211,11 +211,11 @@ def test_writers_of_one_model_in_different_kinds_never_lose_it(store, monkeypatc
     @contextmanager
     def together(*args: Any) -> Iterator[None]:
         both.wait()
-        with relying(*args):
+        with reserve_dependencies(*args):
             yield
 
     # Both have found no such model and written all of it but its name.
-    monkeypatch.setattr("modyn_dagster.model_store.commit.saving.relying", together)
+    monkeypatch.setattr("modyn_dagster.model_store.commit.saving.reserve_dependencies", together)
     state = {"a": torch.full((300,), 1.5)}
     with ThreadPoolExecutor(2) as pool:
         kinds = [Snapshot(compress=False), Snapshot(compress=True)]
@@ -346,7 +346,7 @@ def test_what_does_not_fit_a_module_is_named(store):
     model = store.save(torch.nn.Linear(2, 3).state_dict())
     with pytest.raises(StorageError, match=r"'weight' is torch.float32 \(3, 2\), the module's is torch.float32 \(2, 2\)"):
         store.load_into(model, torch.nn.Linear(2, 2))
-    with pytest.raises(StorageError, match="lacks \\['bias'\\] of the model"):
+    with pytest.raises(StorageError, match="the module lacks the tensors \\['bias'\\]"):
         store.load_into(model, torch.nn.Linear(2, 3, bias=False))
 
 

@@ -1,4 +1,4 @@
-"""Models that are there without weights: whoever asks for weights gets them, and what is lost is told and stops nobody."""
+"""Models stored without weights: saving adds them on request, and a missing base is reported."""
 
 from collections.abc import Mapping
 from pathlib import Path

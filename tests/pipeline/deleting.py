@@ -1,7 +1,5 @@
 """Samples that go while pipelines run: deleting them, and looking at what is left."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from modyn_dagster.catalog.results.training_sets import find_training_set
@@ -10,7 +8,7 @@ from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.ingestion.deletion.purge import purge_samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.context import TriggerContext, context_of
-from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET
@@ -37,8 +35,8 @@ def keys_of(world: World, trigger: TriggerRow) -> KeyArray:
 
 
 def claimed(world: World, trigger: TriggerRow, pipeline: str = "by_amount") -> TriggerContext:
-    context = context_of(world.platform, pipeline, trigger.partition_key)
-    return replace(context, trigger=claim_trigger(world.platform, context.trigger, f"run {context.trigger.attempt}"))
+    trigger = context_of(world.platform, pipeline, trigger.partition_key).trigger
+    return claim_context(world.platform, trigger, f"run {trigger.attempt}")
 
 
 def reread(world: World, trigger: TriggerRow) -> TriggerRow:

@@ -39,8 +39,8 @@ def replayed(world: World, name: str) -> tuple[ModelStore, list[ModelRow], list[
 
 
 def forget(world: World) -> None:
-    for model in world.platform.kept_weights.list():
-        world.platform.kept_weights.delete(model)
+    for model in world.platform.weight_cache.list():
+        world.platform.weight_cache.delete(model)
 
 
 def seconds_of(info: ModelInfo) -> float:

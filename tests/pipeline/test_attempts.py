@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from modyn_dagster.catalog import runs, triggers
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import LostClaim, RunError, StaleRun, TriggerFailed
-from modyn_dagster.pipeline.context import trigger_context
-from modyn_dagster.pipeline.decide.attempts import claim_trigger, give_up_attempt, require_running, working_attempt
-from modyn_dagster.pipeline.decide.live_run import reopen_failed_trigger
+from modyn_dagster.pipeline.context import context_of
+from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt, require_running, working_attempt
+from modyn_dagster.pipeline.decide.live_run import resume_run
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -63,6 +63,10 @@ def begin(platform: Platform, spec: PipelineSpec) -> tuple[runs.RunRow, triggers
         return run, triggers.insert_trigger(conn, run.id, key=9, point=9, reason="10 samples")
 
 
+def claim_trigger(platform: Platform, trigger: triggers.TriggerRow, dagster_run_id: str) -> triggers.TriggerRow:
+    return claim_context(platform, trigger, dagster_run_id).trigger
+
+
 def reread(platform: Platform, row: triggers.TriggerRow) -> triggers.TriggerRow:
     with platform.transaction() as conn:
         return triggers.get_trigger(conn, row.id)
@@ -83,7 +87,7 @@ def test_how_fast_a_run_parses_is_what_its_file_says_now_and_the_rest_what_it_sa
 
     def workers_and_epochs(spec: PipelineSpec) -> tuple[int, int]:
         run, trigger = begin(platform_on(engine, home, spec_with(1)), spec_with(1))
-        context = trigger_context(platform_on(engine, home, spec), run, trigger)
+        context = context_of(platform_on(engine, home, spec), run.pipeline, trigger.partition_key)
         parser = context.spec.training.parser
         assert isinstance(parser, ImageParserSpec)
         return parser.images.workers.count, context.spec.training.epochs
@@ -104,7 +108,7 @@ def test_a_claim_is_idempotent_for_one_dagster_run_and_lost_for_others(world):
 def test_an_attempt_that_was_given_up_can_no_longer_commit(world):
     platform, run, trigger = world
     claimed = claim_trigger(platform, trigger, "one")
-    following = give_up_attempt(platform, run, claimed, "its process vanished")
+    _, following = give_up_attempt(platform, run, claimed, "its process vanished")
     assert (following.state, following.attempt, following.error) == ("pending", 2, "its process vanished")
     with pytest.raises(LostClaim), platform.transaction() as conn:
         triggers.hold(conn, claimed)
@@ -116,18 +120,17 @@ def test_an_attempt_that_was_given_up_can_no_longer_commit(world):
 def test_a_trigger_fails_after_its_attempts_and_the_run_waits_until_it_is_resumed(world):
     platform, run, trigger = world
     for _ in range(3):
-        trigger = give_up_attempt(platform, run, claim_trigger(platform, trigger, "one"), "boom")
+        waiting, trigger = give_up_attempt(platform, run, claim_trigger(platform, trigger, "one"), "boom")
     assert (trigger.state, trigger.attempt) == ("failed", 3)
-    with platform.transaction() as conn:
-        waiting = runs.get_run(conn, run.id)
     with pytest.raises(TriggerFailed, match="modyn-dagster pipeline resume p"):
         require_running(platform, waiting)
     with pytest.raises(RunError, match="failed: boom"):
         claim_trigger(platform, trigger, "two")
-    [reopened] = reopen_failed_trigger(platform, waiting)
+    reopened = resume_run(platform, waiting).trigger
+    assert reopened is not None
     assert (reopened.state, reopened.attempt) == ("pending", 4)
     for _ in range(3):
-        reopened = give_up_attempt(platform, run, claim_trigger(platform, reopened, "x"), "again")
+        _, reopened = give_up_attempt(platform, run, claim_trigger(platform, reopened, "x"), "again")
     assert reopened.state == "failed"
 
 
@@ -135,22 +138,19 @@ def test_with_continue_a_failed_trigger_stops_nothing(engine, home):
     spec = pipeline_spec(on_failure="continue", max_attempts=1)
     platform = platform_on(engine, home, spec)
     run, trigger = begin(platform, spec)
-    assert give_up_attempt(platform, run, claim_trigger(platform, trigger, "one"), "boom").state == "failed"
-    with platform.transaction() as conn:
-        assert runs.get_run(conn, run.id).state == "active"
+    run, failed = give_up_attempt(platform, run, claim_trigger(platform, trigger, "one"), "boom")
+    assert (run.state, failed.state) == ("active", "failed")
     with pytest.raises(RunError, match="nothing to resume"):
-        reopen_failed_trigger(platform, run)
+        resume_run(platform, run)
 
 
 def test_what_user_code_raises_gives_the_attempt_up_and_a_lost_catalog_does_not(world):
     platform, run, trigger = world
-    claimed = claim_trigger(platform, trigger, "one")
-    with pytest.raises(ZeroDivisionError), working_attempt(platform, run, claimed):
+    with pytest.raises(ZeroDivisionError), working_attempt(claim_context(platform, trigger, "one")):
         raise ZeroDivisionError("in the model")
     now = reread(platform, trigger)
     assert (now.attempt, now.error) == (2, "ZeroDivisionError: in the model")
-    claimed = claim_trigger(platform, now, "two")
-    with pytest.raises(StaleRun), working_attempt(platform, run, claimed):
+    with pytest.raises(StaleRun), working_attempt(claim_context(platform, now, "two")):
         raise StaleRun(run.title)
     assert reread(platform, trigger).state == "training"
 

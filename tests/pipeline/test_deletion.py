@@ -7,7 +7,7 @@ from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.errors import DeletedKey, RunError
-from modyn_dagster.pipeline.context import context_of, trigger_context
+from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.decide.attempts import give_up_attempt, working_attempt
 from modyn_dagster.pipeline.stages import trigger_stages
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
@@ -34,7 +34,7 @@ def test_both_backends_leave_the_same_keys_out_and_take_the_same_decisions_as_be
         run = world.run(name, "replay")
         outcomes.append(world.outcome(run))
         for trigger in world.triggers(run.id):
-            context = trigger_context(world.platform, run, trigger)
+            context = context_of(world.platform, name, trigger.partition_key)
             with world.platform.transaction() as conn:
                 row = find_training_set(conn, trigger.id)
             assert row is not None
@@ -69,12 +69,12 @@ def test_a_training_set_whose_model_is_not_trained_yet_is_selected_again(world_o
     trigger = world.tick("by_amount").train
     assert trigger is not None
     context = claimed(world, trigger)
-    with working_attempt(world.platform, context.run, context.trigger):
+    with working_attempt(context):
         training_set_stage(context)
     assert 7 in keys_of(world, trigger)
     delete(world, [7])
     later = claimed(world, trigger)
-    with pytest.raises(DeletedKey, match="key 7 was deleted"), working_attempt(world.platform, later.run, later.trigger):
+    with pytest.raises(DeletedKey, match="key 7 was deleted"), working_attempt(later):
         model_stage(later)
     following = reread(world, trigger)
     assert (following.state, following.attempt) == ("pending", 2)
@@ -91,10 +91,10 @@ def test_a_deletion_during_training_keeps_the_model_from_being_committed(world_o
     trigger = world.tick("by_amount").train
     assert trigger is not None
     context = claimed(world, trigger)
-    training_set_stage(context)
+    context = training_set_stage(context).context
     _ = context.view.reader
     delete(world, [3])
-    with pytest.raises(DeletedKey, match="key 3 was deleted"), working_attempt(world.platform, context.run, context.trigger):
+    with pytest.raises(DeletedKey, match="key 3 was deleted"), working_attempt(context):
         model_stage(context)
     with world.platform.transaction() as conn:
         assert list_models(conn, context.run.id) == []
@@ -107,7 +107,7 @@ def test_a_deletion_of_other_samples_during_training_is_nobodys_business(world_o
     trigger = world.tick("by_amount").train
     assert trigger is not None
     context = claimed(world, trigger)
-    training_set_stage(context)
+    context = training_set_stage(context).context
     delete(world, [1 << 32])
     assert model_stage(context) is not None
 
@@ -119,14 +119,14 @@ def test_deletions_do_not_use_up_the_attempts_of_a_trigger(world_of):
     assert trigger is not None
     for position in range(3):
         context = claimed(world, reread(world, trigger))
-        training_set_stage(context)
+        context = training_set_stage(context).context
         delete(world, [position])
-        with pytest.raises(DeletedKey), working_attempt(world.platform, context.run, context.trigger):
+        with pytest.raises(DeletedKey), working_attempt(context):
             model_stage(context)
     now = reread(world, trigger)
     assert (now.state, now.attempt) == ("pending", 4)
     context = claimed(world, now)
-    assert give_up_attempt(world.platform, context.run, context.trigger, "boom").state == "failed"
+    assert give_up_attempt(world.platform, context.run, context.trigger, "boom")[1].state == "failed"
 
 
 def test_a_key_that_only_a_reader_takes_for_deleted_uses_up_attempts(world_of):
@@ -135,7 +135,7 @@ def test_a_key_that_only_a_reader_takes_for_deleted_uses_up_attempts(world_of):
     trigger = world.tick("by_amount").train
     assert trigger is not None
     context = claimed(world, trigger)
-    with pytest.raises(DeletedKey), working_attempt(world.platform, context.run, context.trigger):
+    with pytest.raises(DeletedKey), working_attempt(context):
         raise DeletedKey(5, DATASET)
     assert reread(world, trigger).state == "failed"
 

@@ -11,9 +11,9 @@ from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.operate.retention import apply_retention
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.deleting import SPLIT, delete
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, amount
 

@@ -17,7 +17,7 @@ from modyn_dagster.errors import CorruptFile, LostClaim
 from modyn_dagster.ingestion.deletion.delete import replaced_pairs
 from modyn_dagster.keys import ORIGIN, KeyRange, key_of
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.decide.attempts import claim_trigger, give_up_attempt, working_attempt
+from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt, working_attempt
 from modyn_dagster.pipeline.stages.training_set.stage import select_training_set
 from modyn_dagster.pipeline.stages.trigger_stages import model_stage, training_set_stage
 from tests.pipeline.deleting import SPLIT, claimed, delete, keys_of, purge, reread
@@ -48,7 +48,7 @@ def test_a_training_goes_on_with_the_files_it_began_with_and_they_go_once_it_has
         "1.2.deleted",
         "1.3.deleted",
     ]
-    training_set_stage(context)
+    context = training_set_stage(context).context
     assert len(context.view.reader.read(np.array([1 << 32 | 4], dtype=np.uint64)).times) == 1
     assert model_stage(context) is not None
     delete(world, [1 << 32])
@@ -65,8 +65,8 @@ def test_an_attempt_that_meets_a_file_which_was_replaced_does_not_count(world_of
     context = context_of(world.platform, "by_amount", trigger.partition_key)
     for positions in ([1], [2], [3]):
         purge(world, positions)
-    context = replace(context, trigger=claim_trigger(world.platform, context.trigger, "one"))
-    with pytest.raises(CorruptFile, match=r"0\.arrow"), working_attempt(world.platform, context.run, context.trigger):
+    context = replace(context, trigger=claim_context(world.platform, context.trigger, "one").trigger)
+    with pytest.raises(CorruptFile, match=r"0\.arrow"), working_attempt(context):
         training_set_stage(context)
     now = reread(world, trigger)
     assert (now.state, now.attempt) == ("pending", 2)
@@ -83,7 +83,7 @@ def test_an_attempt_that_meets_a_damaged_file_counts(world_of):
     index = world.platform.home / "batches" / DATASET / "0.1.arrow"
     index.write_bytes(index.read_bytes()[:-8])
     context = claimed(world, trigger)
-    with pytest.raises(CorruptFile), working_attempt(world.platform, context.run, context.trigger):
+    with pytest.raises(CorruptFile), working_attempt(context):
         training_set_stage(context)
     assert reread(world, trigger).state == "failed"
 
@@ -121,7 +121,7 @@ def test_a_training_set_whose_commit_fails_is_replaced_by_the_next_selection(wor
             raise ConnectionError("gone")
 
     sa.event.listen(world.platform.engine, "commit", fail)
-    with pytest.raises(ConnectionError), working_attempt(world.platform, context.run, context.trigger):
+    with pytest.raises(ConnectionError), working_attempt(context):
         try:
             training_set_stage(context)
         finally:
@@ -151,7 +151,7 @@ def test_a_commit_that_waits_for_a_deletion_keeps_nobody_from_the_run(world_of):
     trigger = world.tick("by_amount").train
     assert trigger is not None
     context = claimed(world, trigger)
-    training_set_stage(context)
+    context = training_set_stage(context).context
     waiting = sa.text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
     with ThreadPoolExecutor(1) as threads:
         with world.platform.transaction() as conn:

@@ -18,10 +18,10 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import read_predictions, score
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.selection.training_set import TrainingSet
 from modyn_dagster.spec.load import load_project
 from tests.pipeline.deleting import SPLIT, delete
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount, batch_text, timed, write_pipeline, write_project
 

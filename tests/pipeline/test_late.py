@@ -3,7 +3,7 @@
 import numpy as np
 
 from modyn_dagster.data.batch_index import count_late, late_by_batch
-from modyn_dagster.pipeline.checks import in_order
+from modyn_dagster.pipeline.checks import samples_in_order
 from tests.projects.tiny import DATASET, ROWS, amount, batch_text, drop, timed
 
 
@@ -44,9 +44,9 @@ def test_the_first_batch_is_never_late(world_of):
     world.deliver([5])
     [batch] = world.platform.view(DATASET).batches
     assert count_late(world.platform.home, batch, None) == 0
-    assert in_order(batch, 0).passed
-    assert not in_order(batch, 3).passed
-    assert not in_order(batch, 3).blocking
+    assert samples_in_order(batch, 0).passed
+    assert not samples_in_order(batch, 3).passed
+    assert not samples_in_order(batch, 3).blocking
 
 
 def test_late_files_change_nothing_that_was_decided(world_of):

@@ -6,11 +6,11 @@ from modyn_dagster.catalog.runs import get_run
 from modyn_dagster.errors import LostClaim, RunError
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
 from modyn_dagster.pipeline.operate.retention import apply_retention
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.projects.tiny import amount, timed, write_pipeline
 
 
@@ -70,7 +70,7 @@ def test_a_training_that_comes_back_late_cannot_commit(world_of):
     late = context_of(world.platform, "by_amount", trigger.partition_key)
     tick(world.platform, "by_amount", lambda *_: Attempt.ENDED)
     with pytest.raises(LostClaim):
-        claim_trigger(world.platform, late.trigger, "late")
+        claim_context(world.platform, late.trigger, "late")
 
 
 def test_materializing_a_trained_trigger_by_hand_must_give_the_same_hash(world_of):

@@ -132,8 +132,9 @@ def test_a_manual_trigger_in_the_middle_of_a_batch_is_repeated_there(world_of):
     # As if it came between two ticks, before the second one has seen the end of the batch.
     stream = training_stream(world.platform.view("tiny"), run.origin)
     recorded = replace(first, key=run.cursor, reason="manual")
-    manual = repeat_manual(world.platform, run, recorded, stream)
-    assert manual is not None
+    repeated = repeat_manual(world.platform, run, recorded, stream)
+    assert repeated is not None
+    manual = repeated[1]
     assert manual.key == run.cursor < key_of(1, LAST)
     world.train("by_time", manual)
     world.live_until_idle("by_time")

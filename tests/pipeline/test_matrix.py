@@ -14,9 +14,9 @@ from modyn_dagster.catalog.results.evaluations import evaluation, list_evaluatio
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.evaluation import currently_active, currently_trained, generate_intervals, read_predictions, score
-from modyn_dagster.pipeline.context import context_of, trigger_context
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
+from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount
 
@@ -175,14 +175,18 @@ def test_a_live_pipeline_finds_out_that_a_metric_has_other_code(world_of, monkey
     world.live_until_idle("by_amount")
     run = world.run("by_amount", "live")
     for trigger in triggers_to_evaluate(world.platform, run):
-        evaluation_stage(trigger_context(world.platform, run, trigger, world.platform.view(DATASET)), finished=False)
+        evaluation_stage(
+            context_of(world.platform, run.pipeline, trigger.partition_key, world.platform.view(DATASET)), finished=False
+        )
     assert triggers_to_evaluate(world.platform, run) == []
     module.__dict__["judged"] = lambda outputs, truth: 2.0
     due = triggers_to_evaluate(world.platform, run)
     with world.platform.transaction() as conn:
         assert [trigger.id for trigger in due] == [model.trigger_id for model in list_models(conn, run.id)]
     for trigger in due:
-        cells = evaluation_stage(trigger_context(world.platform, run, trigger, world.platform.view(DATASET)), finished=False).row
+        cells = evaluation_stage(
+            context_of(world.platform, run.pipeline, trigger.partition_key, world.platform.view(DATASET)), finished=False
+        ).row
         assert isinstance(cells, list)
         assert {cell.value for cell in cells} == {2.0}
     assert triggers_to_evaluate(world.platform, run) == []

@@ -12,13 +12,13 @@ from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import ConfigError, RunError
 from modyn_dagster.evaluation import Predictions, read_predictions
 from modyn_dagster.keys import ORIGIN, KeyRange, ordinal_of
+from modyn_dagster.pipeline.decide.driver import decisions_until_fire
 from modyn_dagster.pipeline.measure.measurer import Measurer
-from modyn_dagster.pipeline.platform import spec_of
+from modyn_dagster.pipeline.platform import recorded_spec
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, PerformanceNeed
 from modyn_dagster.triggering.build import pipeline_policy
-from modyn_dagster.triggering.loop import drive_policy
 from modyn_dagster.triggering.stream_detectors import DetectorReader
 from tests.pipeline.measuring import delete, deliver_with_shift, drift, performance
 from tests.pipeline.world import World
@@ -113,16 +113,16 @@ def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of
     assert first is not None
     world.train("by_drift", first)
     run, view = world.run("by_drift", "live"), world.platform.view(DATASET)
-    policy = pipeline_policy(spec_of(run))
+    policy = pipeline_policy(recorded_spec(run))
     policy.load_state_dict(run.policy_state)
     points = 0
     with Measurer(world.platform) as measurer:
         measure = measurer.of(run, view)
         for _ in range(3):
-            points += len(list(drive_policy(policy, run.cursor, training_stream(view, ORIGIN), measure)))
+            points += len(list(decisions_until_fire(policy, run.cursor, training_stream(view, ORIGIN), measure)))
         assert points > 20
-        assert measurer.work is not None
-        assert measurer.work.n_passes == 5, "one per batch of 40 samples"
+        assert measurer.extractor is not None
+        assert measurer.extractor.n_passes == 5, "one per batch of 40 samples"
 
 
 @pytest.mark.parametrize("stream", ["errors", "scores"])
@@ -135,11 +135,11 @@ def test_a_detector_reads_every_sample_once_per_model_and_says_what_a_fresh_one_
     world.train("by_detector", first)
     run, view, read, read_values = world.run("by_detector", "live"), world.platform.view(DATASET), [], DetectorReader.read
 
-    def counted(reader: DetectorReader, values: np.ndarray, after: int) -> int:
+    def recorded(reader: DetectorReader, values: np.ndarray, after: int) -> int:
         read.append(len(values))
         return read_values(reader, values, after)
 
-    monkeypatch.setattr(DetectorReader, "read", counted)
+    monkeypatch.setattr(DetectorReader, "read", recorded)
     needs = [
         DetectorNeed(n, KeyRange(first.key, until), since, _DETECTOR.validate_python(detector), stream)
         for n, (since, until) in enumerate(

@@ -203,7 +203,7 @@ def test_the_first_model_of_a_run_is_waited_for_again_when_its_training_failed(w
     world.deliver(range(2))
     first = world.tick("by_drift").train
     assert first is not None
-    assert give_up_attempt(world.platform, world.run("by_drift", "live"), first, "boom").state == "failed"
+    assert give_up_attempt(world.platform, world.run("by_drift", "live"), first, "boom")[1].state == "failed"
     second = world.tick("by_drift").train
     assert second is not None
     assert (second.ordinal, second.reason) == (1, "no model yet")

@@ -7,7 +7,7 @@ import torch
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import ORIGIN, KeyRange, key_of
-from modyn_dagster.pipeline.stages.training_set.replay_memory import _of_classes, _of_targets
+from modyn_dagster.pipeline.stages.training_set.replay_memory import cross_entropy_gradients, squared_error_gradients
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from modyn_dagster.randomness import seed_for
 from modyn_dagster.selection.memory import GDumb
@@ -118,21 +118,21 @@ def test_losses_and_gradients_are_those_of_torch():
     leaf = torch.tensor(logits, requires_grad=True)
     losses = torch.nn.functional.cross_entropy(leaf, torch.tensor(truth), reduction="none")
     [gradient] = torch.autograd.grad(losses.sum(), leaf)
-    errors, found = _of_classes(logits, truth)
+    errors, found = cross_entropy_gradients(logits, truth)
     np.testing.assert_allclose(found, losses.detach().numpy(), atol=1e-12)
     np.testing.assert_allclose(errors, gradient.numpy(), atol=1e-12)
     targets = rng.normal(size=20)
     leaf = torch.tensor(logits[:, :1], requires_grad=True)
     losses = torch.nn.functional.mse_loss(leaf[:, 0], torch.tensor(targets), reduction="none")
     [gradient] = torch.autograd.grad(losses.sum(), leaf)
-    errors, found = _of_targets(logits[:, :1], targets)
+    errors, found = squared_error_gradients(logits[:, :1], targets)
     np.testing.assert_allclose(found, losses.detach().numpy())
     np.testing.assert_allclose(errors, gradient.numpy())
 
 
 def test_a_class_the_model_does_not_know_is_as_improbable_as_can_be_and_no_class_teaches_nothing():
     logits = np.array([[1.0, 3.0], [1.0, 3.0], [1.0, 3.0]])
-    errors, losses = _of_classes(logits, np.array([2, -1, 1]))
+    errors, losses = cross_entropy_gradients(logits, np.array([2, -1, 1]))
     share = np.exp([-2.0, 0.0]) / np.exp([-2.0, 0.0]).sum()
     np.testing.assert_allclose(errors, [share, [0, 0], share - [0, 1]])
     assert losses.tolist() == pytest.approx([-np.log(np.finfo(np.float64).tiny), 0, -np.log(share[1])])

@@ -68,7 +68,7 @@ def test_it_hears_of_a_failed_training_and_again_when_it_fails_after_it_was_resu
     trigger = world.tick("by_amount").train
     for reason in ("first", "second"):
         run = world.run("by_amount", "live")
-        trigger = give_up_attempt(world.platform, run, trigger, reason)
+        _, trigger = give_up_attempt(world.platform, run, trigger, reason)
         told(world)
     assert [event.kind for event in heard] == ["trigger", "training_failed"], "attempts that are made up for are no failure"
     assert (heard[1].attempt, heard[1].error) == (2, "second")

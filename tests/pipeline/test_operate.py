@@ -6,7 +6,7 @@ from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.errors import LostClaim, RunError, UnknownName
 from modyn_dagster.keys import ORIGIN, key_of
-from modyn_dagster.pipeline.decide.attempts import claim_trigger, give_up_attempt
+from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt
 from modyn_dagster.pipeline.decide.live_run import reset_run, resume_run, stop_run
 from modyn_dagster.pipeline.decide.manual_trigger import trigger_now
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
@@ -57,7 +57,7 @@ def test_at_once_its_attempt_is_given_up_and_made_up_for_after_resuming(world_of
     world.deliver([0])
     trigger = world.tick("by_amount").train
     assert trigger is not None
-    claimed = claim_trigger(world.platform, trigger, "training")
+    claimed = claim_context(world.platform, trigger, "training").trigger
     stopped = stop_run(world.platform, live(world), at_once=True)
     assert stopped.trigger is not None
     assert (stopped.run.state, stopped.trigger.state, stopped.trigger.attempt) == ("stopped", "pending", 2)
@@ -166,7 +166,7 @@ def test_a_reset_that_would_lose_a_training_says_so(world_of):
     world.deliver([0])
     trigger = world.tick("by_amount").train
     assert trigger is not None
-    claimed = claim_trigger(world.platform, trigger, "training")
+    claimed = claim_context(world.platform, trigger, "training").trigger
     with pytest.raises(RunError, match="still has to train trigger 000001-000000"):
         reset_run(world.platform, "by_amount")
     reset = reset_run(world.platform, "by_amount", at_once=True)

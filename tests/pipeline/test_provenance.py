@@ -14,7 +14,7 @@ from modyn_dagster.errors import ConfigError, NotAllowed, NotReproducible, Weigh
 from modyn_dagster.model_store import Environment, ModelStore, Provenance
 from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly
-from modyn_dagster.pipeline.weights import keep, on_platform, weights_of
+from modyn_dagster.pipeline.weights import cache_weights, on_platform, weights_of
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.operation import PricesSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -39,8 +39,8 @@ def models_of(world: World) -> list[ModelRow]:
 
 def forget(world: World) -> None:
     """Nothing is kept of the weights."""
-    for model in world.platform.kept_weights.list():
-        world.platform.kept_weights.delete(model)
+    for model in world.platform.weight_cache.list():
+        world.platform.weight_cache.delete(model)
 
 
 def spec_of(world: World) -> PipelineSpec:
@@ -79,7 +79,7 @@ def test_models_without_weights_come_back_by_training(world_of):
         state = store.load(models[-1].hash, retrain=True, environment="require")
     assert Record.of(state).id == models[-1].hash
     assert list(weights_of(world.platform, spec_of(world), models[1].hash)) == list(state)
-    assert world.platform.kept_weights.list() == [models[1].hash]
+    assert world.platform.weight_cache.list() == [models[1].hash]
     # And the next trigger starts from what is trained again.
     forget(world)
     world.deliver([3])
@@ -183,7 +183,7 @@ def test_adaptive_trains_again_only_where_the_spec_lets_it(world_of):
         assert (info.provenance is not None) == (name == "others")
     # A record takes as many bytes as this small model; what matters is that it was weighed.
     assert strategies["by_amount"] == "snapshot"
-    assert ("provenance" in info.reason, world.platform.kept_weights.list() == []) == (True, info.strategy != "provenance")
+    assert ("provenance" in info.reason, world.platform.weight_cache.list() == []) == (True, info.strategy != "provenance")
 
 
 def test_only_the_newest_weights_are_kept(tmp_path):
@@ -191,7 +191,7 @@ def test_only_the_newest_weights_are_kept(tmp_path):
     ids = []
     for n in range(10):
         state = {"a": torch.tensor([float(n)])}
-        keep(kept, state)
+        cache_weights(kept, state)
         ids.append(Record.of(state).id)
         os.utime(kept.info(ids[-1]).path, ns=(n, n))
     assert kept.list() == sorted(ids[-8:])

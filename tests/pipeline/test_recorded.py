@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.json_values import json_number, json_values_of
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.pipeline.measure.measurement_rows import digest_of, plain_measurement
+from modyn_dagster.pipeline.measure.measurement_rows import json_measurement, needs_digest
 from modyn_dagster.spec.triggers.detector import AdwinSpec
 from modyn_dagster.spec.triggers.drift import FeaturesSpec, MMDMetric
 from modyn_dagster.triggering import DetectorNeed, DriftNeed, Measured, PerformanceNeed
@@ -35,16 +35,16 @@ OTHERS: list[Need] = [
 
 def test_equal_needs_have_equal_names_and_others_have_others():
     same = DriftNeed(3, KeyRange(-1, 5), KeyRange(5, 9), {"mmd": MMDMetric(metric="mmd")}, FeaturesSpec(of="columns"))
-    assert digest_of({"": DRIFT}) == digest_of({"": same})
-    names = [digest_of({"": need}) for need in (DRIFT, *OTHERS)]
+    assert needs_digest({"": DRIFT}) == needs_digest({"": same})
+    names = [needs_digest({"": need}) for need in (DRIFT, *OTHERS)]
     assert len(set(names)) == len(names)
-    assert digest_of({"a": DRIFT}) != digest_of({"": DRIFT})
-    assert digest_of({"a": DRIFT, "b": OTHERS[0]}) == digest_of({"b": OTHERS[0], "a": DRIFT})
+    assert needs_digest({"a": DRIFT}) != needs_digest({"": DRIFT})
+    assert needs_digest({"a": DRIFT, "b": OTHERS[0]}) == needs_digest({"b": OTHERS[0], "a": DRIFT})
 
 
 def test_a_need_of_something_without_a_json_form_is_refused():
     with pytest.raises(TypeError, match="a need holds a object"):
-        digest_of({"": replace(DRIFT, metrics={"x": object()})})  # type: ignore[dict-item]  # what is to be refused
+        needs_digest({"": replace(DRIFT, metrics={"x": object()})})  # type: ignore[dict-item]  # what is to be refused
 
 
 @given(st.floats())
@@ -65,5 +65,5 @@ def test_details_of_any_kind_become_json():
     plain = json_values_of(details)
     assert plain == {"a": 0.5, "b": [0, 1], "3": [1, None], "c": True, "d": "KeyRange(after=1, until=2)"}
     json.dumps(plain, allow_nan=False)
-    [found] = plain_measurement({"": Measured({"x": float("nan")}, details)}).values()
+    [found] = json_measurement({"": Measured({"x": float("nan")}, details)}).values()
     assert (found.values, found.details) == ({"x": None}, plain)

@@ -14,7 +14,7 @@ import pytest
 
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.ingestion.registration import register_ready_batches
-from modyn_dagster.pipeline.context import trigger_context
+from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, amount, batch_text, drop
@@ -71,7 +71,7 @@ def looked_twice(world: World) -> list[Any]:
 
 
 def keys_of(world: World, run, trigger):
-    context = trigger_context(world.platform, run, trigger)
+    context = context_of(world.platform, run.pipeline, trigger.partition_key)
     with world.platform.transaction() as conn:
         row = find_training_set(conn, trigger.id)
     assert row is not None

@@ -6,7 +6,7 @@ from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import BatchGap, ConfigError, RunError, UnknownName
 from modyn_dagster.keys import ordinal_of
-from modyn_dagster.pipeline.context import trigger_context
+from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.replay.walk import BatchReplayed
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from modyn_dagster.pipeline.training_stream import training_stream
@@ -74,10 +74,10 @@ def test_a_selection_with_a_gap_is_refused_naming_both_batches(world_of):
     world = world_of(amount())
     world.deliver(range(6))
     keys = world.keys()
-    with pytest.raises(BatchGap, match="'day_01', the selection goes on at 'day_03'"):
+    with pytest.raises(BatchGap, match="'day_01', but the selection begins at 'day_03'"):
         world.replay("by_amount", [keys[0], keys[1], keys[3]])
     world.replay("by_amount", keys[:2])
-    with pytest.raises(BatchGap, match="'day_01', the selection goes on at 'day_04'"):
+    with pytest.raises(BatchGap, match="'day_01', but the selection begins at 'day_04'"):
         world.replay("by_amount", keys[4:])
 
 
@@ -126,7 +126,7 @@ def test_only_the_train_side_is_counted_and_trained_on(world_of):
         with world.platform.transaction() as conn:
             row = find_training_set(conn, trigger.id)
         assert row is not None
-        keys = open_training_set(trigger_context(world.platform, run, trigger), row).keys()
+        keys = open_training_set(context_of(world.platform, run.pipeline, trigger.partition_key), row).keys()
         assert len(keys) == 50
         assert (view.sides(keys) == TRAIN).all()
         assert training_stream(view, -1).count(-1, trigger.key) == 50 * (index + 1)

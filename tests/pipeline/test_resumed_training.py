@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from modyn_dagster.catalog.results.models import find_model
 from modyn_dagster.catalog.triggers import TriggerRow, raise_attempt
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.operate.retention import apply_retention
 from modyn_dagster.pipeline.stages.trigger_stages import model_stage, training_set_stage
 from modyn_dagster.training import TrainingProgress
@@ -43,10 +42,9 @@ def attempt(world: World, trigger: TriggerRow, number: int, kill_at: int = 0, sl
         if progress.step == kill_at:
             raise Killed
 
-    context = context_of(world.platform, "by_amount", trigger.partition_key)
-    context = replace(context, trigger=claim_trigger(world.platform, context.trigger, f"attempt {number}"))
-    training_set_stage(context)
-    model_stage(context, told)
+    current = context_of(world.platform, "by_amount", trigger.partition_key).trigger
+    context = claim_context(world.platform, current, f"attempt {number}")
+    model_stage(training_set_stage(context).context, told)
     return steps
 
 

@@ -13,9 +13,9 @@ from modyn_dagster.catalog.results.models import list_models, model
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.timings import stage_timing
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.deleting import delete
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount, write_pipeline
 

@@ -17,7 +17,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import Predictions, confidence_interval, read_predictions, score, wilson
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.keys import positions_of
-from modyn_dagster.pipeline.context import trigger_context
+from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.stages.trigger_stages import recorded_stages
 from modyn_dagster.reporting.page.records import read_report
 from modyn_dagster.reporting.summary import summarise_run
@@ -161,7 +161,7 @@ def test_dagsters_page_of_an_evaluation_has_the_slices_of_its_model(world_of):
     run = world.run("by_amount", "replay")
     with world.platform.transaction() as conn:
         *_, last = list_triggers(conn, run.id)
-    context = trigger_context(world.platform, run, last, world.platform.view(DATASET))
+    context = context_of(world.platform, run.pipeline, last.partition_key, world.platform.view(DATASET))
     *_, stage = recorded_stages(context)
     metadata = stage_metadata(stage, AssetKey(["by_amount", "evaluation"]))
     own = [cell for cell in cells(world) if cell.trigger_id == last.id and cell.subset]

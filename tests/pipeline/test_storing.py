@@ -9,7 +9,7 @@ from modyn_dagster.catalog.results.models import find_model, list_models
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import ConfigError, CorruptFile
 from modyn_dagster.model_store import Adaptive, ChangedLayers, Delta, ModelInfo, Prices, Snapshot
-from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly, strategy_of
+from modyn_dagster.pipeline.stages.model.model_saving import storage_strategy, stored_exactly
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.operation import ModelStoreSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -120,12 +120,12 @@ def test_models_of_user_code_are_not_built_from_what_a_file_says(world_of, tmp_p
 
 
 def test_specs_become_strategies():
-    assert strategy_of(ModelStoreSpec()) == Adaptive(Prices(), None, Delta())
+    assert storage_strategy(ModelStoreSpec()) == Adaptive(Prices(), None, Delta())
     limited = ModelStoreSpec(max_recovery_seconds=2, operator="xor", full_model_interval=None, prices={"store": 3})
-    assert strategy_of(limited) == Adaptive(Prices(store=3), 2, Delta("xor", 1, None))
-    assert strategy_of(ModelStoreSpec(strategy="delta", max_depth=3)) == Delta(max_depth=3)
-    assert strategy_of(ModelStoreSpec(strategy="snapshot")) == Snapshot()
-    assert strategy_of(ModelStoreSpec(strategy="changed_layers")) == ChangedLayers()
+    assert storage_strategy(limited) == Adaptive(Prices(store=3), 2, Delta("xor", 1, None))
+    assert storage_strategy(ModelStoreSpec(strategy="delta", max_depth=3)) == Delta(max_depth=3)
+    assert storage_strategy(ModelStoreSpec(strategy="snapshot")) == Snapshot()
+    assert storage_strategy(ModelStoreSpec(strategy="changed_layers")) == ChangedLayers()
 
 
 @pytest.mark.parametrize(

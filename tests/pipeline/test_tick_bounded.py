@@ -16,9 +16,10 @@ from modyn_dagster.pipeline.decide import tick as ticks
 from modyn_dagster.pipeline.decide.tick import Attempt, Tick
 from modyn_dagster.pipeline.measure import measurement_rows, measurer
 from modyn_dagster.pipeline.stages.evaluation import pending_evaluations
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import PendingScan, scan_pending, triggers_to_evaluate
+from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import PendingScan, scan_pending
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.pipeline.measuring import drift, performance
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, triggered
 
@@ -41,7 +42,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ticking = Clock()
-    for module in (ticks, driver, pending_evaluations):
+    for module in (driver, pending_evaluations):
         monkeypatch.setattr(module, "monotonic", ticking)
     return ticking
 
@@ -56,7 +57,7 @@ def tick(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str]
     def ticked(world: World, pipeline: str) -> Tick:
         begin = clock.now
         with monkeypatch.context() as patch:
-            for name in ("predictor_of", "measure_drift", "measure_performance", "measure_detector", "Measurer"):
+            for name in ("predictor_of", "answer_drift", "answer_performance", "answer_detector", "Measurer"):
                 patch.setattr(measurer, name, never)
             found = ticks.tick(world.platform, pipeline, lambda *_: Attempt.NONE)
         assert clock.now - begin <= MOST_LOOKS
@@ -112,7 +113,7 @@ def test_a_tick_computes_no_embedding_and_no_score_however_much_there_is_to_meas
 
 
 def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick, monkeypatch):
-    monkeypatch.setattr(measurement_rows, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(measurement_rows, "ROWS_AT_ONCE", 7)
     read: list[int] = []
     inner = measurements_after
 
@@ -136,7 +137,7 @@ def test_a_tick_holds_some_rows_of_what_was_measured_and_not_all(world_of, tick,
 
 
 def test_a_look_for_models_to_judge_stops_and_the_next_one_goes_on(world_of, clock, monkeypatch):
-    monkeypatch.setattr(pending_evaluations, "_MODELS_AT_ONCE", 2)
+    monkeypatch.setattr(pending_evaluations, "MODELS_AT_ONCE", 2)
     world = world_of(triggered("often", {"kind": "amount", "every": 20}))
     world.deliver(range(3))
     run = world.live_until_idle("often").run

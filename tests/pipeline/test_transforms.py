@@ -12,8 +12,8 @@ from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.predictions.files import read_predictions
 from modyn_dagster.pipeline.preflight import require_runnable
-from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import triggers_to_evaluate
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
+from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.test_same_cells import judged_again, passes
 from tests.projects.tiny import DATASET, amount, triggered
 

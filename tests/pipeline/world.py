@@ -13,7 +13,7 @@ from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.decide.attempts import claim_trigger
+from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.decide.measure_ahead import BatchMeasurements, measure_ahead
 from modyn_dagster.pipeline.decide.tick import Attempt, Tick, tick
 from modyn_dagster.pipeline.platform import Platform
@@ -60,10 +60,8 @@ class World:
         return tick(self.platform, pipeline, lambda *_: Attempt.NONE)
 
     def train(self, pipeline: str, trigger: TriggerRow, dagster_run_id: str = "live") -> StageResult | None:
-        context = context_of(self.platform, pipeline, trigger.partition_key)
-        context = replace(context, trigger=claim_trigger(self.platform, context.trigger, dagster_run_id))
-        training_set_stage(context)
-        return model_stage(context)
+        context = claim_context(self.platform, trigger, dagster_run_id)
+        return model_stage(training_set_stage(context).context)
 
     def measure(self, pipeline: str) -> list[BatchMeasurements]:
         """What a run of ``measurement`` does."""
@@ -77,8 +75,8 @@ class World:
             else:
                 self.measure(pipeline)
         for trigger in self.triggers(now.run.id, "trained"):
-            context = context_of(self.platform, pipeline, trigger.partition_key)
-            evaluation_stage(replace(context, view=self.platform.view(DATASET)), finished=False)
+            context = context_of(self.platform, pipeline, trigger.partition_key, self.platform.view(DATASET))
+            evaluation_stage(context, finished=False)
         return now
 
     def triggers(self, run_id: int, *states: str) -> list[TriggerRow]:

@@ -1,4 +1,4 @@
-"""What decisions were taken from, as pictures and as curves in MLflow."""
+"""Scores and thresholds of decisions, as plots and as series in MLflow."""
 
 from datetime import UTC, datetime, timedelta
 

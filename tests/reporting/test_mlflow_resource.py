@@ -24,7 +24,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    """What the resource's logger says."""
+    """Records of the resource's logger."""
     messages: list[str] = []
 
     class Collect(logging.Handler):
@@ -33,7 +33,7 @@ def said() -> Iterator[list[str]]:
 
     logger, handler = dg.get_dagster_logger("mlflow"), Collect()
     logger.addHandler(handler)
-    module._say_off.cache_clear()
+    module.log_tracking_off.cache_clear()
     yield messages
     logger.removeHandler(handler)
 

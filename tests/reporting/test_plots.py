@@ -41,18 +41,12 @@ def a_comparison() -> Comparison:
     return compare_runs(runs)
 
 
-TIMES = [year(n) for n in range(125)]
 EPOCH = {"n_samples": 100, "seconds": {"data": 1.0, "forward": 2.0, "backward": 4.0}}
 FIGURES: dict[str, Callable[[], Figure]] = {
     "loss": lambda: runs.loss_curve([(step, 1 / step) for step in range(1, 1001)], [0.5, 0.25]),
     "epochs": lambda: runs.epoch_stages([EPOCH, EPOCH]),
     "labels": lambda: runs.label_histogram({"other": 46_000, "pitcher": 12_000}),
     "many labels": lambda: runs.label_histogram({f"class {n}": n for n in range(300)}),
-    "batches": lambda: runs.samples_over_time(TIMES, range(125), [f"{n}" for n in range(125)], title="Samples per season"),
-    "far apart": lambda: runs.samples_over_time([year(0), year(0.0001), year(90)], [1, 2, 3], ["a", "b", "c"], title="Samples"),
-    "one batch": lambda: runs.samples_over_time([year(0)], [1], ["a"], title="Samples"),
-    "no batch": lambda: runs.samples_over_time([], [], [], title="Samples"),
-    "equal times": lambda: runs.samples_over_time([year(0)] * 3, [1, 2, 3], ["a", "b", "c"], title="Samples"),
     "one run": lambda: runs.score_over_time(a_summary("p", [None, 0.5, 0.6, None, 0.7])),
     "a run without scores": lambda: runs.score_over_time(a_summary("p", [], 0)),
     "comparison": lambda: runs.comparison_over_time(a_comparison()),
@@ -126,8 +120,6 @@ def test_bars_are_as_high_as_the_counts() -> None:
     axes = runs.label_histogram({"a": 3, "b": 1000}).axes[0]
     assert [bar.get_height() for bar in axes.patches] == [3, 1000]  # type: ignore[attr-defined]  # patches of bars are rectangles
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
-    bars = runs.samples_over_time([year(0), year(1)], [5, 6], ["x", "y"], title="Samples").axes[0].patches
-    assert [bar.get_height() for bar in bars] == [5, 6]  # type: ignore[attr-defined]  # patches of bars are rectangles
 
 
 def test_many_names_are_thinned_until_they_can_be_read() -> None:

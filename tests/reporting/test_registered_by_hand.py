@@ -53,7 +53,7 @@ def test_a_version_that_was_deleted_behind_the_page_comes_back_when_there_is_mor
     tracker: Tracker, client: MlflowClient, live: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "BLOCK", 3)
-    monkeypatch.setattr(registry, "_ON_PAGE", 1)
+    monkeypatch.setattr(registry, "VERSIONS_ON_PAGE", 1)
     rows = trained(live, [0.5, 0.9, *[0.6] * 6])
     tracker.sync_all(live.engine, live.run)
     client.delete_model_version(live.pipeline, "1")

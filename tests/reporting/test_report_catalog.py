@@ -1,4 +1,4 @@
-"""What the catalog says is what the report holds."""
+"""Reports hold the numbers of the catalog."""
 
 import secrets
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from modyn_dagster.reporting.comparison import Comparison, compare_runs
 from modyn_dagster.reporting.scores import NO_ACTIVE_MODEL, IntervalScore
 from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
-from modyn_dagster.reporting.tables import Table, comparison_table, scores_table, seconds_table
+from modyn_dagster.reporting.tables import Table, comparison_table, scores_table
 from tests.reporting.story import year
 
 
@@ -77,10 +77,6 @@ def test_the_score_table_has_a_row_per_interval_and_says_why_a_score_is_missing(
     )
     assert "accuracy; mean of the currently active model 0.2500 over 1 of 2 intervals" in table.caption
     assert "* the model saw samples of the interval in training" in table.caption
-
-
-def test_seconds_end_with_their_total() -> None:
-    assert seconds_table(a_summary("p", {})).rows == (("select", "0.50"), ("train", "1,000.25"), ("total", "1,000.75"))
 
 
 def test_markdown_has_as_many_cells_in_every_row_whatever_is_in_them() -> None:

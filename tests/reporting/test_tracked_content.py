@@ -1,4 +1,4 @@
-"""What goes to MLflow is what MLflow takes."""
+"""Names, parameters and tags stay within MLflow's limits."""
 
 import json
 from datetime import UTC, datetime, timedelta

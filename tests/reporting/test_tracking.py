@@ -251,14 +251,14 @@ def test_later_intervals_are_added(tracker: Tracker, story: Story, client: Mlflo
     run_id = tracker.sync_trigger(story.engine, story.run, row)
     for last in (3, 6):
         story.score(row, {n: n / 10 for n in range(last)})
-        assert tracker.sync_evaluation(story.engine, story.run, row) == run_id
+        assert tracker.sync_trigger(story.engine, story.run, row) == run_id
         assert points(client, run_id, "evaluation/accuracy") == [(n, n / 10) for n in range(last)]
 
 
 def test_the_description_keeps_the_link_to_dagster(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     row = story.train(10, year(1.5))
     run_id = tracker.sync_trigger(story.engine, story.run, row, "dagster-1", "http://dagster/runs/1")
-    tracker.sync_evaluation(story.engine, story.run, row)
+    tracker.sync_trigger(story.engine, story.run, row)
     assert "http://dagster/runs/1" in client.get_run(run_id).data.tags["mlflow.note.content"]
 
 
@@ -273,7 +273,7 @@ def test_a_run_that_shows_what_is_no_longer_true_is_replaced(
     row = scored(story)
     old = tracker.sync_trigger(story.engine, story.run, row)
     story.score(row, again)
-    new = tracker.sync_evaluation(story.engine, story.run, row)
+    new = tracker.sync_trigger(story.engine, story.run, row)
     assert new != old
     with story.engine.connect() as conn:
         cells = list_evaluations(conn, story.run.id, row.id)
@@ -391,4 +391,3 @@ def test_addresses_lead_to_the_run_in_mlflows_pages(tracker: Tracker, story: Sto
     run_id = tracker.sync_run(story.engine, story.run)
     experiment = experiment_of(client, story)
     assert tracker.url_of(run_id) == f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{run_id}"
-    assert tracker.trigger_url(experiment, run_id) == tracker.url_of(run_id)

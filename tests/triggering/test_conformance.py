@@ -113,7 +113,7 @@ def test_the_error_names_law_stream_and_the_decision_that_differs():
     error = caught.value
     assert (error.stream, error.decision) == ("regular", 2)
     assert str(error).startswith(
-        "saving and loading state changes no decision: not on the stream 'regular', decision 2: expected"
+        "saving and loading state changes no decision: broken on the stream 'regular', decision 2: expected"
     )
     assert "fire=True" in str(error)
     assert "fire=False" in str(error)

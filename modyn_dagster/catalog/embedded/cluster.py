@@ -6,10 +6,10 @@ import os
 import shlex
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from modyn_dagster.backoff import wait_until
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.binaries import Binaries
 from modyn_dagster.catalog.embedded.postmaster import (
@@ -73,7 +73,7 @@ class Cluster:
             descriptor = _lock(self.folder)
             return descriptor is not None
 
-        if not _wait_until(is_settled, _START_SECONDS):
+        if not wait_until(is_settled, timeout=_START_SECONDS, first=_POLL_SECONDS):
             raise ServerFailed(
                 f"{self.folder}: processes use it that neither serve it nor end; {self.log} says:\n{self._log_since(0)}"
             )
@@ -129,7 +129,7 @@ class Cluster:
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for the end of a server that is being stopped or was killed; False when the time is over."""
-        return _wait_until(lambda: self.postmaster() is None, seconds)
+        return wait_until(lambda: self.postmaster() is None, timeout=seconds, first=_POLL_SECONDS)
 
     def stop(self) -> bool:
         """Shut the server down, ending its sessions, and wait for its last process; False when none ran."""
@@ -185,13 +185,3 @@ def _lock(folder: Path) -> int | None:
         os.close(descriptor)
         raise ServerFailed(f"{folder}: cannot be locked: {error.strerror}; MODYN_HOME must be on a local disk") from error
     return descriptor
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Poll ``condition`` until it is true; False when the time is over."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True

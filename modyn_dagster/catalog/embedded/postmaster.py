@@ -6,9 +6,10 @@ any process.
 
 import signal
 from dataclasses import dataclass
-from hashlib import blake2b
 from os import kill
 from pathlib import Path
+
+from modyn_dagster.digest import bytes_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Postmaster:
 
 def cluster_name(data: Path) -> str:
     """Setting that identifies this data directory's server in a command line."""
-    return f"modyn-{blake2b(bytes(data), digest_size=6).hexdigest()}"
+    return f"modyn-{bytes_digest(bytes(data), 6)}"
 
 
 def postmaster_of(data: Path) -> Postmaster | None:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from sqlalchemy import URL
 
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.cluster import Cluster
+from modyn_dagster.digest import bytes_digest
 from modyn_dagster.errors import ServerFailed, WriteFailed
 from modyn_dagster.storage import atomic_write
 
@@ -106,7 +106,7 @@ def choose_folder(home: Path, account: Account) -> str:
 
 
 def _fallback_folder(home: Path, account: Account) -> Path:
-    folder = FALLBACK_FOLDER / blake2b(bytes(home), digest_size=8).hexdigest()
+    folder = FALLBACK_FOLDER / bytes_digest(bytes(home), 8)
     if folder.exists():
         _set_aside(folder)
     FALLBACK_FOLDER.mkdir(parents=True, exist_ok=True)

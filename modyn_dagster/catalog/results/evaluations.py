@@ -129,6 +129,14 @@ def list_evaluations(
     return list_rows(conn, EvaluationRow, statement.order_by(*order))
 
 
+def evaluations_of_triggers(conn: sa.Connection, trigger_ids: Sequence[int]) -> list[EvaluationRow]:
+    """List the cells of some triggers, without those of subsets, ordered by trigger, interval and metric."""
+    where = evaluation.c.trigger_id.in_(trigger_ids) & (evaluation.c.subset == "")
+    statement = sa.select(evaluation, trigger.c.ordinal).join(trigger).where(where)
+    order = (trigger.c.ordinal, evaluation.c.interval_start, evaluation.c.interval_end, evaluation.c.metric)
+    return list_rows(conn, EvaluationRow, statement.order_by(*order))
+
+
 def cells_since(conn: sa.Connection, run_id: int, metric: str, since: datetime) -> list[ScoredCell]:
     """Defined cells of a run's evaluation matrix that were first scored since a moment, in order of their intervals."""
     statement = sa.select(evaluation, trigger.c.ordinal).join(trigger, evaluation.c.trigger_id == trigger.c.id)

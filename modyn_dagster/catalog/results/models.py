@@ -14,13 +14,13 @@ from modyn_dagster.catalog.database.mapping import (
     Default,
     Mark,
     References,
+    as_row,
     find_row,
     list_rows,
     table,
 )
 from modyn_dagster.catalog.runs import pipeline, pipeline_run
 from modyn_dagster.catalog.triggers import trigger
-from modyn_dagster.errors import UnknownName
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,10 @@ _MODEL: Final = sa.select(model, trigger.c.run_id, trigger.c.ordinal, trigger.c.
 )
 
 
-def insert_model(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> None:
+def insert_model(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]) -> ModelRow:
     """Record the model of a trigger whose claim is held in this transaction."""
     conn.execute(insert(model).values(trigger_id=trigger_id, **values))
+    return as_row(ModelRow, conn.execute(_MODEL.where(model.c.trigger_id == trigger_id)).one())
 
 
 def find_model(conn: sa.Connection, trigger_id: int) -> ModelRow | None:
@@ -73,12 +74,6 @@ def find_model(conn: sa.Connection, trigger_id: int) -> ModelRow | None:
 def list_models(conn: sa.Connection, run_id: int) -> list[ModelRow]:
     """Models of a run in trigger order."""
     return list_rows(conn, ModelRow, _MODEL.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
-
-
-def models_before(conn: sa.Connection, run_id: int, ordinal: int, *, newest: int) -> list[ModelRow]:
-    """The ``newest`` so many models of a run before a trigger's ordinal, the newest first."""
-    before = _MODEL.where(trigger.c.run_id == run_id, trigger.c.ordinal < ordinal)
-    return list_rows(conn, ModelRow, before.order_by(trigger.c.ordinal.desc()).limit(newest))
 
 
 def live_model(conn: sa.Connection, pipeline_name: str, moment: datetime) -> ModelRow | None:
@@ -93,11 +88,3 @@ def newest_model(conn: sa.Connection, run_id: int, model_hash: str) -> ModelRow 
     """The newest model with this hash: the run's own if it has one, else that of the run its first model came from."""
     newest = (trigger.c.run_id == run_id).desc(), trigger.c.id.desc()
     return find_row(conn, ModelRow, _MODEL.where(model.c.hash == model_hash).order_by(*newest).limit(1))
-
-
-def architecture_of(conn: sa.Connection, model_hash: str) -> Mapping[str, Any]:
-    """Architecture of a model by hash; equal weights have equal architectures."""
-    row = conn.execute(sa.select(model.c.architecture).where(model.c.hash == model_hash).limit(1)).one_or_none()
-    if row is None:
-        raise UnknownName("model", model_hash)
-    return dict(row.architecture)

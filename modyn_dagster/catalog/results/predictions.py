@@ -54,6 +54,12 @@ def list_predictions(conn: sa.Connection, trigger_id: int, model_hash: str | Non
     return list_rows(conn, PredictionFileRow, sa.select(prediction_file).where(where).order_by(prediction_file.c.first_key))
 
 
+def predictions_of_triggers(conn: sa.Connection, trigger_ids: Sequence[int]) -> list[PredictionFileRow]:
+    """List the prediction files of some triggers, of all models they ever had, in key order."""
+    statement = sa.select(prediction_file).where(prediction_file.c.trigger_id.in_(trigger_ids))
+    return [as_row(PredictionFileRow, row) for row in conn.execute(statement.order_by(prediction_file.c.first_key))]
+
+
 def same_predictions(
     conn: sa.Connection, model_hash: str, source: str, first_key: int, last_key: int
 ) -> list[tuple[PredictionFileRow, int]]:

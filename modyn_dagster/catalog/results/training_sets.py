@@ -69,6 +69,13 @@ def find_training_set(conn: sa.Connection, trigger_id: int) -> TrainingSetRow | 
     return find_row(conn, TrainingSetRow, sa.select(training_set).where(training_set.c.trigger_id == trigger_id))
 
 
+def list_training_sets(conn: sa.Connection, run_id: int) -> list[TrainingSetRow]:
+    """List the training sets of a run in trigger order."""
+    statement = sa.select(training_set).join(trigger, training_set.c.trigger_id == trigger.c.id)
+    rows = conn.execute(statement.where(trigger.c.run_id == run_id).order_by(trigger.c.ordinal))
+    return [as_row(TrainingSetRow, row) for row in rows]
+
+
 @dataclass(frozen=True, slots=True)
 class FillPoint:
     """Fill C / n of an R-TBS at a sample time, between the trigger before and the trigger with this ordinal."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modyn_dagster.ingestion.deletion.delete import BatchDeletion
     from modyn_dagster.ingestion.deletion.purge import PurgedBatch
     from modyn_dagster.keys import KeyArray
-    from modyn_dagster.pipeline.operate.sample_lineage import Usage
+    from modyn_dagster.pipeline.operate.sample_lineage import SampleUse
     from modyn_dagster.pipeline.platform import Platform
 
 _MOST_SHOWN = 20
@@ -95,24 +95,24 @@ def _plan(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "lis
         return plan_deletion(conn, platform.home, dataset, keys)
 
 
-def _usages(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "list[Usage]":
+def _usages(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "list[SampleUse]":
     from modyn_dagster.pipeline.operate.sample_lineage import usages_of
 
     return usages_of(platform, dataset.id, keys)
 
 
-def _show(name: str, plan: "Sequence[BatchDeletion]", usages: "Sequence[Usage]") -> None:
-    n_samples = sum(len(step.wanted) for step in plan)
+def _show(name: str, plan: "Sequence[BatchDeletion]", usages: "Sequence[SampleUse]") -> None:
+    n_samples = sum(len(step.requested) for step in plan)
     click.echo(f"{name}: {n_samples} samples in {len(plan)} batches")
     for step in plan:
         already = f", {step.n_already} of them deleted before" if step.n_already else ""
-        click.echo(f"  batch {step.batch.partition_key}: {len(step.wanted)} of {step.batch.n_samples} samples{already}")
+        click.echo(f"  batch {step.batch.partition_key}: {len(step.requested)} of {step.batch.n_samples} samples{already}")
     click.echo(f"used by {len(usages)} training sets" + ":" * bool(usages))
     for usage in usages:
         click.echo(f"  {_line(usage)}")
 
 
-def _line(usage: "Usage") -> str:
+def _line(usage: "SampleUse") -> str:
     used = usage.used_by
     keys = f"unknown: {usage.why_unknown}" if usage.n_keys is None else f"{usage.n_keys} of the keys"
     model = f"model {used.model_hash}" if used.model_hash is not None else f"no model, the trigger is {used.state}"
@@ -124,7 +124,7 @@ def _delete(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray", reaso
     from modyn_dagster.ingestion.deletion.delete import delete_samples
 
     steps = delete_samples(platform.engine, platform.home, dataset, keys, reason)
-    n_deleted = sum(len(step.fresh) for step in steps)
+    n_deleted = sum(len(step.newly_deleted) for step in steps)
     click.echo(f"{dataset.name}: {n_deleted} samples deleted, {sum(step.n_already for step in steps)} were deleted before")
 
 

@@ -47,7 +47,7 @@ def probe(
     from modyn_dagster.determinism import reproducible
     from modyn_dagster.model_store.probe.recording import summarise
     from modyn_dagster.model_store.probe.report import Summary, compare
-    from modyn_dagster.reporting.model_tables import probe_table, verdict
+    from modyn_dagster.reporting.model_tables import probe_table, probe_verdict
 
     sys.path.insert(0, str(Path.cwd()))
     with reproducible(seed, threads=threads or torch.get_num_threads()):
@@ -56,7 +56,7 @@ def probe(
 
     def run(number: int) -> Summary:
         try:
-            summary = summarise(build, inputs, loss, seed=seed, threads=threads, fixed=not any_algorithm)
+            summary = summarise(build, inputs, loss, seed=seed, threads=threads, deterministic=not any_algorithm)
         except ModynError:
             raise
         except Exception as error:
@@ -73,7 +73,7 @@ def probe(
         report = compare(expected, run(n_runs), same_model=against is None)
     if show_all or not report.is_safe:
         show_table(probe_table(report, only_different=not show_all).rich())
-    click.echo(verdict(report))
+    click.echo(probe_verdict(report))
     if not report.is_safe:
         raise click.exceptions.Exit(1)
 

@@ -1,4 +1,4 @@
-"""The champion of a run: each model has to be at least as good as the champion before it, where both were judged."""
+"""Champion of a run: a model must be at least as good as the champion before it on the intervals where both have a score."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,19 @@ from datetime import datetime
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.spec.evaluation import lower_is_better
 
-_Place = tuple[datetime, datetime]
+Interval = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the model of a trigger became the champion at its turn, and why; triggers by their ordinals."""
+    """Result of a model's challenge.
+
+    Attributes:
+        trigger: ordinal of the model's trigger.
+        promoted: it became the champion.
+        reason: scores of both, or why they could not be compared.
+        champion: ordinal of the champion's trigger after the challenge.
+    """
 
     trigger: int
     promoted: bool
@@ -23,10 +30,19 @@ class Verdict:
 def champions(models: Sequence[int], cells: Iterable[EvaluationRow], metric: str) -> list[Verdict]:
     """A verdict per model, in the order of their triggers.
 
-    Two models are compared by their mean scores over the intervals where both have one: those of which neither saw samples in
-    training, else all. The first is the champion until another one is at least as good; without a common interval nobody is.
+    Two models are compared by their mean scores over the intervals where both have one: over those neither was trained on, or
+    over all if there is none. The first model is the champion until another is at least as good. Without a common interval the
+    champion stays.
+
+    Args:
+        models: ordinals of the triggers that have a model.
+        cells: of the run, of any metric.
+        metric: decides.
+
+    >>> champions([1, 0], [], "log_loss")[1].reason
+    'no interval yet where it and the champion, trigger 0, both have a log_loss'
     """
-    scores: dict[int, dict[_Place, EvaluationRow]] = {model: {} for model in models}
+    scores: dict[int, dict[Interval, EvaluationRow]] = {model: {} for model in models}
     for cell in cells:
         if cell.metric == metric and cell.value is not None and cell.ordinal in scores:
             scores[cell.ordinal][cell.interval_start, cell.interval_end] = cell
@@ -42,15 +58,15 @@ def champions(models: Sequence[int], cells: Iterable[EvaluationRow], metric: str
 
 
 def _challenge(
-    ours: Mapping[_Place, EvaluationRow], theirs: Mapping[_Place, EvaluationRow], champion: int, metric: str
+    challenger: Mapping[Interval, EvaluationRow], incumbent: Mapping[Interval, EvaluationRow], champion: int, metric: str
 ) -> tuple[bool, str]:
-    common = sorted(ours.keys() & theirs.keys())
+    common = sorted(challenger.keys() & incumbent.keys())
     if not common:
         return False, f"no interval yet where it and the champion, trigger {champion}, both have a {metric}"
-    unseen = [place for place in common if not (ours[place].seen_in_training or theirs[place].seen_in_training)]
-    places = unseen or common
-    here, there = (sum(float(cells[place].value or 0) for place in places) / len(places) for cells in (ours, theirs))
-    promoted = here <= there if lower_is_better(metric) else here >= there
+    unseen = [i for i in common if not (challenger[i].seen_in_training or incumbent[i].seen_in_training)]
+    intervals = unseen or common
+    mean, bar = (sum(float(cells[i].value or 0) for i in intervals) / len(intervals) for cells in (challenger, incumbent))
+    promoted = mean <= bar if lower_is_better(metric) else mean >= bar
     kind = "intervals" if unseen else "intervals, all of which one of them saw in training"
-    scores = f"mean {metric} {here:.6g} against {there:.6g} of the champion (trigger {champion})"
-    return promoted, f"{scores}, over {len(places)} {kind}"
+    scores = f"mean {metric} {mean:.6g} against {bar:.6g} of the champion (trigger {champion})"
+    return promoted, f"{scores}, over {len(intervals)} {kind}"

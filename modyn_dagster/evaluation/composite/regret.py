@@ -1,4 +1,4 @@
-"""The best that could have been done with the models there are, known only afterwards, and how far a pipeline stayed below."""
+"""Regret: distance of a pipeline's score from that of the best training schedule in hindsight."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,12 +11,12 @@ from modyn_dagster.evaluation.composite.scores import Float64, currently_active
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Which trainings to keep.
+    """A subset of the trainings.
 
     Attributes:
-        models: the indices of the trainings, ascending.
-        mean: the mean score of the currently active of them over the judged intervals.
-        n_intervals: how many those are.
+        models: indices of the trainings, ascending.
+        mean: mean score of the currently active one over the scored intervals.
+        n_intervals: number of scored intervals.
     """
 
     models: tuple[int, ...]
@@ -25,7 +25,7 @@ class Schedule:
 
 
 class Regret(NamedTuple):
-    """How far the pipeline's mean score lies below the best schedule's (never below 0), and that schedule."""
+    """Distance of the pipeline's mean score from the best schedule's, at least 0, and that schedule."""
 
     value: float
     best: Schedule
@@ -42,26 +42,30 @@ def best_schedule(
 ) -> Schedule | None:
     """The subset of the trainings whose currently active model scores best, found by dynamic programming over the matrix.
 
-    In each interval the newest kept model that ended before the anchor is in use. Judged are the intervals that have an active
-    model and whose cells are defined for all models that ended before the anchor; a schedule must serve all of them. None
-    where there is no such interval. A model counts as it was trained, whatever trainings before it are left out.
+    Each interval uses the newest kept model that ended before the anchor. An interval is scored if it has an active model and
+    all models that ended before its anchor have a value; a schedule must serve all of these. None if there is no such interval.
+    A model counts as it was trained, even if trainings before it are left out.
 
     Args:
         values: ``float64[models, intervals]``, NaN where undefined.
-        train_ends: last training times, not decreasing, else ``ValueError``; ``anchors``: of the intervals.
-        triggers: keep at most so many; default: any number.
+        train_ends: last training time of each model; must not decrease, else ``ValueError``.
+        anchors: of the intervals.
+        triggers: maximum number of trainings; default: any number.
         cost: of each kept training, in units of the mean score.
         lower_is_better: the values are losses.
+
+    >>> best_schedule(np.array([[0.9, 0.8], [0.1, 0.2]]), [0, 10], [5, 15])
+    Schedule(models=(0,), mean=0.8500000000000001, n_intervals=2)
     """
     ends, moments = np.asarray(train_ends), np.asarray(anchors)
     if len(ends) and (ends[1:] < ends[:-1]).any():
         raise ValueError("train_ends: must not decrease, in the order of training")
     if triggers is not None and triggers < 1:
         raise ValueError(f"triggers: {triggers} serve no interval")
-    judged = _judged(values, currently_active(ends, moments))
-    if not judged.any():
+    scored = _scored(values, currently_active(ends, moments))
+    if not scored.any():
         return None
-    order = np.flatnonzero(judged)[np.argsort(moments[judged], kind="stable")]
+    order = np.flatnonzero(scored)[np.argsort(moments[scored], kind="stable")]
     gains = (-values if lower_is_better else values)[:, order] / len(order)
     first = np.searchsorted(moments[order], ends, side="right")
     models = _best_chain(gains, first, len(ends) if triggers is None else min(triggers, len(ends)), cost)
@@ -77,32 +81,35 @@ def regret(
     triggers: int | None = None,
     lower_is_better: bool = False,
 ) -> Regret | None:
-    """A pipeline's own schedule, all its trainings, against the best in hindsight, with the arguments of ``best_schedule``.
+    """Distance of a pipeline with all its trainings from the best schedule in hindsight. Arguments as in ``best_schedule``.
 
-    With fewer ``triggers`` than the pipeline has the value may be negative: it had more trainings than the schedule may.
+    With fewer ``triggers`` than the pipeline has, the value may be negative: the pipeline trained more often than the schedule.
+
+    >>> round(regret(np.array([[0.9, 0.8], [0.1, 0.2]]), [0, 10], [5, 15]).value, 2)
+    0.3
     """
     best = best_schedule(values, train_ends, anchors, triggers=triggers, lower_is_better=lower_is_better)
     if best is None:
         return None
     active = currently_active(train_ends, anchors)
-    judged = np.flatnonzero(_judged(values, active))
-    own = float(values[active[judged], judged].mean())
+    scored = np.flatnonzero(_scored(values, active))
+    own = float(values[active[scored], scored].mean())
     return Regret(own - best.mean if lower_is_better else best.mean - own, best)
 
 
-def _judged(values: Float64, active: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Intervals with an active model and no undefined cell up to it."""
+def _scored(values: Float64, active: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Flags of the intervals with an active model and no undefined cell up to it."""
     candidate = np.arange(len(values))[:, None] <= active[None, :]
     return np.asarray((active >= 0) & (np.isfinite(values) | ~candidate).all(axis=0))
 
 
 def _best_chain(gains: Float64, first: npt.NDArray[np.int64], most: int, cost: float) -> tuple[int, ...]:
-    """The kept models, by going backwards: what is still to be gained from a model on, with so many more of them.
+    """Kept models, by backward induction over the gain from each model on with a given number of models.
 
-    ``first[m]`` is the first interval that model m may serve; it serves all up to the first one of the next kept model.
+    ``first[m]`` is the first interval that model m may serve; it serves all before the first one of the next kept model.
     """
     n_models, n_intervals = gains.shape
-    # Cells of models that had not ended are never used, and may hold anything.
+    # Cells of models that had not ended are never used and may hold anything.
     usable = np.where(np.arange(n_intervals)[None, :] >= first[:, None], gains, 0.0)
     sums = np.concatenate([np.zeros((n_models, 1)), np.cumsum(usable, axis=1)], axis=1)
     alone = sums[:, -1] - cost

@@ -1,1 +1,1 @@
-"""Intervals of sample time over which models are judged: one generator per kind, and the intervals of a pipeline's block."""
+"""Intervals of sample time that models are scored on: one generator per kind, and the intervals of a pipeline."""

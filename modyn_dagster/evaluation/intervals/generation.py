@@ -1,4 +1,4 @@
-"""Intervals of sample time over which models are judged. All are half-open: ``[start, end)``."""
+"""Intervals of sample time that models are scored on. All are half-open: ``[start, end)``."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,14 @@ _SOURCE: Final = "intervals"
 
 @dataclass(frozen=True, slots=True)
 class Interval(Generic[Moment]):
-    """Samples with ``start <= time < end``; ``anchor`` decides which model is active, ``model`` whose interval it is."""
+    """Samples with ``start <= time < end``.
+
+    Attributes:
+        start: first moment of the interval.
+        end: first moment after it.
+        anchor: the newest model trained before it is the active one.
+        model: index of the model that the interval belongs to; None: to all.
+    """
 
     start: Moment
     end: Moment
@@ -39,15 +46,15 @@ def generate_intervals(
 ) -> list[Interval[Moment]]:
     """The intervals of a spec over samples from ``start`` to before ``end``, in the order of their kind.
 
-    Tumbling, sliding and periodic ones are in order of time, those between triggers and at offsets in order of the models,
-    fixed ones and the offsets of one model as they are listed.
+    Tumbling, sliding and periodic intervals are in order of time, those between triggers and at offsets in order of the models,
+    fixed intervals and the offsets of one model in the order of the spec.
 
     Args:
-        spec: the ``intervals`` block of a pipeline, parsed or as a dict; ``ConfigError`` names what is impossible in it.
+        spec: the ``intervals`` block of a pipeline, parsed or as a dict; an impossible value raises ``ConfigError``.
         start: the first sample's time.
         end: exclusive: the last sample's time plus one unit, a microsecond (a second for integers).
         training: first and last sample time of every model, both inclusive, for the kinds that follow them.
-        cut: whether tumbling and sliding intervals end at ``end``; without it an interval is the same one when more data come.
+        cut: tumbling and sliding intervals end at ``end``; False: an interval stays the same as more data arrive.
 
     >>> [(i.start, i.end) for i in generate_intervals({"kind": "tumbling", "every": "10s"}, 5, 28)]
     [(5, 15), (15, 25), (25, 28)]
@@ -56,11 +63,21 @@ def generate_intervals(
     first, unit = _ticks("start", start)
     span = TickSpan(first, _same_ticks("end", end, unit), unit, cut)
     models = [_training(number, pair, unit) for number, pair in enumerate(training)]
-    return [_interval(block, found, unit) for found in GENERATORS[type(block)](block, span, models)]
+    return [_interval(block, ticks, unit) for ticks in GENERATORS[type(block)](block, span, models)]
 
 
 def anchor_of(block: IntervalBlock, start: Moment, end: Moment) -> Moment:
-    """The anchor of an interval that these settings made: its start, centre (rounded down) or end, or the periodic moment."""
+    """Anchor of an interval: its start, centre (rounded down) or end, or the moment of a periodic one.
+
+    Args:
+        block: settings that generated the interval.
+        start: of the interval, ``datetime64`` or integer seconds.
+        end: of the interval, of the same type.
+
+    >>> from modyn_dagster.spec.intervals import TumblingIntervals
+    >>> anchor_of(TumblingIntervals(every="10s", anchor="center"), 10, 20)
+    15
+    """
     first, unit = _ticks("start", start)
     anchor: Moment = _moment(_anchor(block, first, _same_ticks("end", end, unit), unit), unit)
     return anchor
@@ -69,15 +86,24 @@ def anchor_of(block: IntervalBlock, start: Moment, end: Moment) -> Moment:
 def closed_intervals(
     intervals: Sequence[Interval[Moment]], stream_time: Moment | None, *, finished: bool
 ) -> list[Interval[Moment]]:
-    """Those that get a row now: stream time has passed their end, or the run is finished. No stream time, no samples yet."""
+    """Intervals that are scored now: stream time has passed their end, or the run is finished.
+
+    Args:
+        intervals: of the run.
+        stream_time: latest sample time; None before the first sample.
+        finished: no more samples will arrive, so that all intervals are closed.
+
+    >>> [i.end for i in closed_intervals([Interval(0, 5, 0), Interval(5, 10, 5)], 7, finished=False)]
+    [5]
+    """
     if finished:
         return list(intervals)
     return [interval for interval in intervals if stream_time is not None and interval.end <= stream_time]
 
 
-def _interval(block: IntervalBlock, found: TickInterval, unit: int) -> Interval[Any]:
-    anchor = _anchor(block, found.start, found.end, unit)
-    return Interval(_moment(found.start, unit), _moment(found.end, unit), _moment(anchor, unit), found.model)
+def _interval(block: IntervalBlock, ticks: TickInterval, unit: int) -> Interval[Any]:
+    anchor = _anchor(block, ticks.start, ticks.end, unit)
+    return Interval(_moment(ticks.start, unit), _moment(ticks.end, unit), _moment(anchor, unit), ticks.model)
 
 
 def _anchor(block: IntervalBlock, start: int, end: int, unit: int) -> int:
@@ -101,14 +127,14 @@ def _training(number: int, pair: Sequence[Any], unit: int) -> tuple[int, int]:
 
 
 def _same_ticks(field: str, moment: np.datetime64 | int, unit: int) -> int:
-    ticks, found = _ticks(field, moment)
-    if found != unit:
+    ticks, own_unit = _ticks(field, moment)
+    if own_unit != unit:
         raise ConfigError(_SOURCE, field, moment, "must be of the same kind as the start: datetime64, or integer seconds")
     return ticks
 
 
 def _ticks(field: str, moment: np.datetime64 | int) -> tuple[int, int]:
-    """A moment as an integer, and how many of them are a second."""
+    """A moment in integer ticks, and the number of ticks per second."""
     if isinstance(moment, np.datetime64):
         if np.isnat(moment):
             raise ConfigError(_SOURCE, field, moment, "must be a time")

@@ -1,4 +1,4 @@
-"""One generator per kind of interval, on integer ticks: whole seconds, or microseconds."""
+"""Generators of intervals, one per kind, on integer ticks: whole seconds or microseconds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,14 @@ from modyn_dagster.spec.intervals import (
 
 
 class TickSpan(NamedTuple):
-    """What the stream covers, ``[start, end)`` in ticks; ``unit`` of them are a second. ``cut``: no interval goes beyond."""
+    """Extent of the stream, ``[start, end)`` in ticks.
+
+    Attributes:
+        start: first tick.
+        end: first tick after the last sample.
+        unit: ticks per second.
+        cut: no tumbling or sliding interval ends after ``end``.
+    """
 
     start: int
     end: int
@@ -26,7 +33,7 @@ class TickSpan(NamedTuple):
 
 
 class TickInterval(NamedTuple):
-    """An interval ``[start, end)`` in ticks, and the model whose it is."""
+    """An interval ``[start, end)`` in ticks, and the index of the model it belongs to."""
 
     start: int
     end: int
@@ -38,10 +45,12 @@ Training = tuple[int, int]
 
 
 def _tumbling(block: TumblingIntervals, span: TickSpan, _: Sequence[Training]) -> Iterator[TickInterval]:
+    """Adjacent intervals of one length."""
     return _windows(block, span, block.every)
 
 
 def _sliding(block: SlidingIntervals, span: TickSpan, _: Sequence[Training]) -> Iterator[TickInterval]:
+    """Overlapping intervals of one length."""
     return _windows(block, span, block.length)
 
 
@@ -52,13 +61,14 @@ def _windows(block: TumblingIntervals | SlidingIntervals, span: TickSpan, length
 
 
 def _periodic(block: PeriodicIntervals, span: TickSpan, _: Sequence[Training]) -> Iterator[TickInterval]:
+    """Intervals around the moments of a grid."""
     before, after = length_of(block.before) * span.unit, length_of(block.after) * span.unit
     for moment in _grid(block, span, max(after, 1)):
         yield TickInterval(moment - before, moment + after)
 
 
 def _grid(block: TumblingIntervals | SlidingIntervals | PeriodicIntervals, span: TickSpan, reach: int) -> range:
-    """The moments of a grid below the span's end, from the first whose reach comes to samples at all."""
+    """Moments of a grid before the end of the stream, from the first whose interval reaches into it."""
     every = length_of(block.every) * span.unit
     if block.start is None:
         return range(span.start, span.end, every)
@@ -67,20 +77,23 @@ def _grid(block: TumblingIntervals | SlidingIntervals | PeriodicIntervals, span:
 
 
 def _between_triggers(_: BetweenTriggers, __: TickSpan, training: Sequence[Training]) -> Iterator[TickInterval]:
+    """Intervals of the samples that each model was the first to see."""
     reached = None
     for first, last in training:
-        # A model that ends no later than the one before it has nothing of its own: no sample counts twice.
+        # No sample counts twice: a model that ends no later than the one before it has an empty interval.
         start = first if reached is None else reached
         reached = max(start, last + 1)
         yield TickInterval(start, reached)
 
 
 def _fixed(block: FixedIntervals, span: TickSpan, _: Sequence[Training]) -> Iterator[TickInterval]:
+    """Listed intervals."""
     for start, end in block.intervals:
         yield TickInterval(*(ticks_of(moment) * span.unit // 1_000_000 for moment in (start, end)))
 
 
 def _offsets(block: OffsetIntervals, span: TickSpan, training: Sequence[Training]) -> Iterator[TickInterval]:
+    """Intervals before, during and after the training window of each model."""
     for model, (first, last) in enumerate(training):
         for offset in block.offsets:
             yield TickInterval(*_at_offset(offset, span, first, last + 1), model)

@@ -1,35 +1,57 @@
-"""What metrics need of every sample, worked out once for all intervals of one model.
-
-An interval is a slice of rows. Counts are merged from running totals, which is exact; sums of floats are taken over the slice
-itself, so a cell has the same bits whatever other intervals are judged with it.
-"""
+"""Labelled samples with the columns that metrics need: computed once per model, shared by all its intervals."""
 
 from functools import cached_property
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.evaluation.metrics.calibration import confidences
-from modyn_dagster.evaluation.metrics.losses import Float64, Odds, binary_odds, cross_entropy, over_columns
+from modyn_dagster.evaluation.metrics.losses import (
+    BinarySoftmax,
+    Float64,
+    binary_softmax,
+    cross_entropy,
+    reduce_columns,
+    squared_distances,
+)
 
 Outputs = npt.NDArray[np.float32]
 #: Classes ``int64[n]`` or targets ``float64[n]``.
 Truth = npt.NDArray[Any]
-Counts = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
 
-#: Ranks of more samples times classes are not kept.
+#: Bins of confidence, of equal width, of the calibration error.
+BINS: Final = 15
+#: Rankings of more samples times classes are not cached: each takes 8 bytes per sample.
 _MOST_RANKS: Final = 1 << 26
+#: Samples whose squared distances are computed at once, for memory.
 _ROWS: Final = 1 << 16
 
 
+class UndefinedScore(Exception):
+    """A metric has no value on these samples, for example because a class is absent; nothing is wrong."""
+
+
+class CellFailed(Exception):
+    """A cell has no value because something is wrong: a metric raised, or a label is unknown to the model."""
+
+
+class Ranking(NamedTuple):
+    """Rows in ascending order of probability, and the rank of every row, ``int32[n]`` both; equal ranks are ties."""
+
+    order: Int32
+    ranks: Int32
+
+
 class EvaluationSamples:
-    """Outputs ``float32[n, k]`` and truth of labelled samples, with what follows from them sample by sample."""
+    """Model outputs ``float32[n, k]`` and truth of labelled samples, with derived columns computed on first use."""
 
     def __init__(self, outputs: Outputs, truth: Truth) -> None:
         self.outputs, self.truth = outputs, truth
-        self._right: dict[int, Counts] = {}
+        self._correct: dict[int, Flags] = {}
         self._rankings: dict[int, Ranking] = {}
 
     def __len__(self) -> int:
@@ -37,167 +59,157 @@ class EvaluationSamples:
 
     @property
     def n_classes(self) -> int:
-        """Classes the model knows."""
+        """Number of classes the model knows."""
         return self.outputs.shape[1]
 
-    @cached_property
-    def predicted(self) -> Counts:
-        """The class of the largest output, ``int64[n]``; the lower class wins a tie."""
-        return np.asarray(self.outputs.argmax(axis=1)) if self.n_classes != 2 else self._predicted_one.astype(np.int64)
+    def classes_in(self, part: slice) -> int:
+        """Number of classes including those that occur in a part and are unknown to the model."""
+        if self.unknown_class_before[part.stop] == self.unknown_class_before[part.start]:
+            return self.n_classes
+        return max(self.n_classes, int(self.truth[part].max()) + 1)
 
     @cached_property
-    def _predicted_one(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.outputs[:, 1] > self.outputs[:, 0])
+    def predicted(self) -> Int64:
+        """Class of the largest output, ``int64[n]``; the lower class wins a tie."""
+        if self.n_classes == 2:
+            return np.asarray(self.outputs[:, 1] > self.outputs[:, 0]).astype(np.int64)
+        return np.asarray(self.outputs.argmax(axis=1))
+
+    def correct(self, k: int = 1) -> Flags:
+        """Flags of the samples whose class is among the ``k`` largest outputs, ``bool[n]``."""
+        if k not in self._correct:
+            self._correct[k] = self.predicted == self.truth if k == 1 else _in_top_k(self.outputs, self.truth, k)
+        return self._correct[k]
 
     @cached_property
-    def broken(self) -> Counts:
-        """How many of the samples before each place have outputs that are not finite, ``int64[n + 1]``."""
-        return _running(~over_columns(np.logical_and, np.isfinite(self.outputs)))
+    def nonfinite_before(self) -> Int64:
+        """Number of samples with nonfinite outputs before each row, ``int64[n + 1]``."""
+        return running_total(~reduce_columns(np.logical_and, np.isfinite(self.outputs)))
 
     @cached_property
-    def beyond(self) -> Counts:
-        """How many of the samples before each place are of a class that the model does not know, ``int64[n + 1]``."""
-        return _running(self.truth >= self.n_classes)
+    def unknown_class_before(self) -> Int64:
+        """Number of samples of a class unknown to the model before each row, ``int64[n + 1]``."""
+        return running_total(self.truth >= self.n_classes)
 
     @cached_property
-    def odds(self) -> Odds:
-        """Of two classes: what all their probabilities are made of."""
+    def softmax(self) -> BinarySoftmax:
+        """Softmax of two classes."""
         with np.errstate(all="ignore"):
-            return binary_odds(self.outputs)
+            return binary_softmax(self.outputs)
 
     @cached_property
     def losses(self) -> Float64:
-        """``-log p(class)``, ``float64[n]``; of no use for samples of an unknown class."""
+        """``-log p(class)``, ``float64[n]``; meaningless for samples of an unknown class."""
+        with np.errstate(all="ignore"):
+            labels = self._known_labels
+            return self.softmax.losses(labels) if self.n_classes == 2 else cross_entropy(self.outputs, labels)
+
+    @cached_property
+    def squares(self) -> Float64:
+        """Squared distance of the probabilities from the truth, ``float64[n]``: of class 1 alone for two classes, else of all."""
         labels = self._known_labels
         with np.errstate(all="ignore"):
-            return self.odds.losses(labels) if self.n_classes == 2 else cross_entropy(self.outputs, labels)
+            if self.n_classes == 2:
+                return self.softmax.squares(labels)
+            chunks = [slice(start, start + _ROWS) for start in range(0, len(self), _ROWS)]
+            return np.concatenate([np.empty(0), *(squared_distances(self.outputs[rows], labels[rows]) for rows in chunks)])
 
     @cached_property
     def confidence(self) -> Float64:
         """Probability of the predicted class, ``float64[n]``."""
         with np.errstate(all="ignore"):
-            return self.odds.confidences() if self.n_classes == 2 else confidences(self.outputs)
+            return self.softmax.confidences() if self.n_classes == 2 else confidences(self.outputs)
 
     @cached_property
-    def squares(self) -> Float64:
-        """Squared distance of the probabilities from the truth, ``float64[n]``: over all classes, for two of class 1 alone."""
-        labels = self._known_labels
-        if self.n_classes == 2:
-            with np.errstate(all="ignore"):
-                return self.odds.squares(labels)
-        found = np.empty(len(self))
-        for start in range(0, len(self), _ROWS):
-            rows = slice(start, start + _ROWS)
-            found[rows] = _squares(self.outputs[rows], labels[rows])
-        return found
+    def confidence_bins(self) -> Int64:
+        """Bin of each confidence, ``int64[n]``."""
+        with np.errstate(all="ignore"):
+            return np.minimum((self.confidence * BINS).astype(np.int64), BINS - 1)
+
+    @cached_property
+    def overconfidence(self) -> Float64:
+        """Confidence less correctness, ``float64[n]``."""
+        return self.confidence - self.correct()
+
+    @cached_property
+    def errors(self) -> Float64:
+        """Predicted less true target, ``float64[n]``."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.outputs[:, 0] - self.truth)
 
     @property
     def _known_labels(self) -> Truth:
-        """The truth; in place of a class that the model does not know the last one it knows."""
-        return np.minimum(self.truth, self.n_classes - 1) if self.beyond[-1] else self.truth
-
-    def right(self, k: int) -> Counts:
-        """How many of the samples before each place have their class among the ``k`` largest outputs, ``int64[n + 1]``."""
-        if k not in self._right:
-            self._right[k] = _running(self._is_right if k == 1 else _within(self.outputs, self.truth, k))
-        return self._right[k]
+        """The truth, with the last known class in place of unknown ones."""
+        return np.minimum(self.truth, self.n_classes - 1) if self.unknown_class_before[-1] else self.truth
 
     @property
-    def _is_right(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.predicted == self.truth)
+    def keeps_ranking(self) -> bool:
+        """True if there is memory for the ranking of all samples."""
+        return self.n_classes == 2 or len(self) * self.n_classes <= _MOST_RANKS
 
-    @cached_property
-    def hits_of_one(self) -> Counts:
-        """How many of the samples before each place are of class 1 and predicted as such, ``int64[n + 1]``."""
-        return _running((self.predicted == 1) & (self.truth == 1))
-
-    @cached_property
-    def seen_of_one(self) -> Counts:
-        """How often class 1 occurs among truth and predictions before each place, ``int64[n + 1]``."""
-        return _running((self.predicted == 1).astype(np.int64) + (self.truth == 1))
-
-    def ranks(self, positive: int, part: slice) -> Int32:
-        """Places of the samples of a part in the order of a class's probability, ``int32``; equal places are ties."""
+    def ranks(self, label: int, part: slice) -> Int32:
+        """Ranks of the samples of a part by the probability of a class, ``int32``; equal ranks are ties."""
         if len(self) * self.n_classes > _MOST_RANKS:
-            return _ranking(self.outputs[part], positive).ranks
-        return self.ranking(positive).ranks[part]
+            return _ranking(self.outputs[part], label).ranks
+        return self.ranking(label).ranks[part]
 
-    def ranking(self, positive: int) -> "Ranking":
-        """All samples in the order of a class's probability."""
-        if positive not in self._rankings:
-            self._rankings[positive] = _ranking(self.outputs, positive)
-        return self._rankings[positive]
-
-
-class Ranking(NamedTuple):
-    """Rows in ascending order, and the place of every row, ``int32[n]`` both; equal places are ties."""
-
-    order: Int32
-    ranks: Int32
+    def ranking(self, label: int) -> Ranking:
+        """All samples in the order of the probability of a class."""
+        if label not in self._rankings:
+            self._rankings[label] = _ranking(self.outputs, label)
+        return self._rankings[label]
 
 
-def _running(flags: npt.NDArray[np.bool_] | Counts) -> Counts:
-    """Totals before each place and behind the last one, ``int64[n + 1]``."""
-    found = np.zeros(len(flags) + 1, np.int64)
-    # Often nothing is amiss anywhere: memory that is never written costs nothing.
+def running_total(flags: Flags) -> Int64:
+    """Number of true flags before each row and behind the last one, ``int64[n + 1]``.
+
+    >>> running_total(np.array([True, False, True]))
+    array([0, 1, 1, 2])
+    """
+    totals = np.zeros(len(flags) + 1, np.int64)
+    # Faults are rare: memory that is never written costs nothing.
     if flags.any():
-        np.cumsum(flags, out=found[1:])
-    return found
+        np.cumsum(flags, out=totals[1:])
+    return totals
 
 
-def _within(outputs: Outputs, labels: Truth, k: int) -> npt.NDArray[np.bool_]:
-    """As sorting would have it, the lower class before the higher one where outputs are equal."""
+def require_known(samples: EvaluationSamples, part: slice) -> None:
+    """Raise ``CellFailed`` where a part holds a class that the model has no probability for."""
+    if samples.unknown_class_before[part.stop] > samples.unknown_class_before[part.start]:
+        largest = int(samples.truth[part].max())
+        raise CellFailed(f"a sample is of class {largest}, the model knows {samples.n_classes} classes")
+
+
+def _in_top_k(outputs: Outputs, labels: Truth, k: int) -> Flags:
+    """Flags of a stable sort: among equal outputs the lower class comes first."""
     known = labels < outputs.shape[1]
-    place = np.minimum(labels, outputs.shape[1] - 1)[:, None]
-    own = np.take_along_axis(outputs, place, axis=1)
-    before = (outputs > own) | ((outputs == own) & (np.arange(outputs.shape[1]) < place))
+    columns = np.minimum(labels, outputs.shape[1] - 1)[:, None]
+    own = np.take_along_axis(outputs, columns, axis=1)
+    before = (outputs > own) | ((outputs == own) & (np.arange(outputs.shape[1]) < columns))
     return np.asarray(known & (before.sum(axis=1) < k))
 
 
-def _squares(outputs: Outputs, labels: Truth) -> Float64:
+def _ranking(outputs: Outputs, label: int) -> Ranking:
     with np.errstate(all="ignore"):
-        powers = outputs.astype(np.float64)
-        powers = np.exp(powers - over_columns(np.maximum, powers)[:, None])
-        total = over_columns(np.add, powers)
-        shares = powers / total[:, None]
-        own = np.take_along_axis(shares, labels[:, None], axis=1)[:, 0]
-        return np.asarray(np.square(shares).sum(axis=1) - np.square(own) + np.square(1 - own))
-
-
-def _ranking(outputs: Outputs, positive: int) -> Ranking:
-    with np.errstate(all="ignore"):
-        odds = _log_odds(outputs, positive)
-    order = np.argsort(odds)
-    ordered = odds[order]
-    ranks = np.empty(len(odds), np.int32)
-    ranks[order] = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])[: len(odds)]
+        log_odds = _log_odds(outputs, label)
+    order = np.argsort(log_odds)
+    ordered = log_odds[order]
+    ranks = np.empty(len(log_odds), np.int32)
+    ranks[order] = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])[: len(log_odds)]
     return Ranking(order.astype(np.int32), ranks)
 
 
-def _log_odds(outputs: Outputs, positive: int) -> Float64:
-    """Orders samples as the probability of a class does, without its ties at 0 and 1.
+def _log_odds(outputs: Outputs, label: int) -> Float64:
+    """Log odds of a class: the order of its probability, without the ties of probabilities rounded to 0 or 1.
 
     Rows that differ by a constant, or in the order of the other classes, are ties to the last bit.
     """
     logits = outputs.astype(np.float64)
+    if outputs.shape[1] == 1:
+        return np.zeros(len(outputs))
     if outputs.shape[1] == 2:
-        return np.asarray(logits[:, positive] - logits[:, 1 - positive])
-    rest = np.sort(np.delete(logits, positive, axis=1), axis=1)
+        return np.asarray(logits[:, label] - logits[:, 1 - label])
+    rest = np.sort(np.delete(logits, label, axis=1), axis=1)
     top = rest[:, -1]
     others = np.log(np.exp(rest - top[:, None]).sum(axis=1))
-    return np.asarray(logits[:, positive] - top - others)
-
-
-class CellFailed(Exception):
-    """A cell has no value because something is wrong, not because there is too little to judge by."""
-
-
-def require_known(judged: EvaluationSamples, part: slice) -> None:
-    """``CellFailed`` where a sample is of a class that has no probability."""
-    if judged.beyond[part.stop] > judged.beyond[part.start]:
-        _refuse(judged, part)
-
-
-def _refuse(judged: EvaluationSamples, part: slice) -> NoReturn:
-    largest = int(judged.truth[part].max())
-    raise CellFailed(f"a sample is of class {largest}, the model knows {judged.n_classes} classes")
+    return np.asarray(logits[:, label] - top - others)

@@ -1,7 +1,9 @@
 """Softmax, losses and squared distances of single samples, computed from raw outputs in float64.
 
-Two classes need one exponential per sample, from which all their quantities are made; the bits equal those of the softmax
-over columns, because one of the two powers is always exp(0).
+Two classes need one exponential per sample; the bits equal those of the softmax over both columns, because the larger of the
+two powers is always exp(0). ``scipy.special.log_softmax`` and ``softmax`` give the same bits as these functions but take longer
+(60,000 samples: 6.4 ms instead of 1.3 for 2 classes, 7.1 instead of 2.5 for 3, 12 instead of 10 for 10) and 0.17 s to import;
+the logarithm of ``softmax`` differs in the last bit of a quarter to a half of the losses, which are stored.
 """
 
 from typing import Any, Final, NamedTuple
@@ -11,83 +13,89 @@ import numpy.typing as npt
 
 from modyn_dagster.spec.training import TaskKind
 
-_Float64 = npt.NDArray[np.float64]
+Float64 = npt.NDArray[np.float64]
+
+#: Columns from which on numpy adds up in another order, several at once.
+_UNROLLED_COLUMNS: Final = 8
 
 
-class Odds(NamedTuple):
-    """Of samples with two classes, ``float64[n]`` each.
+class BinarySoftmax(NamedTuple):
+    """Softmax of samples with two classes, in parts of ``float64[n]``.
 
     Attributes:
         difference: logit of class 1 less that of class 0.
-        smaller: the smaller one of the two powers; the other one is 1.
-        total: the sum of both.
+        smaller_power: the smaller of the two exponentials; the other one is 1.
+        total: the sum of both exponentials.
     """
 
-    difference: _Float64
-    smaller: _Float64
-    total: _Float64
+    difference: Float64
+    smaller_power: Float64
+    total: Float64
 
-    def losses(self, labels: npt.NDArray[Any]) -> _Float64:
+    def losses(self, labels: npt.NDArray[Any]) -> Float64:
         """``-log p(class)``."""
-        # What the logit of the class lies below the larger one: nothing, or all of the difference.
+        # Distance of the class's logit from the larger one: zero, or the whole difference.
         below = np.maximum(np.where(labels == 1, -self.difference, self.difference), 0.0)
         return np.asarray(np.add(np.log(self.total), below, out=below))
 
-    def squares(self, labels: npt.NDArray[Any]) -> _Float64:
+    def squares(self, labels: npt.NDArray[Any]) -> Float64:
         """Squared distance of the probability of class 1 from the truth."""
-        found = np.where(self.difference > 0, 1.0, self.smaller)
-        found /= self.total
-        found -= labels
-        return np.asarray(np.square(found, out=found))
+        distances = np.where(self.difference > 0, 1.0, self.smaller_power)
+        distances /= self.total
+        distances -= labels
+        return np.asarray(np.square(distances, out=distances))
 
-    def confidences(self) -> _Float64:
+    def confidences(self) -> Float64:
         """Probability of the likelier class."""
         return np.asarray(1 / self.total)
 
 
-def binary_odds(outputs: npt.NDArray[np.float32]) -> Odds:
-    """Of logits ``float32[n, 2]``; what is not finite has no meaning."""
+def binary_softmax(outputs: npt.NDArray[np.float32]) -> BinarySoftmax:
+    """Softmax of logits ``float32[n, 2]``; results for nonfinite logits are meaningless."""
     difference = np.subtract(outputs[:, 1], outputs[:, 0], dtype=np.float64)
-    smaller = np.abs(difference)
-    np.negative(smaller, out=smaller)
-    np.exp(smaller, out=smaller)
-    return Odds(difference, smaller, 1.0 + smaller)
-
-
-Float64 = npt.NDArray[np.float64]
-
-#: Columns from which on numpy adds up in another order, several at once.
-_MANY: Final = 8
+    smaller_power = np.abs(difference)
+    np.negative(smaller_power, out=smaller_power)
+    np.exp(smaller_power, out=smaller_power)
+    return BinarySoftmax(difference, smaller_power, 1.0 + smaller_power)
 
 
 def cross_entropy(outputs: npt.NDArray[np.float32], labels: npt.NDArray[Any]) -> Float64:
     """``-log softmax(outputs)[label]``, ``float64[n]``; labels are int64 below the number of outputs."""
     if outputs.shape[1] == 2:
-        return binary_odds(outputs).losses(labels)
+        return binary_softmax(outputs).losses(labels)
     logits = outputs.astype(np.float64)
-    shifted = logits - over_columns(np.maximum, logits)[:, None]
+    shifted = logits - reduce_columns(np.maximum, logits)[:, None]
     chosen = shifted[np.arange(len(labels)), labels]
-    return np.asarray(np.log(over_columns(np.add, np.exp(shifted))) - chosen)
+    return np.asarray(np.log(reduce_columns(np.add, np.exp(shifted))) - chosen)
 
 
-def over_columns(function: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """``function.reduce(values, axis=1)`` to the bit, of ``[n, k]`` with k at least 1: for few columns many times faster."""
-    if values.shape[1] >= _MANY:
+def squared_distances(outputs: npt.NDArray[np.float32], labels: npt.NDArray[Any]) -> Float64:
+    """Squared distance of the softmax from the truth, over all classes, ``float64[n]``."""
+    powers = outputs.astype(np.float64)
+    powers = np.exp(powers - reduce_columns(np.maximum, powers)[:, None])
+    shares = powers / reduce_columns(np.add, powers)[:, None]
+    own = np.take_along_axis(shares, labels[:, None], axis=1)[:, 0]
+    return np.asarray(np.square(shares).sum(axis=1) - np.square(own) + np.square(1 - own))
+
+
+def reduce_columns(function: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """``function.reduce(values, axis=1)`` of ``[n, k]``, k at least 1: the same bits, many times faster for few columns."""
+    if values.shape[1] >= _UNROLLED_COLUMNS:
         return np.asarray(function.reduce(values, axis=1))
-    found = values[:, 0]
+    result = values[:, 0]
     for column in range(1, values.shape[1]):
-        found = function(found, values[:, column])
-    return found
+        result = function(result, values[:, column])
+    return result
 
 
 def sample_losses(outputs: npt.NDArray[np.float32], truth: npt.NDArray[Any], kind: TaskKind) -> npt.NDArray[np.float32]:
-    """Cross-entropy or squared error, ``float32[n]``; NaN where a sample has no label or one the model does not know."""
-    usable = over_columns(np.logical_and, np.isfinite(outputs))
+    """Cross-entropy or squared error, ``float32[n]``; NaN for samples without a label or of a class the model does not know."""
+    usable = reduce_columns(np.logical_and, np.isfinite(outputs))
     usable &= (truth >= 0) & (truth < outputs.shape[1]) if kind == "class" else np.isfinite(truth)
     # All rows are computed, so that the bits of one do not depend on which others have a label.
     if not usable.all():
         outputs, truth = np.where(usable[:, None], outputs, 0), np.where(usable, truth, 0)
     losses = cross_entropy(outputs, truth) if kind == "class" else np.square(outputs[:, 0] - truth)
-    # What is beyond float32 becomes infinite, which says so.
+    # Losses beyond the range of float32 become infinite.
     with np.errstate(over="ignore"):
         return np.where(usable, losses, np.nan).astype(np.float32)

@@ -1,56 +1,76 @@
-"""Metrics that look at the order of the samples: holistic, so exact on every slice, from ranks worked out once."""
+"""Metrics of the order that a class's probability gives the samples: one kernel each, from ranks computed once per model."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from modyn_dagster.evaluation.metrics.evaluation_samples import Counts, EvaluationSamples, require_known
+from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples, UndefinedScore, require_known
+from modyn_dagster.evaluation.metrics.groups import Groups
+from modyn_dagster.evaluation.metrics.losses import Float64
 
 
-def roc_auc(judged: EvaluationSamples, part: slice, positive: int | None = None) -> float | str:
-    """Of class 1 against 0; for more classes the mean over those that occur of each against the rest."""
-    return _over_classes(_roc_area, judged, part, positive)
+def roc_auc(groups: Groups, positive: int | None = None) -> Float64:
+    """Area under the ROC curve: probability that a sample of the class ranks above another one, ties counting half.
+
+    By default that of class 1 against 0 for two classes, else the mean over the classes that occur, each against the rest.
+
+    Args:
+        groups: slices or resamples of classified samples.
+        positive: a single class against the rest (``roc_auc_class_3``).
+
+    Source: H. B. Mann, D. R. Whitney, On a Test of Whether one of Two Random Variables is Stochastically Larger, 1947.
+
+    >>> from modyn_dagster.evaluation.metrics.groups import Slices
+    >>> roc_auc(Slices.whole([[0, 1], [0, 2], [0, 3], [0, 4]], [0, 1, 0, 1]))
+    array([0.75])
+    """
+    return _over_classes(_roc_area, groups, positive)
 
 
-def pr_auc(judged: EvaluationSamples, part: slice, positive: int | None = None) -> float | str:
-    """Average precision: the sum over thresholds of precision times gain in recall. Classes as in ``roc_auc``."""
-    return _over_classes(_average_precision, judged, part, positive)
+def pr_auc(groups: Groups, positive: int | None = None) -> Float64:
+    """Average precision: the sum over thresholds of precision times gain in recall.
+
+    Args:
+        groups: slices or resamples of classified samples.
+        positive: a single class against the rest; by default classes as in ``roc_auc``.
+
+    Source: scikit-learn's ``average_precision_score``; J. Davis, M. Goadrich, The Relationship Between Precision-Recall and ROC
+    Curves, 2006, on why it does not interpolate.
+
+    >>> from modyn_dagster.evaluation.metrics.groups import Slices
+    >>> pr_auc(Slices.whole([[0, 1], [0, 2], [0, 3], [0, 4]], [0, 1, 0, 1])).round(3)
+    array([0.833])
+    """
+    return _over_classes(_average_precision, groups, positive)
 
 
-def _over_classes(
-    area: Callable[[Counts, Counts], float], judged: EvaluationSamples, part: slice, positive: int | None
-) -> float | str:
-    present = np.bincount(judged.truth[part])
-    classes = np.flatnonzero(present)
+def check_ranking(samples: EvaluationSamples, part: slice, positive: int | None = None) -> None:
+    """Raise ``UndefinedScore`` where one class has all samples or the class is absent, ``CellFailed`` for an unknown class."""
+    classes = np.flatnonzero(np.bincount(samples.truth[part]))
     if len(classes) < 2:
-        return f"all samples are of class {classes[0]}"
-    require_known(judged, part)
+        raise UndefinedScore(f"all samples are of class {classes[0]}")
+    require_known(samples, part)
     if positive is not None and positive not in classes:
-        return f"no sample is of class {positive}"
-    if positive is None and judged.n_classes == 2:
-        positive = 1
-    chosen = classes if positive is None else [positive]
-    return float(np.mean([area(*_by_threshold(judged, int(c), part)) for c in chosen]))
+        raise UndefinedScore(f"no sample is of class {positive}")
 
 
-def _by_threshold(judged: EvaluationSamples, positive: int, part: slice) -> tuple[Counts, Counts]:
-    """Samples of the class and all samples at every distinct rank of the slice, ascending."""
-    codes = judged.ranks(positive, part).astype(np.int64) * 2 + (judged.truth[part] == positive)
-    codes.sort()
-    ends = np.append(np.flatnonzero(np.diff(codes >> 1)) + 1, len(codes))
-    found = np.cumsum(codes & 1)[ends - 1]
-    return np.diff(found, prepend=0), np.diff(ends, prepend=0)
+def _over_classes(area: Callable[[Groups, int], Float64], groups: Groups, positive: int | None) -> Float64:
+    if positive is None and groups.samples.n_classes != 2:
+        return groups.mean_over_classes(partial(area, groups))
+    label = 1 if positive is None else positive
+    return area(groups, label) if label < groups.samples.n_classes else np.full(len(groups.sizes), np.nan)
 
 
-def _roc_area(positives: Counts, samples: Counts) -> float:
-    """Probability that a positive sample ranks above a negative one, ties counting half (Mann, Whitney 1947)."""
-    negatives = samples - positives
-    below = np.cumsum(negatives) - negatives
-    n_positive, n_negative = int(positives.sum()), int(negatives.sum())
-    # Whole numbers up to the division: no order of the samples changes a bit.
-    return int((positives * (2 * below + negatives)).sum()) / (2 * n_positive * n_negative)
+def _roc_area(groups: Groups, label: int) -> Float64:
+    doubled, positives, negatives = groups.ordered_pairs(label)
+    return np.asarray(doubled / (2 * positives * negatives))
 
 
-def _average_precision(positives: Counts, samples: Counts) -> float:
-    found, taken = np.cumsum(positives[::-1]), np.cumsum(samples[::-1])
-    return float((positives[::-1] * (found / taken)).sum() / found[-1])
+def _average_precision(groups: Groups, label: int) -> Float64:
+    counts = groups.rank_counts(label)
+    # From the highest rank down: samples of the class among all samples above each threshold.
+    positives, taken = (np.cumsum(count[:, ::-1], axis=1) for count in counts)
+    precision = positives / np.maximum(taken, 1)
+    areas = (counts.positives[:, ::-1] * precision).sum(axis=1) / positives[:, -1]
+    return np.where(positives[:, -1] < taken[:, -1], areas, np.nan)

@@ -1,28 +1,33 @@
-"""Metrics on stored outputs: a number, or the reason why there is none.
+"""Metrics by name, and scores of samples: a number, or the reason why there is none.
 
-They work on raw outputs in float64 and are written out in numpy: torchmetrics' own take float32 sums and 0.2 ms a call,
-which a matrix of models and intervals pays a hundred thousand times. Tests hold them to scikit-learn and torchmetrics.
+Metrics work on raw outputs in float64 and are written in numpy: those of torchmetrics take float32 sums and 0.2 ms a call, which
+a matrix of models and intervals pays a hundred thousand times. Tests compare them with scikit-learn and torchmetrics.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from modyn_dagster.digest import code_digest
+from modyn_dagster.code_digest import code_digest
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.evaluation.metrics import classification, ranking, regression
-from modyn_dagster.evaluation.metrics.evaluation_samples import CellFailed, EvaluationSamples, Outputs, Truth
-from modyn_dagster.evaluation.metrics.torch_metrics import is_torchmetric, kind_of, torchmetric
+from modyn_dagster.evaluation.metrics.evaluation_samples import (
+    CellFailed,
+    EvaluationSamples,
+    Flags,
+    Outputs,
+    Truth,
+    UndefinedScore,
+)
+from modyn_dagster.evaluation.metrics.groups import Groups, Slices
+from modyn_dagster.evaluation.metrics.losses import Float64
+from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.training import TaskKind
-
-#: ``(judged samples, slice of at least one of them)``, all finite, to a value or the reason there is none.
-Metric = Callable[[EvaluationSamples, slice], float | str]
 
 _PARAMETERS: Final = re.compile(r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?")
 
@@ -36,7 +41,7 @@ class Score:
         n: samples (or intervals) it was computed from.
         undefined: why there is no value; None where there is one.
         n_unlabelled: samples left out because they have no label.
-        failed: something is wrong (a metric that raises, a label outside the classes), not only too little to judge by.
+        failed: something is wrong (a metric that raises, a label outside the classes), not only too few samples.
     """
 
     value: float | None
@@ -47,56 +52,83 @@ class Score:
 
     @property
     def reason(self) -> str | None:
-        """Why there is no value, beginning with ``failed:`` where something is wrong."""
+        """Reason why there is no value; it begins with ``failed:`` where something is wrong."""
         return f"failed: {self.undefined}" if self.failed else self.undefined
 
 
+def _no_check(samples: EvaluationSamples, part: slice) -> None:
+    """Accept every slice."""
+
+
 @dataclass(frozen=True, slots=True)
-class MetricEntry:
-    """A metric, and what it judges; None: whatever there is."""
+class Metric:
+    """A metric under a name.
+
+    Attributes:
+        kind: task it is for; None: any.
+        kernel: computes the value of every group.
+        check: raises ``UndefinedScore`` or ``CellFailed`` where a slice has no value; called before the kernel.
+        batched: whether the kernel takes many slices at once: always, never, or for one class, named or the second of two.
+        resampled: whether the kernel takes resamples of the bootstrap.
+        parameters: keyword arguments of kernel and check.
+    """
 
     kind: TaskKind | None
-    compute: Metric
+    kernel: Callable[..., Float64]
+    check: Callable[..., None] = _no_check
+    batched: Literal[True, False, "one class"] = False
+    resampled: bool = True
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def values(self, groups: Groups) -> Float64:
+        """The value of every group, NaN where it is undefined."""
+        return self.kernel(groups, **self.parameters)
 
 
-METRICS: Final[Mapping[str, MetricEntry]] = {
-    "accuracy": MetricEntry("class", classification.accuracy),
-    "roc_auc": MetricEntry("class", ranking.roc_auc),
-    "pr_auc": MetricEntry("class", ranking.pr_auc),
-    "f1": MetricEntry("class", classification.f1),
-    "f1_macro": MetricEntry("class", partial(classification.f1, average="macro")),
-    "f1_micro": MetricEntry("class", partial(classification.f1, average="micro")),
-    "f1_weighted": MetricEntry("class", partial(classification.f1, average="weighted")),
-    "log_loss": MetricEntry("class", classification.log_loss),
-    "brier": MetricEntry("class", classification.brier),
-    "calibration_error": MetricEntry("class", classification.calibration_error),
-    "mae": MetricEntry("target", regression.mae),
-    "mse": MetricEntry("target", regression.mse),
-    "r2": MetricEntry("target", regression.r2),
+_F1: Final = Metric("class", classification.f1, classification.check_f1, "one class")
+
+METRICS: Final[Mapping[str, Metric]] = {
+    "accuracy": Metric("class", classification.accuracy, classification.check_class, batched=True),
+    "roc_auc": Metric("class", ranking.roc_auc, ranking.check_ranking, batched="one class"),
+    "pr_auc": Metric("class", ranking.pr_auc, ranking.check_ranking),
+    "f1": _F1,
+    "f1_macro": replace(_F1, batched=False, parameters={"average": "macro"}),
+    "f1_micro": replace(_F1, batched=False, parameters={"average": "micro"}),
+    "f1_weighted": replace(_F1, batched=False, parameters={"average": "weighted"}),
+    "log_loss": Metric("class", classification.log_loss, classification.check_probabilities, batched=True),
+    "brier": Metric("class", classification.brier, classification.check_probabilities, batched=True),
+    "calibration_error": Metric("class", classification.calibration_error, batched=True),
+    "mae": Metric("target", regression.mae),
+    "mse": Metric("target", regression.mse),
+    "r2": Metric("target", regression.r2, regression.check_spread),
 }
 
 
-def find_metric(name: str) -> MetricEntry:
+def find_metric(name: str) -> Metric:
     """A metric by its name (``accuracy_top5``, ``f1_class_3``) or import path.
 
-    Raises ``ConfigError`` for a name there is not, ``ImportPathError`` for a path that cannot be imported or called.
+    Raises ``ConfigError`` for an unknown name, ``ImportPathError`` for a path that cannot be imported or called.
+
+    >>> find_metric("accuracy_top5").parameters
+    {'k': 5}
     """
     if ":" in name:
         function = import_callable(name, source="evaluation", field="metrics")
-        of_torch = is_torchmetric(name)
-        return MetricEntry(kind_of(name), torchmetric(name, function)) if of_torch else MetricEntry(None, _imported(function))
+        if not is_torchmetric(name):
+            return Metric(None, _kernel_of(function), resampled=False)
+        return Metric(kind_of(name), _kernel_of(torchmetric(name, function)), check_torchmetric(name), resampled=False)
     if name in METRICS:
         return METRICS[name]
     match = _PARAMETERS.fullmatch(name)
-    entry = METRICS.get(match["base"]) if match else None
-    if match is None or entry is None:
+    metric = METRICS.get(match["base"]) if match else None
+    if match is None or metric is None:
         raise ConfigError("evaluation", "metrics", name, f"must be one of {', '.join(METRICS)}, or an import path")
-    given = {key: int(value) for key, value in match.groupdict().items() if key != "base" and value is not None}
-    return MetricEntry(entry.kind, partial(entry.compute, **given))
+    parameters = {key: int(value) for key, value in match.groupdict().items() if key != "base" and value is not None}
+    return replace(metric, parameters={**metric.parameters, **parameters})
 
 
 def metric_code(name: str) -> str:
-    """A digest of the code of a metric of one's own, the version of torchmetrics for one of its; empty for those of ``METRICS``.
+    """Digest of the code of a user's metric, version of torchmetrics for one of its functions, empty for those of ``METRICS``.
 
     Raises ``ImportPathError`` for a path that cannot be imported or called; torchmetrics is not imported.
     """
@@ -106,72 +138,119 @@ def metric_code(name: str) -> str:
 
 
 def score(metric: str, outputs: Outputs, truth: Truth, *, min_samples: int = 1) -> Score:
-    """Judge outputs ``float32[n, k]`` by the truth: classes (below 0: unlabelled) or targets."""
-    judged, n_unlabelled = labelled_samples(outputs, truth)
-    return score_slice(find_metric(metric), judged, slice(0, len(judged)), n_unlabelled, min_samples=min_samples)
+    """Score the outputs of a model.
+
+    Args:
+        metric: a name of ``METRICS``, with its parameters, or an import path.
+        outputs: ``float32[n, k]``: logits of k classes, or one predicted target.
+        truth: classes ``int64[n]`` (below 0: unlabelled) or targets ``float64[n]``.
+        min_samples: fewer labelled samples have no score.
+
+    >>> score("accuracy", np.array([[2, 1], [0, 1]], np.float32), np.array([0, 0]))
+    Score(value=0.5, n=2, undefined=None, n_unlabelled=0, failed=False)
+    """
+    samples, n_unlabelled = labelled_samples(outputs, truth)
+    return score_slice(find_metric(metric), samples, slice(0, len(samples)), n_unlabelled, min_samples=min_samples)
 
 
 def labelled_samples(outputs: Outputs, truth: Truth) -> tuple[EvaluationSamples, int]:
-    """The samples that have a label, and how many have none."""
+    """The samples that have a label, and the number of those without."""
     labelled = is_labelled(truth)
     n_unlabelled = int(len(truth) - labelled.sum())
-    return (
-        EvaluationSamples(outputs[labelled], truth[labelled]) if n_unlabelled else EvaluationSamples(outputs, truth)
-    ), n_unlabelled
+    if n_unlabelled:
+        outputs, truth = outputs[labelled], truth[labelled]
+    return EvaluationSamples(outputs, truth), n_unlabelled
 
 
-def is_labelled(truth: Truth) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """Which samples have a label, ``bool[n]``: classes from 0 on, and every target: one that is NaN is a fault, not a gap."""
+def is_labelled(truth: Truth) -> Flags:
+    """Flags of the labelled samples, ``bool[n]``: classes from 0 on, and every target. A NaN target is a fault, not a gap."""
     return np.ones(len(truth), dtype=np.bool_) if truth.dtype.kind == "f" else np.asarray(truth >= 0)
 
 
-def score_slice(entry: MetricEntry, judged: EvaluationSamples, part: slice, n_unlabelled: int, *, min_samples: int) -> Score:
-    """Judge one slice of rows; whatever a metric raises is the reason why this cell has no value."""
+def score_slice(metric: Metric, samples: EvaluationSamples, part: slice, n_unlabelled: int, *, min_samples: int) -> Score:
+    """Score one slice of rows; an exception of the metric fails this cell alone."""
     n = part.stop - part.start
     try:
-        found = _too_little(judged, part, min_samples) or _value(entry, judged, part)
+        _check_samples(samples, part, min_samples)
+        metric.check(samples, part, **metric.parameters)
+        with np.errstate(over="ignore"):
+            value = float(metric.values(Slices.of_part(samples, part))[0])
+    except UndefinedScore as reason:
+        return Score(None, n, str(reason), n_unlabelled)
     except CellFailed as failure:
         return Score(None, n, str(failure), n_unlabelled, failed=True)
-    if isinstance(found, str):
-        return Score(None, n, found, n_unlabelled)
-    return Score(found, n, None, n_unlabelled)
+    if not np.isfinite(value):
+        return Score(None, n, "its value is beyond the range of numbers", n_unlabelled)
+    return Score(value, n, None, n_unlabelled)
+
+
+def score_parts(
+    metric: Metric, samples: EvaluationSamples, parts: Sequence[slice], n_unlabelled: Sequence[int], *, min_samples: int
+) -> list[Score]:
+    """Score many slices of rows: to the bit the scores of ``score_slice``, computed together where the metric allows."""
+    values = _batched_values(metric, samples, parts, min_samples)
+    return [
+        Score(value, part.stop - part.start, None, missing)
+        if value is not None
+        else score_slice(metric, samples, part, missing, min_samples=min_samples)
+        for value, part, missing in zip(values, parts, n_unlabelled, strict=True)
+    ]
 
 
 def check_metrics(metrics: Sequence[str], kind: TaskKind, *, source: str) -> None:
-    """``ConfigError`` for a metric of another task than the dataset's label, or one that cannot be imported."""
-    for metric in metrics:
+    """Raise ``ConfigError`` for a metric of another task than the dataset's label, or one that cannot be imported."""
+    for name in metrics:
         try:
-            entry = find_metric(metric)
+            metric = find_metric(name)
         except ImportPathError as error:
-            raise ImportPathError(source, "evaluation.metrics", metric, error.rule) from error
-        if entry.kind not in (None, kind):
-            allowed = ", ".join(name for name, other in METRICS.items() if other.kind == kind)
-            raise ConfigError(source, "evaluation.metrics", metric, f"the dataset's label is a {kind}: use {allowed}")
+            raise ImportPathError(source, "evaluation.metrics", name, error.rule) from error
+        if metric.kind not in (None, kind):
+            allowed = ", ".join(other for other, entry in METRICS.items() if entry.kind == kind)
+            raise ConfigError(source, "evaluation.metrics", name, f"the dataset's label is a {kind}: use {allowed}")
 
 
-def _too_little(judged: EvaluationSamples, part: slice, min_samples: int) -> str:
+def _batched_values(metric: Metric, samples: EvaluationSamples, parts: Sequence[slice], min_samples: int) -> list[float | None]:
+    """Values of the slices that one call of the kernel can give; None for all others."""
+    values: list[float | None] = [None] * len(parts)
+    one_class = samples.n_classes == 2 or "positive" in metric.parameters
+    if samples.truth.dtype.kind == "f" or not (one_class if metric.batched == "one class" else metric.batched):
+        return values
+    starts, stops = (np.array([getattr(part, end) for part in parts], dtype=np.int64) for end in ("start", "stop"))
+    usable = stops - starts >= max(1, min_samples)
+    for before in (samples.nonfinite_before, samples.unknown_class_before):
+        usable &= before[stops] == before[starts]
+    rows = np.flatnonzero(usable)
+    if len(rows):
+        with np.errstate(all="ignore"):
+            batch = metric.values(Slices(samples, starts[rows], stops[rows]))
+        for row, value in zip(rows.tolist(), batch.tolist(), strict=True):
+            values[row] = value if np.isfinite(value) else None
+    return values
+
+
+def _check_samples(samples: EvaluationSamples, part: slice, min_samples: int) -> None:
+    """Raise ``UndefinedScore`` for too few samples or nonfinite outputs, ``CellFailed`` for nonfinite targets."""
     n = part.stop - part.start
     if n == 0:
-        return "no labelled samples"
+        raise UndefinedScore("no labelled samples")
     if n < min_samples:
-        return f"{n} labelled samples, at least {min_samples} are needed"
-    broken = int(judged.broken[part.stop] - judged.broken[part.start])
-    return f"the model's outputs are not finite for {broken} of {n} samples" if broken else ""
+        raise UndefinedScore(f"{n} labelled samples, at least {min_samples} are needed")
+    nonfinite = int(samples.nonfinite_before[part.stop] - samples.nonfinite_before[part.start])
+    if nonfinite:
+        raise UndefinedScore(f"the model's outputs are not finite for {nonfinite} of {n} samples")
+    if samples.truth.dtype.kind == "f" and not np.isfinite(samples.truth[part]).all():
+        raise CellFailed("a target is NaN" if np.isnan(samples.truth[part]).any() else "a target is infinite")
 
 
-def _value(entry: MetricEntry, judged: EvaluationSamples, part: slice) -> float | str:
-    if judged.truth.dtype.kind == "f" and not np.isfinite(judged.truth[part]).all():
-        raise CellFailed("a target is NaN" if np.isnan(judged.truth[part]).any() else "a target is infinite")
-    with np.errstate(over="ignore"):
-        found = entry.compute(judged, part)
-    return found if isinstance(found, str) or np.isfinite(found) else "its value is beyond the range of numbers"
+def _kernel_of(function: Callable[[Outputs, Truth], float]) -> Callable[[Groups], Float64]:
+    """Kernel that calls a function group by group; its exceptions fail the cell."""
 
-
-def _imported(function: Callable[..., float]) -> Metric:
-    def compute(judged: EvaluationSamples, part: slice) -> float | str:
+    def value(outputs: Outputs, truth: Truth) -> float:
         try:
-            return float(function(judged.outputs[part], judged.truth[part]))
+            return float(function(outputs, truth))
+        except UndefinedScore:
+            raise
         except Exception as error:
             raise CellFailed(f"{type(error).__name__}: {error}") from error
 
-    return compute
+    return lambda groups: groups.apart(value)

@@ -9,14 +9,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from modyn_dagster.evaluation.metrics.evaluation_samples import CellFailed, EvaluationSamples, require_known
+from modyn_dagster.evaluation.metrics.evaluation_samples import (
+    CellFailed,
+    EvaluationSamples,
+    Outputs,
+    Truth,
+    UndefinedScore,
+    require_known,
+)
 from modyn_dagster.spec.training import TaskKind
 
 _PREFIX: Final = "torchmetrics."
 
 
 def is_torchmetric(path: str) -> bool:
-    """Whether an import path names a function of torchmetrics.
+    """Tell whether an import path names a function of torchmetrics.
 
     >>> is_torchmetric("torchmetrics.functional.classification:binary_cohen_kappa"), is_torchmetric("my.metrics:cost")
     (True, False)
@@ -25,45 +32,58 @@ def is_torchmetric(path: str) -> bool:
 
 
 def kind_of(path: str) -> TaskKind:
-    """What the function judges: those for classes are named ``binary_…`` and ``multiclass_…``."""
-    return "class" if path.rpartition(":")[2].startswith(("binary_", "multiclass_")) else "target"
+    """Task that the function is for: functions for classes are named ``binary_…`` and ``multiclass_…``.
 
-
-def torchmetric(path: str, function: Callable[..., Any]) -> Callable[[EvaluationSamples, slice], float | str]:
-    """The metric: ``binary_…`` is given the probability of class 1, ``multiclass_…`` the outputs and the number of classes,
-    every other one the regression value.
-
-    Whatever it raises, or a value that is not one number, fails the cell. NaN is undefined, and so is a number that it warns is
-    meaningless.
+    >>> kind_of("torchmetrics.functional.classification:binary_cohen_kappa"), kind_of("torchmetrics.functional:pearson_corrcoef")
+    ('class', 'target')
     """
-    name = path.rpartition(":")[2]
+    return "class" if _name(path).startswith(("binary_", "multiclass_")) else "target"
 
-    def compute(judged: EvaluationSamples, part: slice) -> float | str:
+
+def check_torchmetric(path: str) -> Callable[[EvaluationSamples, slice], None]:
+    """A check that raises ``CellFailed`` for a class unknown to the model, and for more than two classes in ``binary_…``."""
+
+    def check(samples: EvaluationSamples, part: slice) -> None:
+        if kind_of(path) == "class":
+            require_known(samples, part)
+        if _name(path).startswith("binary_") and samples.n_classes != 2:
+            raise CellFailed(f"{_name(path)} is for two classes, the model knows {samples.n_classes}")
+
+    return check
+
+
+def torchmetric(path: str, function: Callable[..., Any]) -> Callable[[Outputs, Truth], float]:
+    """The metric as a function of numpy arrays.
+
+    ``binary_…`` receives the probability of class 1, ``multiclass_…`` the outputs and the number of classes, every other function
+    the predicted target. NaN is undefined, and so is a value that torchmetrics warns about.
+    """
+    name = _name(path)
+
+    def compute(outputs: Outputs, truth: Truth) -> float:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)
-                found = float(function(*_arguments(name, judged, part)))
-        except CellFailed:
-            raise
+                value = float(function(*_arguments(name, outputs, truth)))
         except UserWarning as warning:
-            return str(warning)
-        except Exception as error:
-            raise CellFailed(f"{type(error).__name__}: {error}") from error
-        return f"{name} gives {found}" if np.isnan(found) else found
+            raise UndefinedScore(str(warning)) from warning
+        if np.isnan(value):
+            raise UndefinedScore(f"{name} gives {value}")
+        return value
 
     return compute
 
 
-def _arguments(name: str, judged: EvaluationSamples, part: slice) -> tuple[Any, ...]:
+def _name(path: str) -> str:
+    return path.rpartition(":")[2]
+
+
+def _arguments(name: str, outputs: Outputs, truth: Truth) -> tuple[Any, ...]:
     import torch
 
-    if kind_of(name) == "class":
-        require_known(judged, part)
-    outputs, truth = (torch.from_numpy(array[part].copy()) for array in (judged.outputs, judged.truth))
+    logits, target = torch.from_numpy(outputs.copy()), torch.from_numpy(truth.copy())
     if name.startswith("multiclass_"):
-        return outputs, truth, judged.n_classes
-    if not name.startswith("binary_"):
-        return outputs[:, 0].double(), truth
-    if judged.n_classes != 2:
-        raise CellFailed(f"{name} is for two classes, the model knows {judged.n_classes}")
-    return outputs.double().softmax(dim=1)[:, 1], truth
+        return logits, target, outputs.shape[1]
+    if name.startswith("binary_"):
+        return logits.double().softmax(dim=1)[:, 1], target
+    return logits[:, 0].double(), target

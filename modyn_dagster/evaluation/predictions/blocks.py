@@ -1,8 +1,8 @@
-"""Fixed blocks of positions, and the samples to fill them.
+"""Fixed blocks of positions, and the samples that fill them.
 
-The bits of a forward pass depend on the shape of its block, so a block never depends on what is asked for. A batch is cut at
-multiples of the block size, and every block is filled to full size. Asked for one position, for new samples or for all of
-them, the block around a position is the same, and so are its outputs.
+The bits of a forward pass depend on the shape of its block, so a block never depends on the positions requested. A batch is cut
+at multiples of the block size, and every block is filled to full size. The block around a position is the same for a request of
+one position, of new samples or of all samples, and so are its outputs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,43 +23,46 @@ Positions = npt.NDArray[np.int64]
 
 
 class BatchRange(NamedTuple):
-    """Part of one batch that is to be predicted.
+    """Part of one batch to predict.
 
     Attributes:
         ordinal: of the batch.
-        n_samples: that were ingested with it, deleted ones included.
-        wanted: positions, ascending; None: all.
+        n_samples: ingested with the batch, deleted ones included.
+        positions: requested positions, ascending; None: all.
         deleted: positions that can no longer be read; they are never predicted.
     """
 
     ordinal: int
     n_samples: int
-    wanted: Positions | None = None
+    positions: Positions | None = None
     deleted: Positions | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One forward pass: ``uint64[block]`` keys to read (some repeat), and the rows whose outputs are wanted."""
+    """One forward pass: keys to read, ``uint64[block]`` (some repeat), and the rows whose outputs are requested."""
 
     keys: KeyArray
     rows: Positions
 
 
 def fixed_blocks(
-    ordinal: int, n_samples: int, wanted: Positions | None = None, deleted: Positions | None = None, *, block: int = BLOCK
+    ordinal: int, n_samples: int, positions: Positions | None = None, deleted: Positions | None = None, *, block: int = BLOCK
 ) -> Iterator[Block]:
-    """The blocks of a batch that hold wanted positions, in order; the arguments are those of ``BatchRange``.
+    """Blocks of a batch that hold requested positions, in order. Arguments as in ``BatchRange``.
 
-    A place behind the batch's end is filled with the batch's last sample, that of a deleted sample with the one before it
-    (the block's first sample where there is none before).
+    Positions behind the end of the batch are filled with its last sample, deleted ones with the sample before them, or with the
+    first sample of the block if there is none before.
+
+    >>> [block.rows for block in fixed_blocks(0, 5, np.array([1, 4]), block=3)]
+    [array([1]), array([1])]
     """
     present = np.ones(n_samples, dtype=bool)
     if deleted is not None:
         present[deleted] = False
-    asked = present if wanted is None else present & np.isin(np.arange(n_samples), wanted)
+    requested = present if positions is None else present & np.isin(np.arange(n_samples), positions)
     for start in range(0, n_samples, block):
-        rows = np.flatnonzero(asked[start : start + block])
+        rows = np.flatnonzero(requested[start : start + block])
         if len(rows):
             available = np.flatnonzero(present[start : start + block])
             if len(available) < block:
@@ -68,14 +71,14 @@ def fixed_blocks(
             yield Block(keys_of(ordinal, start + available), rows)
 
 
-#: Blocks per read; no result depends on it.
+#: Blocks per read; results do not depend on it.
 _READ_BLOCKS: Final = 16
 
 Read = Callable[[KeyArray], Samples]
 
 
 def read_blocks(read: Read, blocks: Iterable[Block]) -> Iterator[list[tuple[Block, Samples]]]:
-    """Some blocks at once, each with the samples of all its keys; a sample that fills several places is read once."""
+    """Groups of blocks, each with the samples of all its keys; a sample that fills several rows is read once."""
     remaining = iter(blocks)
     while group := list(islice(remaining, _READ_BLOCKS)):
         keys = np.concatenate([block.keys for block in group])
@@ -87,9 +90,9 @@ def read_blocks(read: Read, blocks: Iterable[Block]) -> Iterator[list[tuple[Bloc
                 begin += len(block.keys)
             yield parts
         else:
-            found = np.unique(keys)
-            samples = read(found)
-            yield [(block, _take_rows(samples, np.searchsorted(found, block.keys))) for block in group]
+            distinct = np.unique(keys)
+            samples = read(distinct)
+            yield [(block, _take_rows(samples, np.searchsorted(distinct, block.keys))) for block in group]
 
 
 def _take_rows(samples: Samples, rows: npt.NDArray[np.int64] | slice) -> Samples:

@@ -27,7 +27,7 @@ _TRUTH: Final[dict[TaskKind, pa.Field]] = {
 
 @dataclass(frozen=True, slots=True)
 class WrittenPredictions:
-    """What the catalog notes about a file; the keys are None when it is empty."""
+    """Catalog row of a prediction file; the keys are None when it is empty."""
 
     checksum: str
     n_samples: int
@@ -36,10 +36,10 @@ class WrittenPredictions:
 
 
 def write_predictions(path: Path, parts: Iterable[Predictions], *, kind: TaskKind, n_outputs: int) -> WrittenPredictions:
-    """Write predictions as they come, one record batch per part; the file appears whole or not at all.
+    """Write predictions as they arrive, one record batch per part; the file appears whole or not at all.
 
     Columns: ``key`` uint64, ``time`` timestamp[us, UTC], ``label`` int64 or ``target`` float64 (null: none), ``outputs``
-    fixed_size_list<float32>[n_outputs], ``loss`` float32 (null: none). Raises ``WriteFailed`` when the disk refuses.
+    fixed_size_list<float32>[n_outputs], ``loss`` float32 (null: none). Raises ``WriteFailed`` when the write fails.
     """
     n_samples, first, last = 0, None, None
     schema = _schema(kind, n_outputs)
@@ -56,7 +56,7 @@ def write_predictions(path: Path, parts: Iterable[Predictions], *, kind: TaskKin
 
 
 def read_predictions(path: Path, checksum: str) -> Predictions:
-    """All predictions of a file; ``CorruptFile`` unless it has this checksum and is a file of predictions."""
+    """Read all predictions of a file; ``CorruptFile`` for another checksum or another kind of file."""
     verify_checksum(path, checksum)
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
@@ -95,7 +95,7 @@ def _record_batch(part: Predictions, schema: pa.Schema) -> pa.RecordBatch:
     columns = [
         pa.array(part.keys, schema.field("key").type),
         pa.array(part.times, schema.field("time").type),
-        pa.array(part.truth, schema.field(2).type, mask=missing),
+        pa.array(part.truth, schema.field(_TRUTH[part.kind].name).type, mask=missing),
         pa.FixedSizeListArray.from_arrays(pa.array(part.outputs.reshape(-1), outputs.value_type), type=outputs),
         pa.array(part.losses, schema.field("loss").type, mask=np.isnan(part.losses)),
     ]
@@ -103,10 +103,9 @@ def _record_batch(part: Predictions, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class PredictionWriter:
-    """One thread that writes files in the order they are given; at most one waits, so memory stays bounded.
+    """One background thread that writes files in order; at most one file waits, so memory stays bounded.
 
-    Leaving the block waits for all of them. A file that could not be written says so where its future is asked, and nowhere
-    else.
+    Leaving the block waits for all files. A failed write raises from its future only.
     """
 
     def __init__(self) -> None:
@@ -114,11 +113,14 @@ class PredictionWriter:
         self._last: Future[WrittenPredictions] | None = None
 
     def write(self, path: Path, parts: Sequence[Predictions], *, kind: TaskKind, n_outputs: int) -> Future[WrittenPredictions]:
-        """``write_predictions`` in the thread; waits until the file before has been written."""
-        if self._last is not None:
-            self._last.exception()
+        """Run ``write_predictions`` in the thread, after waiting for the file before."""
+        self._wait_for_previous()
         self._last = self._pool.submit(write_predictions, path, parts, kind=kind, n_outputs=n_outputs)
         return self._last
+
+    def _wait_for_previous(self) -> None:
+        if self._last is not None:
+            self._last.exception()
 
     def __enter__(self) -> Self:
         return self

@@ -23,12 +23,12 @@ class Predictions:
     """Outputs of one model, one row per sample.
 
     Attributes:
-        kind: of the truth.
+        kind: task, class or target.
         keys: ``uint64[n]``.
         times: ``datetime64[us][n]``, UTC.
-        truth: classes ``int64[n]``, -1 where a sample has no label, or targets ``float64[n]``, NaN where it has none.
-        outputs: ``float32[n, k]``: logits, or the regression value.
-        losses: cross-entropy or squared error ``float32[n]``; NaN where there is no truth to compare with.
+        truth: classes ``int64[n]``, -1 for samples without a label, or targets ``float64[n]``, NaN for samples without one.
+        outputs: ``float32[n, k]``: logits, or the predicted target.
+        losses: cross-entropy or squared error ``float32[n]``; NaN without truth.
     """
 
     kind: TaskKind
@@ -42,19 +42,19 @@ class Predictions:
         return len(self.keys)
 
     def take(self, rows: npt.NDArray[np.int64] | slice) -> Self:
-        """These rows, in this order."""
+        """Select rows, in the given order."""
         return type(self)(self.kind, self.keys[rows], self.times[rows], self.truth[rows], self.outputs[rows], self.losses[rows])
 
     @classmethod
     def empty(cls, kind: TaskKind, n_outputs: int) -> Self:
-        """Of no sample."""
+        """Predictions of no sample."""
         truth: npt.NDArray[Any] = np.empty(0, np.int64 if kind == "class" else np.float64)
         times = np.empty(0, "datetime64[us]")
         return cls(kind, np.empty(0, np.uint64), times, truth, np.empty((0, n_outputs), np.float32), np.empty(0, np.float32))
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """Several stretches of the stream one after the other; at least one, all of one model."""
+        """Concatenate predictions of one model, at least one."""
         columns = zip(*((p.keys, p.times, p.truth, p.outputs, p.losses) for p in parts), strict=True)
         return cls(parts[0].kind, *(np.concatenate(column) for column in columns))
 
@@ -67,13 +67,13 @@ def predict_range(
     kind: TaskKind,
     block: int = BLOCK,
 ) -> Iterator[Predictions]:
-    """Outputs for the wanted samples of some batches, in key order, a bounded number of samples at a time.
+    """Predict the requested samples of some batches, in key order, a bounded number of samples at a time.
 
-    Every forward pass sees one whole fixed block, so a sample's outputs have the same bits whatever else is asked for.
+    Every forward pass sees one whole fixed block, so the outputs of a sample have the same bits in every request.
     """
     blocks = chain.from_iterable(fixed_blocks(*batch, block=block) for batch in batches)
     for group in read_blocks(read, blocks):
-        parts = [_forward(predict, each, samples, kind) for each, samples in group]
+        parts = [_forward(predict, part, samples, kind) for part, samples in group]
         keys, times, truth, outputs = (np.concatenate(column) for column in zip(*parts, strict=True))
         yield Predictions(kind, keys, times, truth, outputs, sample_losses(outputs, truth, kind))
 
@@ -81,12 +81,12 @@ def predict_range(
 def _forward(
     predict: Predict, block: Block, samples: Samples, kind: TaskKind
 ) -> tuple[KeyArray, npt.NDArray[np.datetime64], npt.NDArray[Any], npt.NDArray[np.float32]]:
-    """Keys, times, truth and outputs of the wanted rows of a block."""
+    """Keys, times, truth and outputs of the requested rows of a block."""
     outputs = predict(samples)
     if outputs.ndim != 2 or len(outputs) != len(samples):
         raise WrongShape([len(samples), "n_outputs"], outputs.shape, what="the predictor")
     truth = samples.labels if kind == "class" else samples.targets
     if truth is None:
-        raise ConfigError("evaluation", "dataset", kind, "the samples have no such label to judge by")
+        raise ConfigError("evaluation", "dataset", kind, "the samples have no such label to score against")
     rows = slice(None) if len(block.rows) == len(samples) else block.rows
     return samples.keys[rows], samples.times[rows], truth[rows], outputs[rows]

@@ -1,4 +1,4 @@
-"""Pieces to a batch: samples in (time, file, row) order, their extents, and the shard that takes what cannot stay."""
+"""Assembly of a batch from pieces: samples in (time, file, row) order, their extents, and the parts of the shard."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastpath import gather_into
+from fastpath.array_types import ByteArray, Int64Array, TimeArray
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.batches.piece import Piece, SmallFiles, joined
+from modyn_dagster.ingestion.batches.piece import Piece, SmallFiles, concatenate
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.formats.parquet import encode_table
-from modyn_dagster.ingestion.formats.times import TimeArray
 from modyn_dagster.ingestion.sources.files import natural_key
 
-#: A place in the order of the stream: time in microseconds since 1970, path, row.
-Place = tuple[int, str, int]
+#: Position in the order of the stream: time in microseconds since 1970, path, row.
+StreamPosition = tuple[int, str, int]
 #: Bytes of a shard that are gathered at a time.
 _PART: Final = 16 << 20
 
@@ -38,7 +37,7 @@ class Assembled:
         paths: of the files read in place, in natural order.
         file: index into ``paths``, ``int32[n]``; ``len(paths)`` is the shard.
         offsets, lengths: in that file, ``int64[n]`` each.
-        shard: parts to be written one after the other, made as they are taken; None where everything is read in place.
+        shard: parts to write one after the other, computed on demand; None where everything is read in place.
     """
 
     times: TimeArray
@@ -53,15 +52,15 @@ class Assembled:
 
 
 def assemble(
-    pieces: Sequence[Piece], columns: Sequence[Column], begin: Place | None = None, end: Place | None = None
+    pieces: Sequence[Piece], columns: Sequence[Column], begin: StreamPosition | None = None, end: StreamPosition | None = None
 ) -> Assembled:
-    """Put the samples of ``[begin, end)`` in order.
+    """Sort the samples of ``[begin, end)``.
 
     Args:
         pieces: of one batch, in natural order of their files.
         columns: of the dataset, for converted rows.
-        begin: first place that belongs to the batch; None for no bound.
-        end: first place that no longer does.
+        begin: first position of the batch; None for no bound.
+        end: first position after the batch.
 
     Raises:
         DataError: nothing lies between the bounds.
@@ -69,33 +68,33 @@ def assemble(
     stacked = _Stacked(pieces)
     order = stacked.order(begin, end)
     if order is not None and len(order) == 0:
-        raise DataError(stacked.paths[0], "holds no sample of this slice any more")
+        raise DataError(stacked.paths[0], "no longer holds a sample of this slice")
     return Assembled(
-        times=_taken(stacked.times, order),
-        labels=_taken(joined([piece.labels for piece in pieces]), order),
-        targets=_taken(joined([piece.targets for piece in pieces]), order),
-        attributes=_taken(joined([piece.attributes for piece in pieces]), order),
+        times=_take(stacked.times, order),
+        labels=_take(concatenate([piece.labels for piece in pieces]), order),
+        targets=_take(concatenate([piece.targets for piece in pieces]), order),
+        attributes=_take(concatenate([piece.attributes for piece in pieces]), order),
         **_files(stacked, order),
         **_bytes(stacked, order, columns),
     )
 
 
 class _Stacked:
-    """The pieces one after the other: (file, row) order."""
+    """The pieces one after the other, in (file, row) order."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = pieces
         self.paths = [path for piece in pieces for path in piece.paths]
-        self.times: TimeArray = joined([piece.times for piece in pieces])
-        self.in_place: npt.NDArray[np.bool_] = joined([piece.in_place for piece in pieces])
+        self.times: TimeArray = concatenate([piece.times for piece in pieces])
+        self.in_place: npt.NDArray[np.bool_] = concatenate([piece.in_place for piece in pieces])
 
     @cached_property
     def path_of(self) -> Int64Array:
         bases = np.cumsum([0, *(len(piece.paths) for piece in self.pieces)])
         return np.concatenate([piece.path_of + base for piece, base in zip(self.pieces, bases)])
 
-    def order(self, begin: Place | None, end: Place | None) -> Int64Array | None:
-        """Positions in key order, equal times in (file, row) order; None when all stand in it already."""
+    def order(self, begin: StreamPosition | None, end: StreamPosition | None) -> Int64Array | None:
+        """Positions in key order, equal times in (file, row) order; None if all samples are in this order already."""
         times = self.times.view(np.int64)
         ascending = bool((times[1:] >= times[:-1]).all())
         if begin is None and end is None:
@@ -109,22 +108,22 @@ class _Stacked:
         kept: Int64Array = order[inside[order]]
         return kept
 
-    def _before(self, place: Place) -> npt.NDArray[np.bool_]:
-        time, path, row = place
+    def _before(self, position: StreamPosition) -> npt.NDArray[np.bool_]:
+        time, path, row = position
         rows = np.concatenate([piece.rows for piece in self.pieces])
-        earlier_paths = sum(natural_key(known) < natural_key(path) for known in self.paths)
-        here = self.path_of == (earlier_paths if path in self.paths else -1)
+        earlier_paths = sum(natural_key(other) < natural_key(path) for other in self.paths)
+        same_path = self.path_of == (earlier_paths if path in self.paths else -1)
         times = self.times.view(np.int64)
-        before = (times < time) | ((times == time) & ((self.path_of < earlier_paths) | (here & (rows < row))))
+        before = (times < time) | ((times == time) & ((self.path_of < earlier_paths) | (same_path & (rows < row))))
         return np.asarray(before, dtype=bool)
 
 
 def _files(stacked: _Stacked, order: Int64Array | None) -> dict[str, Any]:
-    """Which file each sample is read from."""
+    """File of each sample."""
     if len(stacked.pieces) == 1 and stacked.in_place.all() and len(stacked.paths) == 1:
         n = len(stacked.times) if order is None else len(order)
         return {"paths": tuple(stacked.paths), "file": np.zeros(n, dtype=np.int32)}
-    in_place, path_of = _taken(stacked.in_place, order), _taken(stacked.path_of, order)
+    in_place, path_of = _take(stacked.in_place, order), _take(stacked.path_of, order)
     used = np.zeros(len(stacked.paths), dtype=bool)
     used[path_of[in_place]] = True
     number = np.cumsum(used, dtype=np.int32) - np.int32(1)
@@ -133,22 +132,22 @@ def _files(stacked: _Stacked, order: Int64Array | None) -> dict[str, Any]:
 
 
 def _bytes(stacked: _Stacked, order: Int64Array | None, columns: Sequence[Column]) -> dict[str, Any]:
-    """Where each sample lies in its file, and what the shard is made of."""
+    """Extent of each sample in its file, and the parts of the shard."""
     pieces = stacked.pieces
     ranges = [piece.ranges for piece in pieces if piece.ranges is not None]
     if not ranges:
         return _converted(pieces, order, columns)
-    offsets = _taken(joined([found.offsets for found in ranges]), order)
-    lengths = _taken(joined([found.lengths for found in ranges]), order)
-    in_place = _taken(stacked.in_place, order)
+    offsets = _take(concatenate([part.offsets for part in ranges]), order)
+    lengths = _take(concatenate([part.lengths for part in ranges]), order)
+    in_place = _take(stacked.in_place, order)
     if in_place.all():
         return {"offsets": offsets, "lengths": lengths, "shard": None}
-    # Samples stand in the shard one after the other in key order.
+    # The shard holds samples one after the other, in key order.
     ends = np.cumsum(np.where(in_place, 0, lengths))
-    places = np.where(in_place, offsets, ends - lengths)
+    starts = np.where(in_place, offsets, ends - lengths)
     packed = np.flatnonzero(~in_place)
     chosen = packed if order is None else order[packed]
-    return {"offsets": places, "lengths": lengths, "shard": _packed(stacked, chosen, offsets[packed], lengths[packed])}
+    return {"offsets": starts, "lengths": lengths, "shard": _packed(stacked, chosen, offsets[packed], lengths[packed])}
 
 
 def _converted(pieces: Sequence[Piece], order: Int64Array | None, columns: Sequence[Column]) -> dict[str, Any]:
@@ -161,10 +160,10 @@ def _converted(pieces: Sequence[Piece], order: Int64Array | None, columns: Seque
 
 
 def _packed(stacked: _Stacked, order: Int64Array, offsets: Int64Array, lengths: Int64Array) -> Iterator[ByteArray]:
-    """Samples one after the other in key order, some megabytes at a time."""
+    """Bytes of samples one after the other in key order, some megabytes at a time."""
     payload = stacked.pieces[0].payload
     if isinstance(payload, SmallFiles):
-        return payload.read(order, besides=np.setdiff1d(np.flatnonzero(~stacked.in_place), order))
+        return payload.read(order, unread=np.setdiff1d(np.flatnonzero(~stacked.in_place), order))
     return _gathered(stacked.pieces, order, offsets, lengths)
 
 
@@ -178,12 +177,12 @@ def _gathered(pieces: Sequence[Piece], order: Int64Array, offsets: Int64Array, l
         buffer = np.empty(int(lengths[part].sum()), dtype=np.uint8)
         starts = np.cumsum(lengths[part]) - lengths[part]
         for i in np.unique(piece_of):
-            mine = np.flatnonzero(piece_of == i)
-            gather_into(pieces[i].payload, offsets[part][mine], lengths[part][mine], buffer, starts[mine])
+            chosen = np.flatnonzero(piece_of == i)
+            gather_into(pieces[i].payload, offsets[part][chosen], lengths[part][chosen], buffer, starts[chosen])
         yield buffer
 
 
-def _taken(values: Any, order: Int64Array | None) -> Any:
+def _take(values: Any, order: Int64Array | None) -> Any:
     if values is None or order is None:
         return values
     return values[order] if isinstance(values, np.ndarray) else values.take(pa.array(order))

@@ -1,6 +1,5 @@
 """Index and shard of a new batch: written under temporary names, published in the transaction that commits the batch."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.array_types import TimeArray
+from fastpath.array_types import ByteArray, Int64Array, TimeArray
 from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
-from modyn_dagster.data.batch_index import index_of, shard_of
+from modyn_dagster.data.batch_index import index_path, shard_path
+from modyn_dagster.digest import new_hash
 from modyn_dagster.ingestion.batches.assemble import Assembled
 from modyn_dagster.ingestion.sources.files import FileVersion
 from modyn_dagster.storage import StagedFile, atomic_write, sweep_unfinished
@@ -35,14 +34,14 @@ def write_index(
 
 @contextmanager
 def staged_shard(home: Path, dataset: str, ordinal: int, parts: Iterable[ByteArray] | None) -> Iterator[StagedFile | None]:
-    """Write a batch's shard, if it has one, before the transaction that gives it its name; gone after the block otherwise.
+    """Write the shard of a batch, if it has one, before the transaction that publishes it. Unpublished, it is removed at the end.
 
-    Nobody waits for a lock meanwhile. Raises what making the parts raises, and ``WriteFailed``.
+    No lock is held meanwhile. Raises ``WriteFailed``, and the errors of computing the parts.
     """
     if parts is None:
         yield None
         return
-    shard = StagedFile(home / shard_of(dataset, ordinal))
+    shard = StagedFile(home / shard_path(dataset, ordinal))
     try:
         for part in parts:
             shard.write(part.data)
@@ -53,14 +52,14 @@ def staged_shard(home: Path, dataset: str, ordinal: int, parts: Iterable[ByteArr
 
 
 @dataclass(frozen=True)
-class Content:
-    """A batch ready to be committed.
+class BatchContent:
+    """Content of a batch, ready to be committed.
 
     Attributes:
-        columns: of the dataset, as the batch shows them; empty where samples are files.
+        columns: of the dataset, by this batch; empty where samples are files.
         assembled: the samples in order.
-        files: everything that was read, by path; small files once they are in the shard.
-        paths: the files that hold samples.
+        files: all files read, by path; small files once they are in the shard.
+        paths: of the files with samples.
     """
 
     columns: Sequence[Column]
@@ -69,24 +68,24 @@ class Content:
     paths: Sequence[str]
 
 
-def write_files(
-    home: Path, dataset: str, ordinal: int, content: Content, labels: Int64Array | None, shard: StagedFile | None
+def publish_files(
+    home: Path, dataset: str, ordinal: int, content: BatchContent, labels: Int64Array | None, shard: StagedFile | None
 ) -> str:
-    """Give the shard of a batch, whose row is locked, its name, and write the index; returns the checksum of the index."""
+    """Publish the shard of a batch, whose row is locked, and write its index; returns the checksum of the index."""
     assembled = content.assembled
     files = [IndexedFile(path, content.files[path].state.size, content.files[path].checksum) for path in assembled.paths]
     if shard is not None:
         shard.publish()
         files.append(IndexedFile(None, shard.size, shard.checksum))
-    index = home / index_of(dataset, ordinal)
+    index = home / index_path(dataset, ordinal)
     sweep_unfinished(index)
     extents = Extents.of(assembled.file, assembled.offsets, assembled.lengths)
     return write_index(index, assembled.times, labels, assembled.targets, extents, files)
 
 
 def content_checksum(files: Mapping[str, FileVersion]) -> str:
-    """Digest of the paths and checksums of everything that was read."""
-    digest = hashlib.blake2b(digest_size=16)
+    """Digest of the paths and checksums of all files read."""
+    digest = new_hash()
     for path in sorted(files):
         digest.update(f"{path}\0{files[path].checksum}\n".encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""One transaction: index and shard on disk, samples in Postgres, the batch closed. All of it or nothing."""
+"""Commit of a batch in one transaction: index and shard on disk, samples in Postgres, the batch closed; or nothing."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
+from fastpath.array_types import Int64Array
 from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested, owners_of
 from modyn_dagster.catalog.database.mapping import as_timestamp
 from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_dataset, set_columns
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
-from modyn_dagster.data.arrow_rows import Int64Array
-from modyn_dagster.data.batch_index import index_of
+from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.data.split import TRAIN, side_of
 from modyn_dagster.errors import DuplicateFile
-from modyn_dagster.ingestion.batches.batch_files import Content, content_checksum, write_files
+from modyn_dagster.ingestion.batches.batch_files import BatchContent, content_checksum, publish_files
 from modyn_dagster.ingestion.formats.attributes import as_bytes
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.sources.files import FileVersion
@@ -32,13 +32,13 @@ def commit_batch(
     spec: DatasetSpec,
     dataset: DatasetRow,
     batch: BatchRow,
-    content: Content,
+    content: BatchContent,
     shard: StagedFile | None,
 ) -> bool:
     """Ingest an open batch in the transaction of ``conn``.
 
-    Returns False, with nothing done, when another process closed the batch or settled the dataset's columns since it was
-    read: look again. Raises ``DuplicateFile`` when another batch has ingested one of the files.
+    Returns False, with nothing done, when another process has closed the batch or resolved the dataset's columns since the
+    batch was read: read it again. Raises ``DuplicateFile`` when another batch has ingested one of the files.
     """
     assembled = content.assembled
     if _needs_lock(spec, dataset, assembled.labels):
@@ -57,9 +57,9 @@ def commit_batch(
     first = key_of(batch.ordinal, 0)
     keys = np.arange(first, first + len(assembled.times), dtype=np.uint64)
     attributes = None if assembled.attributes is None else as_bytes(assembled.attributes)
-    # Files and database work side by side: the one mostly hashes, the other mostly waits for the server.
-    with ThreadPoolExecutor(1, thread_name_prefix="index") as beside:
-        written = beside.submit(_write_and_sum_up, home, spec, batch.ordinal, content, labels, names, keys, shard)
+    # Files are written in a thread: that is mostly hashing, while the database is mostly waiting for the server.
+    with ThreadPoolExecutor(1, thread_name_prefix="index") as pool:
+        written = pool.submit(_write_and_count, home, spec, batch.ordinal, content, labels, names, keys, shard)
         copy_samples(conn, dataset.id, SampleRows(keys, assembled.times, labels, assembled.targets, attributes))
         facts = written.result()
     mark_ingested(conn, batch, facts, _file_facts(content.files, set(assembled.paths)))
@@ -67,16 +67,16 @@ def commit_batch(
 
 
 def class_indices(labels: ClassLabels | None, names: Sequence[str]) -> Int64Array | None:
-    """Class indices ``int64[n]``: names by their place in ``names``, integers as they are."""
+    """Class indices ``int64[n]``: names by their position in ``names``, integers unchanged."""
     if labels is None or isinstance(labels, np.ndarray):
         return labels
-    found = pc.index_in(labels, value_set=pa.array(names, pa.string()))
-    indices: Int64Array = found.cast(pa.int64()).to_numpy()
+    positions = pc.index_in(labels, value_set=pa.array(names, pa.string()))
+    indices: Int64Array = positions.cast(pa.int64()).to_numpy()
     return indices
 
 
 def _needs_lock(spec: DatasetSpec, dataset: DatasetRow, labels: ClassLabels | None) -> bool:
-    """Whether the commit adds to the dataset, or has to see the files of every other batch."""
+    """Test that the commit adds columns or classes to the dataset, or must compare its files with those of all batches."""
     is_new = isinstance(labels, pa.Array) and any(name not in dataset.class_names for name in pc.unique(labels).to_pylist())
     return dataset.columns is None or is_new or spec.batches.kind != "file"
 
@@ -89,17 +89,17 @@ def _class_names(conn: sa.Connection, dataset: DatasetRow, labels: ClassLabels |
     return append_class_names(conn, dataset, new) if new else dataset.class_names
 
 
-def _write_and_sum_up(
+def _write_and_count(
     home: Path,
     spec: DatasetSpec,
     ordinal: int,
-    content: Content,
+    content: BatchContent,
     labels: Int64Array | None,
     names: Sequence[str],
     keys: KeyArray,
     shard: StagedFile | None,
 ) -> BatchFacts:
-    checksum = write_files(home, spec.name, ordinal, content, labels, shard)
+    checksum = publish_files(home, spec.name, ordinal, content, labels, shard)
     times, train = content.assembled.times, side_of(keys, spec.split) == TRAIN
     return BatchFacts(
         n_samples=len(times),
@@ -108,7 +108,7 @@ def _write_and_sum_up(
         time_max=as_timestamp(times[-1]),
         train_time_max=as_timestamp(times[train][-1]) if train.any() else None,
         label_counts=_label_counts(labels, names),
-        index_path=index_of(spec.name, ordinal),
+        index_path=index_path(spec.name, ordinal),
         index_checksum=checksum,
         content_checksum=content_checksum(content.files),
     )
@@ -118,9 +118,9 @@ def _label_counts(labels: Int64Array | None, names: Sequence[str]) -> dict[str, 
     if labels is None:
         return {}
     if labels.max() < len(labels):  # classes are never negative
-        found = np.bincount(labels)
-        values = np.flatnonzero(found)
-        counts = found[values]
+        totals = np.bincount(labels)
+        values = np.flatnonzero(totals)
+        counts = totals[values]
     else:
         values, counts = np.unique(labels, return_counts=True)
     return {names[value] if names else str(value): int(n) for value, n in zip(values, counts)}

@@ -1,4 +1,4 @@
-"""One file per sample: small files are packed into the batch's shard, large ones are read where they lie."""
+"""Pieces of datasets with one file per sample: small files are packed into the shard, large ones are read in place."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -6,22 +6,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from fastpath.array_types import TimeArray
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.members import Members, sidecar_of
 from modyn_dagster.ingestion.batches.piece import Piece, SmallFiles
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.ingestion.formats.labels import ClassLabels, class_texts, target_texts
-from modyn_dagster.ingestion.formats.times import TimeArray, time_of_file
+from modyn_dagster.ingestion.formats.times import time_of_file
 from modyn_dagster.ingestion.sources.files import FileState, FileVersion, LoadedFile
 from modyn_dagster.ingestion.sources.source import Source
-from modyn_dagster.parallel_map import in_order
+from modyn_dagster.parallel_map import map_in_threads
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import FilesFormat
 
-#: Files whose states or labels one thread asks for at a time.
+#: Files whose states or labels one thread reads at a time.
 _GROUP: Final = 64
 
-#: Told the version of every file that was read.
+#: Called with path and version of every file that was read.
 Record = Callable[[str, FileVersion], None]
 
 
@@ -30,15 +31,16 @@ def file_piece(
 ) -> Piece:
     """The samples of a batch, one per file.
 
-    Small files are only looked at: they are read when the shard is written, so that they need not fit into memory.
+    Of small files only the states are read here. Their bytes are read when the shard is written, so they need not fit into
+    memory.
 
     Args:
         spec: of the dataset.
         format: of the dataset.
         members: of the batch.
-        source: where the files lie.
-        record: told the version of every file that was read, here or later.
-        as_integers: whether classes are integers; None where no batch has decided it yet.
+        source: of the files.
+        record: called with path and version of every file that was read, here or later.
+        as_integers: true if classes are integers; None if no batch has decided it yet.
 
     Raises:
         DataError: an empty file, or a missing or bad label; names the file.
@@ -47,9 +49,9 @@ def file_piece(
     times = _times(spec, members, states)
     labels, targets = _labels(spec, members, source, record, as_integers)
     lengths = np.array([state.size for state in states], dtype=np.int64)
-    stays = (lengths > format.packed_bytes) & source.in_place
-    large = [members.paths[i] for i in np.flatnonzero(stays)]
-    for path, version in zip(large, in_order(source.version, large)):
+    in_place = (lengths > format.packed_bytes) & source.in_place
+    large = [members.paths[i] for i in np.flatnonzero(in_place)]
+    for path, version in zip(large, map_in_threads(source.version, large)):
         record(path, version)
     return Piece(
         paths=tuple(members.paths),
@@ -57,17 +59,17 @@ def file_piece(
         labels=labels,
         targets=targets,
         attributes=None,
-        in_place=stays,
+        in_place=in_place,
         ranges=Ranges(np.zeros(len(lengths), dtype=np.int64), lengths),
         payload=SmallFiles(source, members.paths, states, record),
     )
 
 
 def _states(source: Source, paths: Sequence[str]) -> list[FileState]:
-    def look(group: Sequence[str]) -> list[FileState]:
+    def read(group: Sequence[str]) -> list[FileState]:
         return [_state(source, path) for path in group]
 
-    return [state for group in in_order(look, _groups(paths)) for state in group]
+    return [state for group in map_in_threads(read, _groups(paths)) for state in group]
 
 
 def _state(source: Source, path: str) -> FileState:
@@ -93,7 +95,7 @@ def _labels(
         return [_label_text(spec, path, members.labels, source) for path in group]
 
     texts = []
-    for group in in_order(read, _groups(members.paths)):
+    for group in map_in_threads(read, _groups(members.paths)):
         for text, sidecar in group:
             texts.append(text)
             if sidecar is not None:
@@ -104,7 +106,7 @@ def _labels(
 
 
 def _label_text(spec: DatasetSpec, path: str, from_manifest: Mapping[str, str], source: Source) -> tuple[str, LoadedFile | None]:
-    """The label, and the file it stands in where it has one of its own."""
+    """Label of a sample, and its sidecar file if the label has one."""
     if path in from_manifest:
         return from_manifest[path], None
     sidecar = sidecar_of(spec, path)

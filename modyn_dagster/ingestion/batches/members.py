@@ -1,4 +1,4 @@
-"""Members of a batch: one file, the files of a directory, or those that a manifest (a CSV file with a column ``file``) names."""
+"""Members of a batch: one file, the files of a directory, or those listed by a manifest (a CSV file with a column ``file``)."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,13 +23,13 @@ FILE_COLUMN: Final = "file"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a manifest says.
+    """Parsed manifest.
 
     Attributes:
-        loaded: the manifest itself.
-        paths: the files it names, in its order.
-        times: by path; empty where times come from elsewhere.
-        labels: texts by path; empty where labels come from elsewhere.
+        loaded: the file of the manifest.
+        paths: the listed files, in the order of the rows.
+        times: by path; empty unless the spec takes times from manifests.
+        labels: texts by path; empty unless the spec takes labels from manifests.
     """
 
     loaded: LoadedFile
@@ -50,7 +50,7 @@ def read_manifest(source: Source, spec: DatasetSpec, path: str) -> Manifest:
     labels: Mapping[str, str] = {}
     if spec.time.source == "manifest":
         _require(path, rows.names, spec.time.column)
-        dtypes = {found.name: found.settled() for found in table.find_columns()}
+        dtypes = {column.name: column.resolved() for column in table.find_columns()}
         chosen = texts if spec.time.format is not None else texts | {spec.time.column: _number_or_text(dtypes[spec.time.column])}
         values = table.convert(list(chosen.values()), [spec.time.column])[spec.time.column]
         read = parse_times(values, format=spec.time.format, unit=spec.time.unit, file=path, column=spec.time.column)
@@ -68,30 +68,30 @@ def _require(path: str, names: Sequence[str], column: str) -> None:
         raise DataError(path, f"the manifest has no such column; it has {', '.join(names)}", column=column)
 
 
-def _number_or_text(found: Column) -> Column:
-    return found if found.dtype in ("int64", "float64") else Column(found.name, "string")
+def _number_or_text(column: Column) -> Column:
+    return column if column.dtype in ("int64", "float64") else Column(column.name, "string")
 
 
 def _paths(source: Source, manifest: str, values: pa.Array) -> list[str]:
-    seen: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for row, text in enumerate(values.to_pylist(), 1):
         pure = PurePosixPath(text)
         path = str(pure)
         problem = ""
         if not text or pure.is_absolute() or ".." in pure.parts:
             problem = "is not a path below the dataset's root"
-        elif path in seen:
-            problem = f"is listed twice, first in row {seen[path]}"
+        elif path in rows:
+            problem = f"is listed twice, first in row {rows[path]}"
         else:
             problem = _refusal(source, path)
         if problem:
             raise DataError(manifest, f"{text!r} {problem}", row=row, column=FILE_COLUMN)
-        seen[path] = row
-    return list(seen)
+        rows[path] = row
+    return list(rows)
 
 
 def _refusal(source: Source, path: str) -> str:
-    """Why a file cannot be read, empty when it can."""
+    """Reason for which a file cannot be read; empty if it can."""
     try:
         source.state(path)
     except DataError as error:
@@ -106,18 +106,19 @@ def _labels(manifest: str, column: str, values: pa.Array) -> list[str]:
     return texts
 
 
+#: Suffixes of files that a writer has not finished.
 _UNFINISHED: Final = (".tmp", ".part", ".crdownload", "~")
 
 
 @dataclass(frozen=True)
 class Members:
-    """The files of a batch.
+    """Files of a batch.
 
     Attributes:
         paths: files that hold samples, in natural order.
-        times: by path, where a manifest gives them.
-        labels: texts by path, where a manifest gives them.
-        manifests: as they were read.
+        times: by path, if a manifest has them.
+        labels: texts by path, if a manifest has them.
+        manifests: the files that were read for them.
     """
 
     paths: list[str]
@@ -125,25 +126,25 @@ class Members:
     labels: Mapping[str, str] = field(default_factory=dict)
     manifests: Sequence[LoadedFile] = ()
 
-    def restricted(self, paths: Sequence[str]) -> "Members":
-        """Only these files. Raises ``DataError`` for one that is no longer there."""
-        known = set(self.paths)
+    def only(self, paths: Sequence[str]) -> "Members":
+        """Only some of the files. Raises ``DataError`` for one that is no longer a member."""
+        members = set(self.paths)
         for path in paths:
-            if path not in known:
+            if path not in members:
                 raise DataError(path, "is no longer part of the directory or manifest it was imported from")
         return replace(self, paths=sorted(paths, key=natural_key))
 
 
 def resolve_members(source: Source, spec: DatasetSpec, units: Sequence[str]) -> Members:
-    """The files of the units that a batch was announced by: files, directories or manifests, as the spec says.
+    """Resolve the units (files, directories or manifests, by the spec) that announced a batch to files.
 
-    Raises ``DataError`` for a directory without samples, a bad manifest, or a file that two manifests name.
+    Raises ``DataError`` for a directory without samples, a bad manifest, or a file that two manifests list.
     """
     if spec.batches.kind == "file":
         return Members(sorted(units, key=natural_key))
     if spec.batches.kind == "directory":
-        found = [path for unit in units for path in _samples_below(source, spec, unit)]
-        return Members(sorted(found, key=natural_key))
+        samples = [path for unit in units for path in _samples_below(source, spec, unit)]
+        return Members(sorted(samples, key=natural_key))
     times: dict[str, np.datetime64] = {}
     labels: dict[str, str] = {}
     paths: dict[str, str] = {}
@@ -159,15 +160,15 @@ def resolve_members(source: Source, spec: DatasetSpec, units: Sequence[str]) -> 
 
 
 def members_of(source: Source, spec: DatasetSpec, announced: Mapping[str, Any]) -> Members:
-    """The files of a batch; a slice of a bulk import takes only some files of its directories or manifests."""
+    """Files of a registered batch. A slice of a bulk import has only some files of its directories or manifests."""
     members = resolve_members(source, spec, announced["paths"])
-    return members if "files" not in announced else members.restricted(announced["files"])
+    return members if "files" not in announced else members.only(announced["files"])
 
 
 def involved_paths(source: Source, spec: DatasetSpec, units: Sequence[str]) -> list[str]:
-    """Every file that these units may fail for, as far as can be told: whose change is worth another try."""
+    """All files whose errors may fail these units, so that a change of one is worth another attempt."""
     involved = set(units) if spec.batches.kind != "directory" else set()
-    # A manifest or directory that cannot be read is at fault itself.
+    # An unreadable manifest or directory is at fault itself.
     with suppress(DataError):
         if spec.batches.kind == "directory":
             involved |= {path for unit in units for path in source.folder(unit)}
@@ -178,13 +179,13 @@ def involved_paths(source: Source, spec: DatasetSpec, units: Sequence[str]) -> l
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether a name says that the file is not meant to be read: hidden, or with a temporary suffix."""
+    """Test a path for a hidden part or a temporary suffix, which marks a file as not ready to read."""
     parts = path.split("/")
     return any(part.startswith(".") for part in parts) or parts[-1].endswith(_UNFINISHED)
 
 
 def sidecar_of(spec: DatasetSpec, path: str) -> str | None:
-    """The file with the label of a sample, where the dataset has such files."""
+    """File with the label of a sample; None unless the dataset has sidecar files."""
     if spec.label is None or spec.label.from_.source != "sidecar":
         return None
     return str(PurePosixPath(path).with_suffix(spec.label.from_.suffix))
@@ -192,9 +193,9 @@ def sidecar_of(spec: DatasetSpec, path: str) -> str | None:
 
 def _samples_below(source: Source, spec: DatasetSpec, directory: str) -> list[str]:
     marker = spec.batches.ready if spec.batches.kind == "directory" else ""
-    found = [path for path in source.folder(directory) if PurePosixPath(path).name != marker and not is_unfinished(path)]
+    paths = [path for path in source.folder(directory) if PurePosixPath(path).name != marker and not is_unfinished(path)]
     if spec.format.kind == "files":
-        found = [path for path in found if path.endswith(tuple(spec.format.suffixes))]
-    if not found:
+        paths = [path for path in paths if path.endswith(tuple(spec.format.suffixes))]
+    if not paths:
         raise DataError(directory, "the directory holds no files of samples")
-    return found
+    return paths

@@ -1,4 +1,4 @@
-"""Pieces of a batch: samples of one file of rows, or of all small files, which are read in bounded groups."""
+"""Pieces of a batch: the samples of one file of rows, or of many small files, which are read in bounded groups."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,28 +8,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
+from fastpath.array_types import ByteArray, Int64Array, TimeArray
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.ingestion.formats.labels import ClassLabels
-from modyn_dagster.ingestion.formats.times import TimeArray
 from modyn_dagster.ingestion.sources.files import FileState, FileVersion, require_stable
 from modyn_dagster.ingestion.sources.source import Source
-from modyn_dagster.parallel_map import in_order
+from modyn_dagster.parallel_map import map_in_threads
 
-#: What one thread reads at a time: bytes, and files.
-_GROUP_BYTES: Final = 4 << 20
-_GROUP_FILES: Final = 64
+#: Bytes and files that one thread reads at a time.
+GROUP_BYTES: Final = 4 << 20
+GROUP_FILES: Final = 64
 
 
 @dataclass(frozen=True)
 class SmallFiles:
-    """Files known by their size and time of change, whose bytes are not read yet.
+    """Files whose states are known and whose bytes are not read yet.
 
     Attributes:
-        source: where they lie.
+        source: of the files.
         paths: of the files.
-        states: as they were looked at; a file that has another when it is read is an error.
-        record: told the version of every file that was read.
+        states: of the files; reading a file with another state is an error.
+        record: called with path and version of every file that was read.
     """
 
     source: Source
@@ -37,24 +36,29 @@ class SmallFiles:
     states: Sequence[FileState]
     record: Callable[[str, FileVersion], None]
 
-    def read(self, order: Int64Array, besides: Int64Array) -> Iterator[ByteArray]:
-        """The bytes of some files, by their place in ``paths``, in this order; memory is bounded by a few groups.
+    def read(self, order: Int64Array, unread: Int64Array) -> Iterator[ByteArray]:
+        """Read files one by one; memory is bounded by a few groups.
 
-        ``besides`` are files whose version is recorded at the end and nothing else. Raises ``DataError`` for one that changed.
+        Args:
+            order: indexes into ``paths``.
+            unread: indexes of files whose versions are recorded at the end, without their bytes.
+
+        Raises:
+            DataError: a file changed.
         """
-        for group in in_order(self._load, self._groups(order)):
+        for group in map_in_threads(self._load, self._groups(order)):
             for path, version, data in group:
                 self.record(path, version)
                 yield data
-        for i in besides:
+        for i in unread:
             self.record(self.paths[i], self.source.version(self.paths[i]))
 
     def _groups(self, order: Int64Array) -> Iterator[Int64Array]:
         sizes = np.array([state.size for state in self.states], dtype=np.int64)[order]
-        # Counted from the start of all: a group ends where the next multiple of its size is reached.
-        full = (np.cumsum(sizes) - sizes) // _GROUP_BYTES
-        counted = np.arange(len(order)) // _GROUP_FILES
-        ends = np.flatnonzero((np.diff(full) != 0) | (np.diff(counted) != 0)) + 1
+        # A group ends at each multiple of the group sizes, counted from the first file.
+        by_bytes = (np.cumsum(sizes) - sizes) // GROUP_BYTES
+        by_count = np.arange(len(order)) // GROUP_FILES
+        ends = np.flatnonzero((np.diff(by_bytes) != 0) | (np.diff(by_count) != 0)) + 1
         yield from np.split(order, ends) if len(order) else ()
 
     def _load(self, group: Int64Array) -> list[tuple[str, FileVersion, ByteArray]]:
@@ -69,14 +73,14 @@ class Piece:
     """n samples in (file, row) order: rows of one file, or one sample from each of n files.
 
     Attributes:
-        paths: files they come from, in natural order.
+        paths: of their files, in natural order.
         times: ``datetime64[us][n]``.
         labels: classes, or None.
         targets: ``float64[n]``, or None.
         attributes: JSON texts (Arrow ``large_string``), or None.
-        in_place: ``bool[n]``: read from the source file; the others are copied to the batch's shard.
-        ranges: where the bytes lie, in the source file or in ``payload``; None where ``payload`` is a table.
-        payload: what goes to the shard: bytes, the rows of a converted table, or files that are read when it is written.
+        in_place: ``bool[n]``, true for samples read from the source file; the others are copied to the batch's shard.
+        ranges: of the samples' bytes, in the source file or in ``payload``; None where ``payload`` is a table.
+        payload: content of the shard: bytes, a converted table, or files to read when the shard is written.
     """
 
     paths: tuple[str, ...]
@@ -102,8 +106,8 @@ class Piece:
         return np.zeros(len(self), dtype=np.int64) if len(self.paths) > 1 else np.arange(len(self))
 
 
-def joined(parts: list[Any]) -> Any:
-    """Columns of several pieces one after the other; None where the dataset has no such column."""
+def concatenate(parts: list[Any]) -> Any:
+    """Concatenate a column of several pieces; None where the dataset has no such column."""
     if parts[0] is None or len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)

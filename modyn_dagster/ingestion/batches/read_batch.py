@@ -1,4 +1,4 @@
-"""Reading all files of a batch: bytes, columns and pieces, with the checksum of everything that was read."""
+"""Reader of the files of a batch: bytes, columns and pieces, with the checksum of every file."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,30 +9,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from modyn_dagster.catalog.datasets import Column, DatasetRow
+from modyn_dagster.data.labels import non_feature_columns
 from modyn_dagster.ingestion.batches.file_pieces import file_piece
 from modyn_dagster.ingestion.batches.members import Members
 from modyn_dagster.ingestion.batches.piece import Piece
-from modyn_dagster.ingestion.batches.row_pieces import columns_with_roles, row_piece
+from modyn_dagster.ingestion.batches.row_pieces import row_piece
 from modyn_dagster.ingestion.formats import row_format
 from modyn_dagster.ingestion.formats.base import OpenRows
-from modyn_dagster.ingestion.formats.columns import settle_columns
+from modyn_dagster.ingestion.formats.columns import resolve_columns
 from modyn_dagster.ingestion.sources.files import FileVersion, LoadedFile
 from modyn_dagster.ingestion.sources.source import Source
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import FilesFormat
 
-#: Called with the number of files read so far and their total.
+#: Called with the number of files read so far and the total.
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """A batch as its files say it.
+    """Content of the files of a batch.
 
     Attributes:
-        columns: the dataset's, or those its first batch settles; empty where samples are files.
+        columns: of the dataset, or as its first batch resolves them; empty where samples are files.
         pieces: the samples, in natural order of their files.
-        files: everything that was read, by path: samples, manifests, sidecars; small files once they are in the shard.
+        files: all files read (samples, manifests, sidecars), by path; small files once they are in the shard.
     """
 
     columns: tuple[Column, ...]
@@ -41,8 +42,14 @@ class ReadBatch:
 
 
 class BatchReader:
-    """Reads batches of one dataset. Slices of a bulk import share files: ``uses`` says how often each will be asked for, and
-    its piece is kept until then."""
+    """Reader of the batches of one dataset.
+
+    Args:
+        source: of the dataset's files.
+        spec: of the dataset.
+        uses: number of batches that share a file, by path: slices of a bulk import. Pieces are kept for the later ones.
+        progress: called after each file.
+    """
 
     def __init__(
         self, source: Source, spec: DatasetSpec, *, uses: Mapping[str, int] | None = None, progress: Progress | None = None
@@ -52,7 +59,7 @@ class BatchReader:
         self._kept: dict[str, tuple[Piece, FileVersion]] = {}
 
     def read(self, dataset: DatasetRow, members: Members) -> ReadBatch:
-        """All samples of these files. Raises ``DataError`` for the first that is bad."""
+        """Read all samples of some files. Raises ``DataError`` for the first bad file."""
         files = {manifest.path: manifest.version for manifest in members.manifests}
         if self._spec.format.kind == "files":
             return ReadBatch((), [self._read_files(dataset, members, self._spec.format, files)], files)
@@ -66,7 +73,7 @@ class BatchReader:
         return ReadBatch(dataset.columns, pieces, files)
 
     def open(self, path: str) -> tuple[LoadedFile, OpenRows]:
-        """A file of rows and its rows."""
+        """Load a file of rows and find its rows."""
         loaded = self._source.load(path)
         return loaded, self._rows(loaded)
 
@@ -75,24 +82,24 @@ class BatchReader:
             files[path] = version
             self._report(min(len(files), len(members.paths)), members)
 
-        decided = None if dataset.columns is None else not dataset.class_names
-        return file_piece(self._spec, format, members, self._source, record, as_integers=decided)
+        as_integers = None if dataset.columns is None else not dataset.class_names
+        return file_piece(self._spec, format, members, self._source, record, as_integers=as_integers)
 
     def _read_first(self, members: Members, files: dict[str, FileVersion]) -> ReadBatch:
-        """Columns first, from all files of the batch, then their rows."""
-        roles = columns_with_roles(self._spec)
-        opened, found = [], []
+        """Resolve the columns from all files of the batch, then convert their rows."""
+        roles = non_feature_columns(self._spec)
+        opened, observed = [], []
         for path in members.paths:
             loaded = self._source.load(path)
-            with _checksum_beside(loaded) as checksum:
+            with _checksum_in_thread(loaded) as checksum:
                 rows = self._rows(loaded)
-                found.append((path, rows.find_columns(roles)))
+                observed.append((path, rows.find_columns(roles)))
             files[path] = FileVersion(loaded.state, checksum.result())
             opened.append((loaded, rows))
-        columns = settle_columns(self._spec, found)
+        columns = resolve_columns(self._spec, observed)
         pieces = []
         while opened:
-            # Taken from the list, so that a file's bytes go once its rows are known.
+            # Removed from the list, so that the bytes of a file are freed once it is converted.
             loaded, rows = opened.pop(0)
             pieces.append(self._piece(columns, loaded, rows, members.times))
             self._report(len(pieces), members)
@@ -102,7 +109,7 @@ class BatchReader:
         kept = self._kept.pop(path, None)
         if kept is None:
             loaded = self._source.load(path)
-            with _checksum_beside(loaded) as checksum:
+            with _checksum_in_thread(loaded) as checksum:
                 piece = self._piece(columns, loaded, self._rows(loaded), times)
             kept = piece, FileVersion(loaded.state, checksum.result())
         self._uses[path] -= 1
@@ -123,7 +130,7 @@ class BatchReader:
 
 
 @contextmanager
-def _checksum_beside(loaded: LoadedFile) -> Iterator[Future[str]]:
-    """The checksum of a file, taken in a thread while the block works on its bytes; there at the end of the block."""
+def _checksum_in_thread(loaded: LoadedFile) -> Iterator[Future[str]]:
+    """Checksum of a file, computed in a thread while the block works on its bytes and complete after it."""
     with ThreadPoolExecutor(1, thread_name_prefix="checksum") as pool:
         yield pool.submit(lambda: loaded.checksum)

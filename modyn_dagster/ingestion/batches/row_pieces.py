@@ -1,4 +1,4 @@
-"""Files of rows to pieces: the roles that the dataset's spec gives to columns."""
+"""Pieces of files of rows: times, labels and attributes by the roles of columns in the dataset's spec."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,14 +6,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fastpath.array_types import TimeArray
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.labels import non_feature_columns
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.piece import Piece
 from modyn_dagster.ingestion.formats.attributes import json_objects
 from modyn_dagster.ingestion.formats.base import OpenRows
 from modyn_dagster.ingestion.formats.labels import ClassLabels, class_labels, target_labels
-from modyn_dagster.ingestion.formats.parquet import ParquetFile
-from modyn_dagster.ingestion.formats.times import TimeArray, parse_times, time_of_file
+from modyn_dagster.ingestion.formats.times import parse_times, time_of_file
 from modyn_dagster.ingestion.sources.files import LoadedFile
 from modyn_dagster.spec.dataset import DatasetSpec
 
@@ -27,22 +28,22 @@ def row_piece(
     *,
     in_place: bool,
 ) -> Piece:
-    """The samples of one file.
+    """The samples of one file of rows.
 
     Args:
         spec: of the dataset.
         columns: of the dataset.
-        loaded: the file's bytes.
-        opened: the same, with its rows found.
+        loaded: bytes of the file.
+        opened: rows of the file.
         times: of files, from the manifest.
-        in_place: whether the bytes can be read where they lie.
+        in_place: true if readers can read the source file.
 
     Raises:
-        DataError: a cell, a time or a label is bad; names row and column.
+        DataError: a bad cell, time or label; names row and column.
     """
-    parsed = opened.convert(columns, _wanted(spec, loaded.path, columns))
+    parsed = opened.convert(columns, _role_columns(spec, loaded.path, columns))
     labels, targets = _labels(spec, parsed, loaded.path)
-    n, ranges = len(opened), opened.ranges
+    n, ranges, table = len(opened), opened.ranges, opened.table(columns)
     return Piece(
         paths=(loaded.path,),
         times=_times(spec, loaded, parsed, n, times),
@@ -51,7 +52,7 @@ def row_piece(
         attributes=json_objects({name: parsed[name] for name in spec.attributes}, loaded.path) if spec.attributes else None,
         in_place=np.full(n, in_place and ranges is not None),
         ranges=ranges,
-        payload=opened.table(columns) if isinstance(opened, ParquetFile) else None if in_place else loaded.data,
+        payload=table if table is not None else None if in_place else loaded.data,
     )
 
 
@@ -66,23 +67,12 @@ def _labels(
     return class_labels(parsed[column], spec.label, path, column), None
 
 
-def columns_with_roles(spec: DatasetSpec) -> set[str]:
-    """The columns that are more than features: the time, the label, attributes."""
-    names = set(spec.attributes)
-    if spec.time.source == "column":
-        names.add(spec.time.column)
-    if spec.label is not None and spec.label.from_.source == "column":
-        names.add(spec.label.from_.column)
-    return names
-
-
-def _wanted(spec: DatasetSpec, path: str, columns: Sequence[Column]) -> set[str]:
-    wanted = columns_with_roles(spec)
+def _role_columns(spec: DatasetSpec, path: str, columns: Sequence[Column]) -> frozenset[str]:
     names = [column.name for column in columns]
-    for name in sorted(wanted):
+    for name in sorted(non_feature_columns(spec)):
         if name not in names:
             raise DataError(path, f"the file has no such column; it has {', '.join(names)}", column=name)
-    return wanted
+    return non_feature_columns(spec)
 
 
 def _times(

@@ -1,4 +1,4 @@
-"""What a condition of a deletion may speak of: label, target, time and attributes, each with the values it is compared to."""
+"""Fields of the conditions of a deletion: label, target, time and attributes, each with parser and operators."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from modyn_dagster.spec.dataset import DatasetSpec
 
 EQUALITY: Final = ("=", "!=")
 ORDER: Final = (*EQUALITY, "<", "<=", ">", ">=")
-#: Of a number that fits a double.
+#: Largest decimal exponent of a double.
 _LARGEST_EXPONENT: Final = 307
 
 
@@ -24,9 +24,9 @@ class Field:
     """A field of a condition.
 
     Attributes:
-        column: what it is in Postgres.
-        parse: from the text of a value to what Postgres compares with; ``ValueError`` says what is expected.
-        operators: that make sense for it.
+        column: expression in Postgres.
+        parse: from the text of a value to a value for Postgres; its ``ValueError`` names the expected form.
+        operators: defined for the field.
     """
 
     column: sa.ColumnElement[Any]
@@ -35,7 +35,7 @@ class Field:
 
 
 def fields_of(spec: DatasetSpec, dataset: DatasetRow) -> dict[str, Field]:
-    """The fields of a dataset by name; those of an attribute begin with ``attributes.``."""
+    """Fields of a dataset by name; names of attributes begin with ``attributes.``."""
     fields = {"time": Field(sample.c.time, _time)}
     if spec.label is not None and spec.label.kind == "target":
         fields["target"] = Field(sample.c.target, _number)
@@ -67,7 +67,7 @@ def _attribute(name: str, dtype: str) -> Field:
 
 def _text(text: str) -> str:
     if "\0" in text:
-        raise ValueError("must not hold a null character, which no attribute can")
+        raise ValueError("must not contain a null character, which no attribute contains")
     return text
 
 

@@ -1,7 +1,6 @@
-"""Keys to delete: listed, in a file, found by a condition, or those that came from one source file."""
+"""Keys to delete: from a list, a file, a condition, or one source file."""
 
 import csv
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import Final
 import numpy as np
 import sqlalchemy as sa
 
+from fastpath.array_types import Int64Array
 from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.batches import BatchRow, FileFacts, batches_of_file, list_batches, source_files
 from modyn_dagster.catalog.datasets import DatasetRow, sample
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
-from modyn_dagster.data.batch_index import rewrite_of, shard_of
+from modyn_dagster.data.batch_index import open_index, rewrite_number, shard_path
+from modyn_dagster.digest import bytes_digest
 from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.deletion.delete import require_known
 from modyn_dagster.ingestion.deletion.fields import fields_of
@@ -23,7 +23,7 @@ from modyn_dagster.ingestion.deletion.where import parse_where
 from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.keys import MAX_BATCH_SIZE, MAX_ORDINAL, KeyArray, key_of, keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import storage_errors, verify_checksum
+from modyn_dagster.storage import verify_checksum
 
 _SPAN: Final = re.compile(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?")
 _FETCHED: Final = 100_000
@@ -31,22 +31,22 @@ _END: Final = key_of(MAX_ORDINAL, MAX_BATCH_SIZE)
 
 
 def keys_of_text(conn: sa.Connection, dataset: DatasetRow, text: str) -> KeyArray:
-    """Keys of ``K,K2-K3``: single ones, and all samples from one to another, both included; ascending.
+    """Parse ``K,K2-K3``: single keys and ranges, whose ends are included; the result is ascending.
 
-    Raises ``ConfigError`` for text of another form, ``UnknownKey`` for a key, or an end of a range, that no sample has.
+    Raises ``ConfigError`` for other text, ``UnknownKey`` for a key, or an end of a range, that no sample has.
     """
     spans = [_span(part) for part in text.split(",")]
     batches = list_batches(conn, dataset.id, "ingested")
     ends = np.array(spans, dtype=np.uint64).ravel()
     require_known(ends, batches, dataset.name)
-    found: KeyArray = np.unique(np.concatenate([keys for span in spans for keys in _inside(span, batches)]))
-    return found
+    keys: KeyArray = np.unique(np.concatenate([part for span in spans for part in _keys_in_span(span, batches)]))
+    return keys
 
 
 def keys_of_file(path: Path) -> KeyArray:
-    """Keys in a text file, one per line, or in the column ``key`` of a CSV file, in their order.
+    """Keys of a text file, one per line, or of the column ``key`` of a CSV file, in the order of the file.
 
-    Raises ``DataError`` naming the row that holds no key.
+    Raises ``DataError`` for a row without a key.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -56,7 +56,7 @@ def keys_of_file(path: Path) -> KeyArray:
 
 
 def keys_where(conn: sa.Connection, spec: DatasetSpec, dataset: DatasetRow, text: str) -> KeyArray:
-    """Keys of the samples for which a condition (``parse_where``) holds, ascending."""
+    """Keys of the samples that meet a condition (``parse_where``), ascending."""
     condition = parse_where(text, fields_of(spec, dataset))
     statement = sa.select(sample.c.key).where(sample.c.dataset_id == dataset.id, condition)
     result = conn.execution_options(yield_per=_FETCHED).execute(statement).scalars()
@@ -75,7 +75,7 @@ def _span(part: str) -> tuple[int, int]:
     return first, last
 
 
-def _inside(span: tuple[int, int], batches: Sequence[BatchRow]) -> Iterator[KeyArray]:
+def _keys_in_span(span: tuple[int, int], batches: Sequence[BatchRow]) -> Iterator[KeyArray]:
     first, last = span
     for batch in batches:
         base, n = key_of(batch.ordinal, 0), int(batch.n_samples or 0)
@@ -89,7 +89,7 @@ def _keys_in_rows(path: Path, lines: Iterable[list[str]]) -> Iterator[int]:
     if "key" in header:
         column = header.index("key")
     elif len(header) > 1 or not _is_key(header[0]):
-        raise DataError(str(path), f"must hold one key per line, or have a column 'key'; it begins with {header}")
+        raise DataError(str(path), f"must have one key per line, or a column 'key'; it begins with {header}")
     else:
         yield int(header[0])
     for number, row in rows:
@@ -104,74 +104,78 @@ def _is_key(text: str) -> bool:
 
 
 def keys_of_source_file(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, path: str) -> KeyArray:
-    """Keys of all samples of a file (``path`` relative to the dataset's root, as it was ingested), ascending.
+    """Keys of all samples of a file, ascending.
 
-    Files that are read where they lie are named by the index; a small file that was packed is found by its bytes.
+    The index names files that are read in place. A small file that was packed is identified by its bytes.
 
-    Raises ``DataError`` when no batch has ingested the file, it holds no samples, or they cannot be told from those of other
-    files that were copied to the same shard.
+    Args:
+        conn: of the ``modyn`` database.
+        home: folder with the indexes and shards.
+        spec: of the dataset.
+        dataset: its row.
+        path: of the file, relative to the dataset's root, as it was ingested.
+
+    Raises:
+        DataError: no batch has ingested the file, it has no samples, or they cannot be distinguished from those of other files
+            in the same shard.
     """
     batches = batches_of_file(conn, dataset.id, path)
     if not batches:
-        raise DataError(path, f"no batch of dataset {dataset.name} has ingested this file; name it as it lies below the root")
-    found = [keys_of(batch.ordinal, _positions(conn, home, spec, dataset, batch, path)) for batch in batches]
-    keys: KeyArray = np.concatenate(found)
+        raise DataError(path, f"no batch of dataset {dataset.name} has ingested this file; give its path relative to the root")
+    parts = [keys_of(batch.ordinal, _positions(conn, home, spec, dataset, batch, path)) for batch in batches]
+    keys: KeyArray = np.concatenate(parts)
     if len(keys) == 0:
-        raise DataError(
-            path, f"dataset {dataset.name} has read this file, but none of its samples lies in it, or they were purged"
-        )
+        raise DataError(path, f"dataset {dataset.name} has read this file, but it has no samples, or they were purged")
     return keys
 
 
 def _positions(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, path: str) -> Int64Array:
-    with storage_errors():
-        index = BatchIndex.open(home / str(batch.index_path), batch.index_checksum)
+    index = open_index(home, batch)
     file, offsets, lengths = index.locate(np.arange(index.n))
-    names = [each.path for each in index.files]
+    names = [indexed.path for indexed in index.files]
     if path in names:
         return np.flatnonzero(file == names.index(path))
     packed = np.flatnonzero(file == names.index(None)) if None in names else np.empty(0, dtype=np.int64)
     recorded = source_files(conn, batch.id)
     if spec.format.kind != "files":
         return _all_rows(spec, batch, recorded, path, packed)
-    shard = home / shard_of(dataset.name, batch.ordinal, rewrite_of(str(batch.index_path)))
-    [mine] = [each for each in recorded if each.path == path]
-    candidates: Int64Array = packed[lengths[packed] == mine.size]
+    shard = home / shard_path(dataset.name, batch.ordinal, rewrite_number(str(batch.index_path)))
+    [record] = [other for other in recorded if other.path == path]
+    candidates: Int64Array = packed[lengths[packed] == record.size]
     if len(candidates):
         verify_checksum(shard, index.files[names.index(None)].checksum)
         content = mapped_bytes(shard)
-        same = [_checksum(content[offsets[i] : offsets[i] + lengths[i]]) == mine.checksum for i in candidates]
-        candidates = candidates[np.array(same, dtype=bool)]
-    return _mine(batch, index, recorded, mine, candidates)
+        extents = [content[offsets[i] : offsets[i] + lengths[i]] for i in candidates]
+        matches = [bytes_digest(extent.tobytes()) == record.checksum for extent in extents]
+        candidates = candidates[np.array(matches, dtype=bool)]
+    return _pick_file(batch, index, recorded, record, candidates)
 
 
 def _all_rows(spec: DatasetSpec, batch: BatchRow, recorded: list[FileFacts], path: str, packed: Int64Array) -> Int64Array:
-    """Rows that were converted or copied do not say which file they came from: only one file can be told."""
+    """Positions of converted or copied rows. They do not record their file, so the batch must have only one."""
     manifests = batch.source["paths"] if spec.batches.kind == "manifest" else []
-    others = [each.path for each in recorded if each.path != path and each.path not in manifests]
+    others = [other.path for other in recorded if other.path != path and other.path not in manifests]
     if path in manifests:
         return packed[:0]
     if others:
         raise DataError(
             path,
             f"its rows were copied to one shard with those of {len(others)} other files of batch {batch.partition_key!r} and "
-            "cannot be told apart; delete them by --keys or --where",
+            "cannot be distinguished; delete them by --keys or --where",
         )
     return packed
 
 
-def _mine(batch: BatchRow, index: BatchIndex, recorded: list[FileFacts], mine: FileFacts, positions: Int64Array) -> Int64Array:
-    """Of samples with the bytes of a file, the one that is the file: others may have the same bytes."""
-    twins = sorted((each.path for each in recorded if each.checksum == mine.checksum), key=natural_key)
-    if len(twins) == 1 or len(positions) == 0:
+def _pick_file(
+    batch: BatchRow, index: BatchIndex, recorded: list[FileFacts], record: FileFacts, positions: Int64Array
+) -> Int64Array:
+    """Position of a file among the samples with its bytes, which other files may share."""
+    identical = sorted((other.path for other in recorded if other.checksum == record.checksum), key=natural_key)
+    if len(identical) == 1 or len(positions) == 0:
         return positions
-    # Equal times stand in the order of their paths.
-    if len(twins) != len(positions) or len(np.unique(index.times[positions])) > 1:
+    # Samples of equal times are in the order of their paths.
+    if len(identical) != len(positions) or len(np.unique(index.times[positions])) > 1:
         keys = ", ".join(map(str, keys_of(batch.ordinal, positions[:5]).tolist()))
-        problem = f"{len(twins)} files of its batch hold the same bytes and cannot be told apart"
-        raise DataError(mine.path, f"{problem}; delete by --keys which of {keys} is meant")
-    return positions[[twins.index(mine.path)]]
-
-
-def _checksum(content: ByteArray) -> str:
-    return hashlib.blake2b(content.tobytes(), digest_size=16).hexdigest()
+        problem = f"{len(identical)} files of its batch have the same bytes and cannot be distinguished"
+        raise DataError(record.path, f"{problem}; delete one of the keys {keys} by --keys")
+    return positions[[identical.index(record.path)]]

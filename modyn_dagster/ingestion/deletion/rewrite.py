@@ -1,4 +1,4 @@
-"""The next pair of index and shard of a batch, without what is purged: written aside first, published when it is to count."""
+"""Rewrite of index and shard of a batch without purged samples: staged first, published in a transaction."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -8,36 +8,34 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from fastpath.format.index import BatchIndex
+from fastpath.array_types import Int64Array
 from fastpath.format.index_file import IndexedFile, write_index_to
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.datasets import DatasetRow
-from modyn_dagster.data.arrow_rows import Int64Array
-from modyn_dagster.data.batch_index import index_of, rewrite_of, shard_of
+from modyn_dagster.data.batch_index import index_path, open_index, rewrite_number, shard_path
 from modyn_dagster.incremental_fsync import HashingFile
-from modyn_dagster.ingestion.deletion import shard
-from modyn_dagster.ingestion.deletion.shard import Ranges, ranges_of_strings, write_zeroed
+from modyn_dagster.ingestion.deletion.shard import checksums_of, ranges_of_strings, write_zeroed
+from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import StagedFile, storage_errors, verify_checksum
+from modyn_dagster.storage import StagedFile, verify_checksum
 
 
 class StagedIndex(NamedTuple):
-    """An index that can be published: its path relative to the home folder, and its checksum."""
+    """Index that can be published: its path relative to the home folder, and its checksum."""
 
     path: str
     checksum: str
 
 
 class Rewrite:
-    """A context: what it staged and did not publish is gone after it."""
+    """A context that stages the next index and shard of a batch, and removes them at the end unless they were published."""
 
     def __init__(self, home: Path, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow) -> None:
-        """Open the index that counts. Raises ``CorruptFile``."""
+        """Open the current index. Raises ``CorruptFile``."""
         self._home, self._spec, self._dataset, self._batch = home, spec, dataset, batch
-        with storage_errors():
-            self._index = BatchIndex.open(home / str(batch.index_path), batch.index_checksum)
+        self._index = open_index(home, batch)
         self._names = [file.path for file in self._index.files]
-        self._rewrite = rewrite_of(str(batch.index_path))
+        self._rewrite = rewrite_number(str(batch.index_path))
         self._staged: list[StagedFile] = []
         self._discards = ExitStack()
 
@@ -48,20 +46,20 @@ class Rewrite:
         self._discards.close()
 
     def files_of(self, positions: Int64Array) -> dict[str | None, int]:
-        """The files that hold samples, None for our shard, and how many of them."""
+        """Number of samples by file; None is the shard."""
         numbers, _, _ = self._index.locate(positions)
         return {self._names[number]: int(n) for number, n in zip(*np.unique(numbers, return_counts=True), strict=True)}
 
     def checksums_of(self, positions: Int64Array) -> set[str]:
-        """Digests of those samples whose bytes lie in the shard, once the shard is known to be what it was."""
+        """Digests of the samples whose bytes are in the shard, which is verified first."""
         if len(positions) == 0:
             return set()
-        return shard.checksums_of(self._verified_shard(), self._rows(positions))
+        return checksums_of(self._verified_shard(), self._rows(positions))
 
     def stage(self, positions: Int64Array) -> StagedIndex | None:
-        """Write the next pair without these samples; None where a batch keeps neither labels nor bytes, and has nothing to hide.
+        """Write index and shard without these samples; None for a batch without labels, targets and shard: it needs no rewrite.
 
-        Raises ``CorruptFile`` when the shard is not what it was, and ``WriteFailed``.
+        Raises ``CorruptFile`` when the shard was changed, and ``WriteFailed``.
         """
         index = self._index
         if None not in self._names and index.labels is None and index.targets is None:
@@ -70,7 +68,7 @@ class Rewrite:
         if None in self._names:
             number = self._names.index(None)
             files[number] = self._write_shard(files[number], positions)
-        path = index_of(self._dataset.name, self._batch.ordinal, self._rewrite + 1)
+        path = index_path(self._dataset.name, self._batch.ordinal, self._rewrite + 1)
         labels, targets = _without(index.labels, positions, -1), _without(index.targets, positions, np.nan)
         with self._stage(path).as_file() as raw:
             out = HashingFile(raw)
@@ -78,20 +76,20 @@ class Rewrite:
         return StagedIndex(path, out.checksum)
 
     @property
-    def is_there(self) -> bool:
-        """Whether all that was staged can be published: no other purge of the batch did."""
-        return all(file.is_there for file in self._staged)
+    def is_unpublished(self) -> bool:
+        """True while all staged files can be published: no other purge of the batch has published."""
+        return all(file.is_unpublished for file in self._staged)
 
     def publish(self) -> None:
-        """Give shard and index their names, in this order; nobody else may be publishing them now."""
+        """Publish shard and index, in this order. Nobody else may be publishing them."""
         for file in self._staged:
             file.publish()
 
     def _write_shard(self, old: IndexedFile, positions: Int64Array) -> IndexedFile:
         rows = self._rows(positions)
         if self._spec.format.kind == "parquet":
-            rows = rows.and_those(ranges_of_strings(self._verified_shard(), rows, self._dataset.columns or ()))
-        with self._stage(shard_of(self._dataset.name, self._batch.ordinal, self._rewrite + 1)).as_file() as raw:
+            rows = rows.joined_with(ranges_of_strings(self._verified_shard(), rows, self._dataset.columns or ()))
+        with self._stage(shard_path(self._dataset.name, self._batch.ordinal, self._rewrite + 1)).as_file() as raw:
             out = HashingFile(raw)
             write_zeroed(self._shard, old.checksum, rows, out)
         return replace(old, checksum=out.checksum)
@@ -104,17 +102,17 @@ class Rewrite:
 
     def _rows(self, positions: Int64Array) -> Ranges:
         numbers, offsets, lengths = self._index.locate(positions)
-        mine = numbers == self._names.index(None)
-        return Ranges(offsets[mine], lengths[mine])
+        in_shard = numbers == self._names.index(None)
+        return Ranges(offsets[in_shard], lengths[in_shard])
 
     def _verified_shard(self) -> Path:
-        """The shard; what the index and its own rows say of it can be relied on."""
+        """Path of the shard, after its checksum was verified."""
         verify_checksum(self._shard, self._index.file(self._names.index(None)).checksum)
         return self._shard
 
     @property
     def _shard(self) -> Path:
-        return self._home / shard_of(self._dataset.name, self._batch.ordinal, self._rewrite)
+        return self._home / shard_path(self._dataset.name, self._batch.ordinal, self._rewrite)
 
 
 def _without(values: npt.NDArray[Any] | None, positions: Int64Array, blank: float) -> npt.NDArray[Any] | None:

@@ -1,39 +1,29 @@
-"""The bytes of a shard with some ranges of them zeroed."""
+"""Bytes of a shard: a copy with zeroed ranges, ranges of strings, and checksums of ranges."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from fastpath.array_types import ByteArray
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.data.row_decoding import row_dtype
+from modyn_dagster.digest import bytes_digest, new_hash
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.incremental_fsync import HashingFile
+from modyn_dagster.ingestion.formats.base import Ranges
 
 _CHUNK = 4 << 20
 
 
-class Ranges(NamedTuple):
-    """Ranges of bytes, ``int64[n]`` each; they do not overlap."""
-
-    offsets: Int64Array
-    lengths: Int64Array
-
-    def and_those(self, others: Self) -> Self:
-        """These ranges and others."""
-        return type(self)(*(np.concatenate(pair) for pair in zip(self, others, strict=True)))
-
-
 def write_zeroed(shard: Path, checksum: str, ranges: Ranges, out: HashingFile) -> None:
-    """Copy a shard with zeros in the ranges; ``CorruptFile`` when what was copied has another checksum."""
+    """Copy a shard with zeros in the ranges, which do not overlap. Raises ``CorruptFile`` when its checksum differs."""
     kept = ranges.lengths > 0
     starts = np.sort(ranges.offsets[kept])
     stops = np.sort((ranges.offsets + ranges.lengths)[kept])
-    digest = hashlib.blake2b(digest_size=16)
+    digest = new_hash()
     base = 0
     with _opened(shard) as file:
         while content := file.read(_CHUNK):
@@ -51,32 +41,32 @@ def write_zeroed(shard: Path, checksum: str, ranges: Ranges, out: HashingFile) -
 
 
 def ranges_of_strings(shard: Path, rows: Ranges, columns: Sequence[Column]) -> Ranges:
-    """Where the strings of rows lie that were converted to fixed width (``encode_table``); the shard is known to be intact."""
+    """Ranges of the strings of converted rows (``encode_table``). The shard must have been verified."""
     content, fields = mapped_bytes(shard), row_dtype(columns).fields
-    found = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
-    if len(rows.offsets) == 0 or fields is None:
-        return found
+    ranges = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
+    if len(rows) == 0 or fields is None:
+        return ranges
     for column in columns:
         if column.dtype == "string":
             field, at = fields[column.name][:2]
-            # A view of what the field would be at each byte of the shard; only those of the rows are read.
-            everywhere: npt.NDArray[np.void] = np.ndarray(len(content) - field.itemsize + 1, field, content, strides=(1,))
-            strings = everywhere[rows.offsets + at]
-            found = found.and_those(Ranges(strings["offset"], strings["length"]))
-    return found
+            # A view of the field at every byte of the shard; only the bytes of the rows are read.
+            at_every_byte: npt.NDArray[np.void] = np.ndarray(len(content) - field.itemsize + 1, field, content, strides=(1,))
+            strings = at_every_byte[rows.offsets + at]
+            ranges = ranges.joined_with(Ranges(strings["offset"], strings["length"]))
+    return ranges
 
 
 def checksums_of(shard: Path, ranges: Ranges) -> set[str]:
-    """Hex BLAKE2b digests (16 bytes) of the ranges, as files of the same bytes have them; the shard is known to be intact."""
+    """Checksums of the ranges, equal to those of files with the same bytes. The shard must have been verified."""
     content = mapped_bytes(shard)
     return {
-        hashlib.blake2b(content[at : at + n].tobytes(), digest_size=16).hexdigest()
+        bytes_digest(content[at : at + n].tobytes())
         for at, n in zip(ranges.offsets.tolist(), ranges.lengths.tolist(), strict=True)
     }
 
 
 def mapped_bytes(shard: Path) -> ByteArray:
-    """The bytes of a shard. Raises ``CorruptFile`` when it is gone."""
+    """Bytes of a shard, mapped. Raises ``CorruptFile`` when it is missing."""
     with _opened(shard) as file:
         return np.memmap(file, dtype=np.uint8, mode="r")
 

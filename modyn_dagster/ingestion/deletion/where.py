@@ -1,13 +1,13 @@
-"""The small language of ``dataset delete --where``, parsed here into SQLAlchemy expressions; no text of it reaches SQL.
+"""Parser of ``dataset delete --where`` into SQLAlchemy expressions; none of the text reaches SQL.
 
-    condition  := all ("or" all)*
-    all        := one ("and" one)*
-    one        := "not" one | "(" condition ")" | field operator value | field ["not"] "in" "(" value ("," value)* ")"
+    condition  := conjunction ("or" conjunction)*
+    conjunction := term ("and" term)*
+    term       := "not" term | "(" condition ")" | field operator value | field ["not"] "in" "(" value ("," value)* ")"
     field      := "label" | "target" | "time" | "attributes." name
     operator   := "=" | "!=" | "<" | "<=" | ">" | ">="
 
-A value or name with spaces or signs stands in quotes, '...' or "...", doubled to mean itself. As in SQL, a sample that has no
-value for a field matches no comparison with it, ``!=`` and ``not`` included.
+A value or name with spaces or signs is quoted, '...' or "...", with quotes inside doubled. As in SQL, a sample without a value
+for a field matches no comparison with it, not even ``!=`` or ``not``.
 """
 
 import re
@@ -25,7 +25,7 @@ Condition = sa.ColumnElement[bool]
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _KEYWORDS: Final = ("and", "or", "not", "in")
 _PREFIX: Final = "attributes."
-#: Deeper nesting is no condition that a person wrote.
+#: Deeper nesting would exhaust the stack; no person writes it.
 _MOST_NESTED: Final = 50
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<sign>[(),]|!=|<=|>=|[=<>])|(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<word>[^\s(),!=<>'"]+)|(?P<end>\Z))"""
@@ -41,12 +41,20 @@ class Token(NamedTuple):
 
 
 def parse_where(text: str, fields: Mapping[str, Field]) -> Condition:
-    """The condition that a text means; ``ConfigError`` names the position of what cannot be understood."""
+    """Parse a condition.
+
+    Args:
+        text: in the grammar of this module.
+        fields: by name.
+
+    Raises:
+        ConfigError: names the position of the first token that does not fit.
+    """
     return _Parser(text, fields).parse()
 
 
 class _Parser:
-    """Recursive descent, one method per rule of the grammar."""
+    """Recursive descent parser, one method per rule of the grammar."""
 
     def __init__(self, text: str, fields: Mapping[str, Field]) -> None:
         self._fields = fields
@@ -55,31 +63,31 @@ class _Parser:
         self._nested = 0
 
     def parse(self) -> Condition:
-        condition = self._any()
+        condition = self._disjunction()
         if self._peek().kind != "end":
             self._refuse("must end here, or go on with `and` or `or`")
         return condition
 
-    def _any(self) -> Condition:
-        parts = [self._all()]
-        while self._taken("or"):
-            parts.append(self._all())
+    def _disjunction(self) -> Condition:
+        parts = [self._conjunction()]
+        while self._accept("or"):
+            parts.append(self._conjunction())
         return sa.or_(*parts)
 
-    def _all(self) -> Condition:
-        parts = [self._one()]
-        while self._taken("and"):
-            parts.append(self._one())
+    def _conjunction(self) -> Condition:
+        parts = [self._term()]
+        while self._accept("and"):
+            parts.append(self._term())
         return sa.and_(*parts)
 
-    def _one(self) -> Condition:
+    def _term(self) -> Condition:
         self._nested += 1
         if self._nested > _MOST_NESTED:
             self._refuse(f"must not be nested more than {_MOST_NESTED} deep")
-        if self._taken("not"):
-            condition: Condition = sa.not_(self._one())
-        elif self._taken("("):
-            condition = self._any()
+        if self._accept("not"):
+            condition: Condition = sa.not_(self._term())
+        elif self._accept("("):
+            condition = self._disjunction()
             self._require(")")
         else:
             condition = self._comparison()
@@ -88,9 +96,9 @@ class _Parser:
 
     def _comparison(self) -> Condition:
         field = self._field()
-        if self._taken("in"):
+        if self._accept("in"):
             return field.column.in_(self._values(field))
-        if self._taken("not"):
+        if self._accept("not"):
             self._require("in")
             return field.column.not_in(self._values(field))
         sign = self._peek()
@@ -116,7 +124,7 @@ class _Parser:
     def _values(self, field: Field) -> list[Any]:
         self._require("(")
         values = [self._value(field)]
-        while self._taken(","):
+        while self._accept(","):
             values.append(self._value(field))
         self._require(")")
         return values
@@ -124,7 +132,7 @@ class _Parser:
     def _value(self, field: Field) -> Any:
         token = self._peek()
         if token.kind not in ("word", "quoted") or (token.kind == "word" and token.text.lower() in _KEYWORDS):
-            self._refuse("must be a value; one with spaces or signs, or that is and, or, not, in, stands in quotes")
+            self._refuse("must be a value; one with spaces or signs, or one of and, or, not, in, must be quoted")
         try:
             value = field.parse(token.text)
         except ValueError as error:
@@ -135,19 +143,19 @@ class _Parser:
     def _peek(self) -> Token:
         return self._tokens[self._next]
 
-    def _taken(self, wanted: str) -> bool:
+    def _accept(self, text: str) -> bool:
         token = self._peek()
-        found = token.kind in ("word", "sign") and token.text.lower() == wanted
-        self._next += found
-        return found
+        matches = token.kind in ("word", "sign") and token.text.lower() == text
+        self._next += matches
+        return matches
 
-    def _require(self, wanted: str) -> None:
-        if not self._taken(wanted):
-            self._refuse(f"must be {wanted!r}")
+    def _require(self, text: str) -> None:
+        if not self._accept(text):
+            self._refuse(f"must be {text!r}")
 
     def _refuse(self, rule: str, token: Token | None = None) -> NoReturn:
-        found = token or self._peek()
-        raise _error(found.position, found.text if found.kind != "end" else "the end", rule)
+        refused = token or self._peek()
+        raise _error(refused.position, refused.text if refused.kind != "end" else "the end", rule)
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -159,10 +167,10 @@ def _tokens(text: str) -> Iterator[Token]:
             rule = "must be closed by another quote" if text[start] in "'\"" else "must be a field, a value or an operator"
             raise _error(start + 1, text[start : start + 20], rule)
         kind = str(match.lastgroup)
-        found = match[kind]
+        token = match[kind]
         if kind == "quoted":
-            found = found[1:-1].replace(found[0] * 2, found[0])
-        yield Token(kind, found, match.start(kind) + 1)
+            token = token[1:-1].replace(token[0] * 2, token[0])
+        yield Token(kind, token, match.start(kind) + 1)
         if kind == "end":
             return
         at = match.end()

@@ -1,4 +1,4 @@
-"""Row formats by the kind that a dataset's spec names. Files without rows are in ``formats.files``."""
+"""Row formats, by the kind in a dataset's spec. Samples that are files are read by ``batches.file_pieces``."""
 
 from modyn_dagster.ingestion.formats.base import RowFormat
 from modyn_dagster.ingestion.formats.csv import Csv
@@ -11,7 +11,7 @@ __all__ = ["RowFormat", "row_format"]
 
 
 def row_format(spec: CsvFormat | JsonlFormat | ParquetFormat | FixedRowsFormat) -> RowFormat:
-    """The code behind a format's spec."""
+    """The row format of a spec."""
     match spec:
         case CsvFormat():
             return Csv(spec)

@@ -1,4 +1,4 @@
-"""Attributes: columns as one JSON object per sample, without a Python object per row."""
+"""Attributes of samples: columns as one JSON object per row, without a Python object per row."""
 
 import json
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from modyn_dagster.errors import DataError
 
 
 def json_objects(columns: Mapping[str, pa.Array], file: str) -> pa.Array:
-    """One JSON text per row (Arrow ``large_string``), keys in the order given.
+    """One JSON text per row (Arrow ``large_string``), with keys in the given order.
 
-    Numbers that are not finite become ``null``, timestamps ISO 8601 text. Raises ``DataError`` for a null character, which
+    Non-finite numbers become ``null``, timestamps ISO 8601 text. Raises ``DataError`` for a null character, which
     Postgres cannot store.
     """
     parts: list[pa.Array | str] = []
@@ -40,7 +40,7 @@ def _json_values(values: pa.Array, file: str, name: str) -> pa.Array:
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         return _quoted(values, file, name)
     if pa.types.is_timestamp(values.type):
-        return pc.coalesce(_around(values.cast(pa.string())), "null")
+        return pc.coalesce(_in_quotes(values.cast(pa.string())), "null")
     return values.cast(pa.string())
 
 
@@ -49,10 +49,10 @@ def _quoted(values: pa.Array, file: str, name: str) -> pa.Array:
     if control.any():
         return _quoted_one_by_one(values, file, name)
     escaped = pc.replace_substring(pc.replace_substring(values, "\\", "\\\\"), '"', '\\"')
-    return _around(escaped)
+    return _in_quotes(escaped)
 
 
-def _around(values: pa.Array) -> pa.Array:
+def _in_quotes(values: pa.Array) -> pa.Array:
     quote = pa.scalar('"', values.type)
     return pc.binary_join_element_wise(quote, values, quote, pa.scalar("", values.type))
 

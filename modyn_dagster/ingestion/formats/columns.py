@@ -1,4 +1,4 @@
-"""Columns of row formats: what a file holds, what the dataset says, and whether they agree."""
+"""Columns of row formats: as observed in files, as pinned by the spec, and as resolved for the dataset."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from modyn_dagster.spec.dataset import DatasetSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A column as one file shows it: ``dtype`` is a ``ColumnType`` or ``nothing``; ``has_missing`` when a cell is empty."""
+class ObservedColumn:
+    """A column of one file; ``dtype`` is a ``ColumnType`` or ``nothing``, ``has_missing`` tells of empty cells."""
 
     name: str
     dtype: str
     has_missing: bool = False
 
-    def __or__(self, other: "Found") -> "Found":
-        """The narrowest column that holds both."""
-        return Found(self.name, _wider(self.dtype, other.dtype), self.has_missing or other.has_missing)
+    def __or__(self, other: "ObservedColumn") -> "ObservedColumn":
+        """The narrowest column that can hold both."""
+        return ObservedColumn(self.name, _wider(self.dtype, other.dtype), self.has_missing or other.has_missing)
 
-    def settled(self) -> Column:
-        """The column to fix: integers with empty cells become float64 with NaN, a column of nothing else too."""
+    def resolved(self) -> Column:
+        """The column of the dataset. Integers with empty cells become float64 with NaN, as does an entirely empty column."""
         numbers_are_missing = self.dtype == "nothing" or (self.dtype == "int64" and self.has_missing)
         return Column(self.name, "float64" if numbers_are_missing else self.dtype)
 
@@ -38,13 +38,19 @@ def _wider(one: str, other: str) -> str:
     return "float64" if {one, other} == {"int64", "float64"} else "string"
 
 
-def settle_columns(spec: DatasetSpec, files: Sequence[tuple[str, Sequence[Found]]]) -> tuple[Column, ...]:
-    """Columns of a dataset from its first batch: ``(path, columns found)`` per file, in order.
+def resolve_columns(spec: DatasetSpec, files: Sequence[tuple[str, Sequence[ObservedColumn]]]) -> tuple[Column, ...]:
+    """Resolve the columns of a dataset from the files of its first batch.
 
-    Integers here and fractions there are float64. Any other disagreement is the fault of the later file: what one file shows
-    as numbers and another as text is more often an error than text.
+    Integers in one file and fractions in another make a column float64. Any other difference is an error of the later file:
+    a column of numbers in one file and of text in another is more often a mistake than text.
 
-    Raises ``SchemaMismatch`` naming both, ``DataError`` when a column that the spec pins does not exist.
+    Args:
+        spec: of the dataset.
+        files: path and observed columns of each file, in order.
+
+    Raises:
+        SchemaMismatch: two files differ; names both dtypes.
+        DataError: a file lacks a column that the spec pins.
     """
     pinned, label = _pinned_dtypes(spec), _class_column(spec)
     first_path, first = files[0]
@@ -52,31 +58,31 @@ def settle_columns(spec: DatasetSpec, files: Sequence[tuple[str, Sequence[Found]
     for name in pinned:
         if name not in names:
             raise DataError(first_path, f"the file has no such column; it has {', '.join(names)}", column=name)
-    settled = {column.name: column for column in first}
-    for path, found in files:
-        require_names(path, [column.name for column in found], names)
-        for column in found:
-            before = settled[column.name]
-            if column.name not in pinned and not _agree(before.dtype, column.dtype, widen=column.name != label):
+    resolved = {column.name: column for column in first}
+    for path, columns in files:
+        require_names(path, [column.name for column in columns], names)
+        for column in columns:
+            before = resolved[column.name]
+            if column.name not in pinned and not _same_kind(before.dtype, column.dtype, widen=column.name != label):
                 raise SchemaMismatch(path, f"{column.name} {before.dtype}", f"{column.name} {column.dtype}")
-            settled[column.name] = before | column
-    # A class label that is missing is an error, not a NaN among floats: its column stays what its labels are.
-    columns = (Found(c.name, c.dtype) if c.name == label else c for c in settled.values())
-    return tuple(Column(c.name, pinned[c.name]) if c.name in pinned else c.settled() for c in columns)
+            resolved[column.name] = before | column
+    # A missing class label is an error, not a NaN, so empty cells do not widen the column of labels.
+    widened = (ObservedColumn(c.name, c.dtype) if c.name == label else c for c in resolved.values())
+    return tuple(Column(c.name, pinned[c.name]) if c.name in pinned else c.resolved() for c in widened)
 
 
-def _agree(one: str, other: str, *, widen: bool) -> bool:
+def _same_kind(one: str, other: str, *, widen: bool) -> bool:
     numbers = {"int64", "float64"} if widen else set()
     return one == other or "nothing" in (one, other) or {one, other} == numbers
 
 
-def merge_columns(parts: Sequence[Sequence[Found]]) -> list[Found]:
-    """The narrowest columns that hold those of all parts, which stand in the same order."""
-    return [reduce(Found.__or__, columns) for columns in zip(*parts)]
+def merge_columns(parts: Sequence[Sequence[ObservedColumn]]) -> list[ObservedColumn]:
+    """The narrowest columns that can hold those of all parts, which are in the same order."""
+    return [reduce(ObservedColumn.__or__, columns) for columns in zip(*parts)]
 
 
 def require_names(path: str, found: Sequence[str], expected: Sequence[str]) -> None:
-    """Raise ``SchemaMismatch`` unless a file has just these columns."""
+    """Raise ``SchemaMismatch`` unless a file has exactly these columns."""
     if sorted(found) != sorted(expected):
         raise SchemaMismatch(path, ", ".join(expected), ", ".join(found))
 
@@ -87,7 +93,7 @@ def _class_column(spec: DatasetSpec) -> str | None:
 
 
 def _pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
-    """Dtypes the spec decides by what a column is for; ``format.columns`` has the last word."""
+    """Dtypes that the spec decides by the role of a column; ``format.columns`` takes precedence."""
     pinned: dict[str, str] = {}
     if spec.time.source == "column" and spec.time.format is not None:
         pinned[spec.time.column] = "string"
@@ -102,12 +108,12 @@ def _pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
     return pinned | explicit
 
 
-def found_columns(table: pa.Table) -> list[Found]:
-    """Columns of a table whose types Arrow inferred; what is no number and no truth value stays text."""
-    return [Found(name, _dtype_of(table[name].type), table[name].null_count > 0) for name in table.column_names]
+def observed_columns(table: pa.Table) -> list[ObservedColumn]:
+    """Columns of a table with inferred types. Everything but numbers and truth values is text."""
+    return [ObservedColumn(name, _dtype_of(table[name].type), table[name].null_count > 0) for name in table.column_names]
 
 
-def _dtype_of(found: pa.DataType) -> str:
-    if pa.types.is_null(found):
+def _dtype_of(inferred: pa.DataType) -> str:
+    if pa.types.is_null(inferred):
         return "nothing"
-    return next((dtype for dtype, arrow_type in ARROW_TYPES.items() if arrow_type == found), "string")
+    return next((dtype for dtype, arrow_type in ARROW_TYPES.items() if arrow_type == inferred), "string")

@@ -1,4 +1,4 @@
-"""CSV files: rows are found by quote parity, checked and inferred by Arrow; errors name row and column."""
+"""CSV files: rows are found by quote parity and parsed by Arrow; errors name row and column."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
@@ -7,20 +7,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastpath.array_types import ByteArray
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, infer_rows, read_rows
+from modyn_dagster.data.arrow_rows import infer_rows, read_rows
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.base import Ranges, span_bytes, spans
-from modyn_dagster.ingestion.formats.columns import Found, found_columns, merge_columns
+from modyn_dagster.ingestion.formats.columns import ObservedColumn, merge_columns, observed_columns
 from modyn_dagster.ingestion.formats.csv_rows import CsvRows, find_rows
-from modyn_dagster.ingestion.formats.parsed import Inferred, Typed, agree, columns_to_reparse, joined_columns, require_present
+from modyn_dagster.ingestion.formats.parsed import (
+    InferredRows,
+    TypedRows,
+    columns_to_reparse,
+    joined_columns,
+    require_present,
+    runs_agree,
+)
 from modyn_dagster.ingestion.sources.files import LoadedFile
-from modyn_dagster.parallel_map import in_order
+from modyn_dagster.parallel_map import map_in_threads
 from modyn_dagster.spec.formats import CsvFormat
 
 
 def ragged_row(rows: CsvRows) -> DataError | None:
-    """An error for the first row with too many or too few fields."""
+    """The error for the first row with too many or too few fields; None if there is none."""
     fields = rows.fields_per_row()
     wrong = fields != len(rows.names)
     if not wrong.any():
@@ -30,21 +38,23 @@ def ragged_row(rows: CsvRows) -> DataError | None:
 
 
 def bad_cell(rows: CsvRows, columns: Sequence[Column]) -> DataError:
-    """An error for the first cell that is not of its column's dtype, or for a column that holds something else throughout."""
+    """The error for the first cell that is not of its column's dtype, or for a column that is entirely of another dtype."""
     row = _first_unreadable(rows, columns)
     column = next(column for column in columns if not _is_readable(rows, slice(row, row + 1), [column]))
     whole = slice(0, len(rows.rows))
-    texts = read_rows(*_place(rows, whole), [Column(column.name, "string")], rows.delimiter, _longest(rows, whole))[column.name]
-    found_table = infer_rows(*_place(rows, whole), rows.delimiter, _longest(rows, whole))
-    [found] = found_columns(found_table.select([column.name]))
+    texts = read_rows(*_bytes_and_names(rows, whole), [Column(column.name, "string")], rows.delimiter, _longest(rows, whole))[
+        column.name
+    ]
+    inferred = infer_rows(*_bytes_and_names(rows, whole), rows.delimiter, _longest(rows, whole))
+    [observed] = observed_columns(inferred.select([column.name]))
     looks_numeric = pc.any(pc.match_substring_regex(texts, r"^\s*[-+.]?[0-9]")).as_py()
-    if found.dtype != "string" or not looks_numeric:
-        return SchemaMismatch(rows.path, f"{column.name} {column.dtype}", f"{column.name} {found.settled().dtype}")
+    if observed.dtype != "string" or not looks_numeric:
+        return SchemaMismatch(rows.path, f"{column.name} {column.dtype}", f"{column.name} {observed.resolved().dtype}")
     return DataError(rows.path, f"{texts[row].as_py()!r} is not {column.dtype}", row=row + 1, column=column.name)
 
 
 def _first_unreadable(rows: CsvRows, columns: Sequence[Column]) -> int:
-    """By bisection: rows before ``low`` can be read, those from ``low`` to ``high`` cannot."""
+    """Bisect: rows before ``low`` can be read, those from ``low`` to ``high`` cannot."""
     low, high = 0, len(rows.rows)
     while high - low > 1:
         middle = (low + high) // 2
@@ -54,13 +64,13 @@ def _first_unreadable(rows: CsvRows, columns: Sequence[Column]) -> int:
 
 def _is_readable(rows: CsvRows, span: slice, columns: Sequence[Column]) -> bool:
     try:
-        read_rows(*_place(rows, span), columns, rows.delimiter, _longest(rows, span))
+        read_rows(*_bytes_and_names(rows, span), columns, rows.delimiter, _longest(rows, span))
     except pa.ArrowInvalid:
         return False
     return True
 
 
-def _place(rows: CsvRows, span: slice) -> tuple[ByteArray, tuple[str, ...]]:
+def _bytes_and_names(rows: CsvRows, span: slice) -> tuple[ByteArray, tuple[str, ...]]:
     return span_bytes(rows.data, rows.rows, span), rows.names
 
 
@@ -71,8 +81,8 @@ def _longest(rows: CsvRows, span: slice) -> int:
 T = TypeVar("T")
 
 #: Bytes that one thread parses at a time.
-_CHUNK: Final = 4 << 20
-#: Bytes whose columns are inferred together where smaller runs disagree.
+CHUNK_BYTES: Final = 4 << 20
+#: Bytes whose columns are inferred together if smaller runs disagree.
 _LARGE_CHUNK: Final = 64 << 20
 
 
@@ -81,69 +91,72 @@ class CsvFile:
 
     def __init__(self, rows: CsvRows) -> None:
         self._rows = rows
-        self._inferred: list[Inferred] = []
+        self._inferred: list[InferredRows] = []
 
     def __len__(self) -> int:
         return len(self._rows.rows)
 
     @property
     def ranges(self) -> Ranges:
-        """The rows without their breaks."""
+        """Extents of the rows without their line breaks."""
         return self._rows.rows
 
-    def find_columns(self, keep: Collection[str] = ()) -> list[Found]:
-        """Dtypes by Arrow's inference, the widest of all runs; dates and times stay strings."""
-        runs = self._infer(keep, _CHUNK)
-        if not agree([run.found for run in runs]):
+    def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
+        """Infer dtypes, the widest of all runs. Dates and times stay strings."""
+        runs = self._infer(keep, CHUNK_BYTES)
+        if not runs_agree([run.columns for run in runs]):
             runs = self._infer(keep, _LARGE_CHUNK)
         self._inferred = runs if keep else []
-        return merge_columns([run.found for run in runs])
+        return merge_columns([run.columns for run in runs])
 
-    def convert(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
-        """Check everything, keep what is wanted. Columns must stand in the dataset's order: rows are read without the header."""
-        names = [column.name for column in columns]
-        if list(self._rows.names) != names:
-            raise SchemaMismatch(self._rows.path, ", ".join(names), ", ".join(self._rows.names))
+    def table(self, columns: Sequence[Column]) -> None:
+        """None: rows are read from the bytes of the file."""
+
+    def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
+        """Check all cells and keep some columns. The header must have the dataset's order: readers parse rows without it."""
+        expected = [column.name for column in columns]
+        if list(self._rows.names) != expected:
+            raise SchemaMismatch(self._rows.path, ", ".join(expected), ", ".join(self._rows.names))
         runs, self._inferred = self._inferred, []
-        again = columns_to_reparse(columns, wanted, runs) if runs else None
-        if again is None:
-            return self._typed(columns, wanted)
-        others = set(wanted) - {column.name for column in again}
+        reparsed = columns_to_reparse(columns, names, runs) if runs else None
+        if reparsed is None:
+            return self._typed(columns, names)
+        others = set(names) - {column.name for column in reparsed}
         kept = joined_columns(columns, others, [run.kept for run in runs])
-        return kept | (self._typed(again, wanted) if again else {})
+        return kept | (self._typed(reparsed, names) if reparsed else {})
 
-    def _infer(self, keep: Collection[str], max_bytes: int) -> list[Inferred]:
-        def infer(data: ByteArray, longest: int) -> Inferred:
-            return Inferred.of(infer_rows(data, self._rows.names, self._rows.delimiter, longest), keep)
+    def _infer(self, keep: Collection[str], max_bytes: int) -> list[InferredRows]:
+        def infer(data: ByteArray, longest: int) -> InferredRows:
+            return InferredRows.of(infer_rows(data, self._rows.names, self._rows.delimiter, longest), keep)
 
-        return self._each(infer, max_bytes)
+        return self._parse_runs(infer, max_bytes)
 
-    def _typed(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
-        # Any cell is text; without a column to parse Arrow would take all.
-        parsed = [column for column in columns if column.dtype != "string" or column.name in wanted] or list(columns[:1])
+    def _typed(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
+        # Every cell is text, so strings that are not kept need no check. Without any column Arrow would parse all.
+        parsed = [column for column in columns if column.dtype != "string" or column.name in names] or list(columns[:1])
 
-        def read(data: ByteArray, longest: int) -> Typed:
-            return Typed.of(read_rows(data, self._rows.names, parsed, self._rows.delimiter, longest), parsed, wanted)
+        def read(data: ByteArray, longest: int) -> TypedRows:
+            return TypedRows.of(read_rows(data, self._rows.names, parsed, self._rows.delimiter, longest), parsed, names)
 
-        parts = self._each(read, _CHUNK, columns)
+        parts = self._parse_runs(read, CHUNK_BYTES, columns)
         require_present(self._rows.path, columns, parts)
-        return joined_columns(columns, wanted, [part.kept for part in parts])
+        return joined_columns(columns, names, [part.kept for part in parts])
 
-    def _each(self, parse: Callable[[ByteArray, int], T], max_bytes: int, columns: Sequence[Column] = ()) -> list[T]:
-        """What a function of (bytes, longest row) makes of all runs of rows, several at a time."""
+    def _parse_runs(self, parse: Callable[[ByteArray, int], T], max_bytes: int, columns: Sequence[Column] = ()) -> list[T]:
+        """Apply a function of (bytes, longest row) to all runs of rows, in threads."""
         rows = self._rows
         longest = int(rows.rows.lengths.max())
         try:
             return list(
-                in_order(lambda span: parse(span_bytes(rows.data, rows.rows, span), longest), spans(rows.rows, max_bytes))
+                map_in_threads(lambda span: parse(span_bytes(rows.data, rows.rows, span), longest), spans(rows.rows, max_bytes))
             )
         except pa.ArrowInvalid as error:
-            # Inference takes any cell, so without columns only a ragged row can be at fault.
+            # Inference accepts every cell, so without columns only a ragged row can be at fault.
             raise ragged_row(rows) or (bad_cell(rows, columns) if columns else DataError(rows.path, str(error))) from error
 
 
 class Csv:
-    """The format ``csv``."""
+    """Row format ``csv``."""
 
     def __init__(self, spec: CsvFormat) -> None:
         self._delimiter = spec.delimiter

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from fastpath.array_types import ByteArray, Int64Array
 from fastpath.arrays.lines import Lines, find_lines
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.formats.base import Ranges, after_bom, first_bad_byte
 
@@ -20,9 +20,10 @@ class CsvRows:
 
     Attributes:
         path: for errors.
-        data: the whole file.
-        names: column names from its first row.
-        rows: the data rows, without the breaks between them; empty lines are no rows.
+        data: bytes of the file.
+        delimiter: one ASCII character.
+        names: of the columns, from the first row.
+        rows: extents of the data rows, without line breaks; empty lines are no rows.
     """
 
     path: str
@@ -59,7 +60,7 @@ def find_rows(path: str, data: ByteArray, delimiter: str) -> CsvRows:
 
 
 def _unquoted(positions: Int64Array, quotes: Int64Array) -> Int64Array:
-    """Those positions that an even number of quotes precedes."""
+    """Positions outside quotes: those after an even number of quotes."""
     if len(quotes) == 0:
         return positions
     unquoted: Int64Array = positions[np.searchsorted(quotes, positions) % 2 == 0]
@@ -78,7 +79,7 @@ def _header(path: str, data: ByteArray, lines: Lines, delimiter: str) -> tuple[s
 
 
 def _at(rows: CsvRows, position: int, problem: str) -> DataError:
-    """An error at a byte; everything before it is sound, so its row and column are known."""
+    """The error at a byte. Everything before it is sound, so its row and column are known."""
     row = int(np.searchsorted(rows.rows.offsets, position, side="right"))
     if row == 0:
         return DataError(rows.path, f"in the header: {problem}")

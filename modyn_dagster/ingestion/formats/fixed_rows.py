@@ -1,4 +1,4 @@
-"""Binary records of a NumPy structured dtype: one extent per file, read where it lies."""
+"""Binary records of a NumPy structured dtype, read in place."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ import pyarrow as pa
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.formats.base import Ranges
-from modyn_dagster.ingestion.formats.columns import Found
+from modyn_dagster.ingestion.formats.columns import ObservedColumn
 from modyn_dagster.ingestion.sources.files import LoadedFile
 from modyn_dagster.spec.formats import FixedRowsFormat
 
@@ -26,19 +26,22 @@ class FixedRowsFile:
 
     @property
     def ranges(self) -> Ranges:
-        """One record after the other."""
+        """Extents of the records, one after the other."""
         width = self._records.dtype.itemsize
         offsets = self._header_bytes + width * np.arange(len(self._records), dtype=np.int64)
         return Ranges(offsets, np.full(len(self._records), width, dtype=np.int64))
 
-    def find_columns(self, keep: Collection[str] = ()) -> list[Found]:
-        """The fields of the spec's dtype."""
+    def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
+        """Fields of the spec's dtype."""
         dtype = self._records.dtype
-        return [Found(name, _code(dtype[name])) for name in dtype.names or ()]
+        return [ObservedColumn(name, _code(dtype[name])) for name in dtype.names or ()]
 
-    def convert(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
-        """The wanted fields, which must be scalars: any bytes are legal numbers, so the others need no check."""
-        return {name: self._field(name) for name in wanted}
+    def table(self, columns: Sequence[Column]) -> None:
+        """None: rows are read from the bytes of the file."""
+
+    def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
+        """Some fields, which must be scalars. The others need no check: all bytes are valid numbers."""
+        return {name: self._field(name) for name in names}
 
     def _field(self, name: str) -> pa.Array:
         values = np.ascontiguousarray(self._records[name])
@@ -56,7 +59,7 @@ class FixedRowsFile:
 
 
 class FixedRows:
-    """The format ``fixed_rows``."""
+    """Row format ``fixed_rows``."""
 
     def __init__(self, spec: FixedRowsFormat) -> None:
         self._dtype = np.dtype([(name, code) for name, code in spec.dtype])

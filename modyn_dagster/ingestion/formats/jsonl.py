@@ -1,4 +1,4 @@
-"""JSONL files: one flat object per line, checked and inferred by Arrow; errors name line and field."""
+"""JSONL files: one flat object per line, parsed by Arrow; errors name line and field."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -8,22 +8,23 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from fastpath.array_types import ByteArray
 from fastpath.arrays.lines import find_lines
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, _read_objects
+from modyn_dagster.data.arrow_rows import read_objects
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.base import Ranges, after_bom, first_bad_byte, span_bytes, spans
-from modyn_dagster.ingestion.formats.columns import Found, found_columns, merge_columns, require_names
-from modyn_dagster.ingestion.formats.parsed import Typed, agree, joined_columns, require_present
+from modyn_dagster.ingestion.formats.columns import ObservedColumn, merge_columns, observed_columns, require_names
+from modyn_dagster.ingestion.formats.parsed import TypedRows, joined_columns, require_present, runs_agree
 from modyn_dagster.ingestion.sources.files import LoadedFile
-from modyn_dagster.parallel_map import in_order
+from modyn_dagster.parallel_map import map_in_threads
 from modyn_dagster.spec.formats import JsonlFormat
 
 _INT64 = range(-(2**63), 2**63)
 
 
 def explain(path: str, data: ByteArray, lines: Ranges, columns: Sequence[Column] | None) -> DataError | None:
-    """The first fault, found by reading line by line; None when Python finds none."""
+    """The first error, found by parsing line by line; None if there is none."""
     expected = {column.name: column.dtype for column in columns or ()}
     try:
         for row, value in enumerate(_parsed(path, data, lines), 1):
@@ -51,7 +52,7 @@ def _parsed(path: str, data: ByteArray, lines: Ranges) -> Iterator[Mapping[str, 
 
 
 def _check_cell(path: str, row: int, name: str, cell: Any, expected: dict[str, str]) -> None:
-    """Without a dtype from the dataset the first value of a column decides it."""
+    """Check the dtype of a cell. Where the dataset has none, the first value of a column decides it."""
     if cell is None:
         return
     kind = _kind(cell)
@@ -73,23 +74,23 @@ def _kind(cell: Any) -> str:
 def _whole_column(
     path: str, data: ByteArray, lines: Ranges, expected: Mapping[str, str], fault: DataError
 ) -> SchemaMismatch | None:
-    """The mismatch to report when the column holds nothing but values of another dtype."""
+    """The mismatch to report for a column that is entirely of another dtype."""
     if fault.column is None:
         return None
     cells = (row.get(fault.column) for row in _parsed(path, data, lines))
     kinds = {_kind(cell) for cell in cells if cell is not None}
-    found = "float64" if kinds == {"int64", "float64"} else kinds.pop() if len(kinds) == 1 else "nested"
-    dtype = expected.get(fault.column, found)
-    if "nested" in (found, dtype) or found == dtype:
+    observed = "float64" if kinds == {"int64", "float64"} else kinds.pop() if len(kinds) == 1 else "nested"
+    dtype = expected.get(fault.column, observed)
+    if "nested" in (observed, dtype) or observed == dtype:
         return None
-    return SchemaMismatch(path, f"{fault.column} {dtype}", f"{fault.column} {found}")
+    return SchemaMismatch(path, f"{fault.column} {dtype}", f"{fault.column} {observed}")
 
 
 T = TypeVar("T")
 
 #: Bytes that one thread parses at a time.
-_CHUNK: Final = 4 << 20
-#: Bytes whose fields are inferred together where smaller runs disagree.
+CHUNK_BYTES: Final = 4 << 20
+#: Bytes whose fields are inferred together if smaller runs disagree.
 _LARGE_CHUNK: Final = 64 << 20
 _OPEN: Final = ord("{")
 _CLOSE: Final = ord("}")
@@ -97,14 +98,14 @@ _CLOSE: Final = ord("}")
 
 @dataclass(frozen=True, slots=True)
 class _Run(Generic[T]):
-    """What a run of lines holds.
+    """Parsed run of lines.
 
     Attributes:
-        n_objects: their number.
+        n_objects: number of objects.
         names: fields of any object.
-        filled: fields that are not null throughout.
-        nested: a field with more than one value in a cell; None.
-        content: what is kept of the cells.
+        filled: fields that are not null in all objects.
+        nested: a field with a nested value; None if there is none.
+        content: derived from the cells.
     """
 
     n_objects: int
@@ -131,49 +132,52 @@ class JsonlFile:
 
     @property
     def ranges(self) -> Ranges:
-        """The lines without their breaks."""
+        """Extents of the lines without their line breaks."""
         return self._lines
 
-    def find_columns(self, keep: Collection[str] = ()) -> list[Found]:
-        """Fields in order of first appearance; a field that some objects lack has missing values."""
-        runs = self._infer(_CHUNK)
-        if not agree(runs):
+    def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
+        """Infer fields, in order of first appearance. A field that some objects lack has missing values."""
+        runs = self._infer(CHUNK_BYTES)
+        if not runs_agree(runs):
             runs = self._infer(_LARGE_CHUNK)
         return merge_columns(runs)
 
-    def convert(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
-        """Parse everything, keep what is wanted."""
-        runs = self._read(columns, lambda table: Typed.of(table, columns, wanted), _CHUNK)
-        names = {column.name for column in columns}
+    def table(self, columns: Sequence[Column]) -> None:
+        """None: rows are read from the bytes of the file."""
+
+    def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
+        """Check all cells and keep some columns."""
+        runs = self._read(columns, lambda table: TypedRows.of(table, columns, names), CHUNK_BYTES)
+        expected = {column.name for column in columns}
         filled = {name for run in runs for name in run.filled}
-        absent = {name for name in names - filled if not self._mentions(name)}
-        found = {name for run in runs for name in run.names} - absent
-        require_names(self._path, sorted(found), sorted(names))
+        absent = {name for name in expected - filled if not self._mentions(name)}
+        observed = {name for run in runs for name in run.names} - absent
+        require_names(self._path, sorted(observed), sorted(expected))
         parts = [run.content for run in runs]
         require_present(self._path, columns, parts)
-        return joined_columns(columns, wanted, [part.kept for part in parts])
+        return joined_columns(columns, names, [part.kept for part in parts])
 
-    def _infer(self, max_bytes: int) -> list[list[Found]]:
-        """The columns of each run of lines; all in the same order, a field that a run lacks with nothing in it."""
-        runs = self._read(None, found_columns, max_bytes)
+    def _infer(self, max_bytes: int) -> list[list[ObservedColumn]]:
+        """Columns of each run of lines, in the same order; a field that a run lacks is an empty column."""
+        runs = self._read(None, observed_columns, max_bytes)
         names = dict.fromkeys(name for run in runs for name in run.names)
-        shown = [{found.name: found for found in run.content} for run in runs]
-        return [[run.get(name, Found(name, "nothing", has_missing=True)) for name in names] for run in shown]
+        observed = [{column.name: column for column in run.content} for run in runs]
+        return [[run.get(name, ObservedColumn(name, "nothing", has_missing=True)) for name in names] for run in observed]
 
     def _mentions(self, name: str) -> bool:
-        """Whether a field's name is in the text: Arrow adds a column of nulls for one that no object has."""
+        """Test that the text contains the name of a field: Arrow adds a column of nulls for one that no object has."""
         return json.dumps(name).encode() in self._data.tobytes()
 
     def _read(self, columns: Sequence[Column] | None, keep: Callable[[pa.Table], T], max_bytes: int) -> list[_Run[T]]:
-        """All runs of lines, several parsed at a time; None infers dtypes."""
+        """Parse all runs of lines, in threads. Without ``columns`` dtypes are inferred."""
         longest = int(self._lines.lengths.max())
 
         def parse(span: slice) -> _Run[T]:
-            table = _read_objects(span_bytes(self._data, self._lines, span), columns, longest, "infer")
+            table = read_objects(span_bytes(self._data, self._lines, span), columns, longest, "infer")
             return _Run.of(table, keep(table))
 
         try:
-            runs = list(in_order(parse, spans(self._lines, max_bytes)))
+            runs = list(map_in_threads(parse, spans(self._lines, max_bytes)))
         except pa.ArrowInvalid as error:
             raise explain(self._path, self._data, self._lines, columns) or DataError(self._path, str(error)) from error
         for run in runs:
@@ -185,15 +189,15 @@ class JsonlFile:
 
 
 class Jsonl:
-    """The format ``jsonl``."""
+    """Row format ``jsonl``."""
 
     def __init__(self, spec: JsonlFormat) -> None:
         self._spec = spec
 
     def open(self, file: LoadedFile) -> JsonlFile:
         """Find the lines of a file; blank ones are skipped."""
-        found = find_lines(file.data, after_bom(file.data))
-        lines = Ranges(found.offsets, found.lengths)
+        extents = find_lines(file.data, after_bom(file.data))
+        lines = Ranges(extents.offsets, extents.lengths)
         bad_byte = first_bad_byte(file.data)
         if bad_byte is not None:
             row = int(np.searchsorted(lines.offsets, bad_byte, side="right"))
@@ -205,7 +209,7 @@ class Jsonl:
 
 
 def _objects(path: str, data: ByteArray, lines: Ranges) -> Ranges:
-    """Lines that begin with ``{`` and end with ``}``; with as many objects as lines, each line is one object."""
+    """Lines that begin with ``{`` and end with ``}``. If there are as many objects as lines, each line is one object."""
     first, last = data[lines.offsets], data[lines.offsets + lines.lengths - 1]
     offsets, lengths = lines.offsets.copy(), lines.lengths.copy()
     for line in np.flatnonzero((first != _OPEN) | (last != _CLOSE)):

@@ -1,4 +1,4 @@
-"""Class labels and regression targets out of columns, or out of texts beside files."""
+"""Class labels and regression targets, from columns or from texts beside files."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -8,10 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastpath.array_types import Int64Array
 from modyn_dagster.errors import DataError
 from modyn_dagster.spec.sources import LabelSpec
 
-Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 #: Classes of n samples: indices ``int64[n]``, or names (an Arrow string array) that are mapped when the batch is committed.
 ClassLabels: TypeAlias = Int64Array | pa.Array
@@ -51,13 +51,13 @@ def target_labels(values: pa.Array, file: str, column: str) -> Float64Array:
 
 
 def class_texts(texts: Sequence[str], paths: Sequence[str], spec: LabelSpec, *, as_integers: bool | None) -> ClassLabels:
-    """Classes written beside n files.
+    """Classes of n files, from texts.
 
     Args:
         texts: one per file, without surrounding space.
         paths: of the files, for errors.
         spec: the dataset's label.
-        as_integers: what earlier batches decided; None: integers if all texts are.
+        as_integers: true if earlier batches have integer classes; None: integers if all texts are.
     """
     for text, path in zip(texts, paths):
         if not text:
@@ -72,7 +72,7 @@ def class_texts(texts: Sequence[str], paths: Sequence[str], spec: LabelSpec, *, 
 
 
 def target_texts(texts: Sequence[str], paths: Sequence[str]) -> Float64Array:
-    """Regression targets written beside n files, ``float64[n]``."""
+    """Regression targets of n files, from texts, ``float64[n]``."""
     return np.array([_target(text, path) for text, path in zip(texts, paths)], dtype=np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Parquet: converted once into fixed-width rows of a shard, followed by the bytes of their strings."""
+"""Parquet files, converted into fixed-width rows of a shard, which are followed by the bytes of their strings."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.data.row_decoding import row_dtype
 from modyn_dagster.errors import DataError, SchemaMismatch
-from modyn_dagster.ingestion.formats.columns import Found, require_names
+from modyn_dagster.ingestion.formats.columns import ObservedColumn, require_names
 from modyn_dagster.ingestion.sources.files import LoadedFile
 from modyn_dagster.spec.formats import ParquetFormat
 
@@ -36,23 +36,26 @@ class ParquetFile:
     def __len__(self) -> int:
         return len(self._content)
 
-    def find_columns(self, keep: Collection[str] = ()) -> list[Found]:
-        """Columns by the file's schema; dates count as timestamps."""
-        return [Found(field.name, self._dtype(field), self._content[field.name].null_count > 0) for field in self._content.schema]
+    def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
+        """Columns by the schema of the file; dates count as timestamps."""
+        return [
+            ObservedColumn(field.name, self._dtype(field), self._content[field.name].null_count > 0)
+            for field in self._content.schema
+        ]
 
-    def convert(self, columns: Sequence[Column], wanted: Collection[str]) -> dict[str, pa.Array]:
-        """The wanted columns; all are checked."""
+    def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
+        """Check all cells and keep some columns."""
         converted = self.table(columns)
-        return {name: converted[name].combine_chunks() for name in wanted}
+        return {name: converted[name].combine_chunks() for name in names}
 
     def table(self, columns: Sequence[Column]) -> pa.Table:
-        """All columns in the dataset's order and dtypes, without nulls but for timestamps."""
-        found = {column.name: column.dtype for column in self.find_columns()}
-        require_names(self._path, list(found), [column.name for column in columns])
+        """All columns in the dataset's order and dtypes; only timestamps may be null."""
+        dtypes = {column.name: column.dtype for column in self.find_columns()}
+        require_names(self._path, list(dtypes), [column.name for column in columns])
         for column in columns:
-            if found[column.name] not in _accepted(column.dtype):
+            if dtypes[column.name] not in _accepted(column.dtype):
                 expected = f"{column.name} {column.dtype}"
-                raise SchemaMismatch(self._path, expected, f"{column.name} {found[column.name]}")
+                raise SchemaMismatch(self._path, expected, f"{column.name} {dtypes[column.name]}")
         return pa.table({column.name: self._column(column) for column in columns})
 
     def _column(self, column: Column) -> pa.ChunkedArray:
@@ -69,15 +72,15 @@ class ParquetFile:
         return pc.fill_null(cast, float("nan") if column.dtype == "float64" else "")
 
     def _dtype(self, field: pa.Field) -> str:
-        found = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        for dtype, holds in _KINDS.items():
-            if any(test(found) for test in holds):
+        type_ = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        for dtype, tests in _KINDS.items():
+            if any(test(type_) for test in tests):
                 return dtype
         raise DataError(self._path, f"columns of type {field.type} are not supported", column=field.name)
 
 
 class Parquet:
-    """The format ``parquet``."""
+    """Row format ``parquet``."""
 
     def __init__(self, spec: ParquetFormat) -> None:
         self._spec = spec
@@ -89,14 +92,14 @@ class Parquet:
         try:
             content = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file.data))).read(use_threads=False)
         except (pa.ArrowInvalid, OSError) as error:
-            raise DataError(file.path, f"is not a sound Parquet file: {error}") from error
+            raise DataError(file.path, f"is not a valid Parquet file: {error}") from error
         if content.num_rows == 0:
             raise DataError(file.path, "the file has columns but no rows")
         return ParquetFile(file.path, content)
 
 
 def encode_table(columns: Sequence[Column], content: pa.Table) -> tuple[list[ByteArray], int]:
-    """The parts of a shard, to be written one after the other, and the width of its rows."""
+    """Encode a table as the parts of a shard, to write one after the other; also returns the width of its rows."""
     records = np.empty(len(content), dtype=row_dtype(columns))
     parts: list[ByteArray] = [records.view(np.uint8)]
     end = records.nbytes
@@ -114,7 +117,7 @@ def encode_table(columns: Sequence[Column], content: pa.Table) -> tuple[list[Byt
 
 
 def _text_of(values: pa.LargeStringArray) -> tuple[Int64Array, ByteArray]:
-    """Offsets from 0, and the bytes, of a string column."""
+    """Bytes of a string column, and their offsets from 0."""
     _, offset_buffer, data = values.buffers()
     offsets = np.frombuffer(offset_buffer, dtype=np.int64)[values.offset : values.offset + len(values) + 1]
     text = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)

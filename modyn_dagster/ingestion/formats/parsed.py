@@ -1,4 +1,4 @@
-"""Runs of rows as Arrow parsed them: what they show, what is missing, and the columns that are kept of all of them."""
+"""Runs of rows parsed by Arrow, with inferred or given dtypes: missing values, agreement, and joined columns."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,32 +11,33 @@ import pyarrow.compute as pc
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.arrow_rows import ARROW_TYPES
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.formats.columns import Found, found_columns
+from modyn_dagster.ingestion.formats.columns import ObservedColumn, observed_columns
 
-#: What inference may see in a column of a dtype without any cell being wrong.
+#: Dtypes that inference may give to sound columns of a dtype.
 _FITTING: Final = {"float64": {"float64", "int64", "nothing"}, "int64": {"int64"}, "bool": {"bool"}}
 
 
 @dataclass(frozen=True, slots=True)
-class Inferred:
-    """A run of rows parsed without dtypes: all columns as they look, and the cells of those to keep."""
+class InferredRows:
+    """Rows parsed with inferred dtypes: the observed columns, and the cells of the columns to keep."""
 
-    found: list[Found]
+    columns: list[ObservedColumn]
     kept: pa.Table
 
     @classmethod
-    def of(cls, table: pa.Table, keep: Collection[str]) -> "Inferred":
-        """Everything else of the table can go."""
-        return cls(found_columns(table), _only(table, keep))
+    def of(cls, table: pa.Table, keep: Collection[str]) -> "InferredRows":
+        """Keep some columns of a parsed table."""
+        return cls(observed_columns(table), _only(table, keep))
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """A run of rows parsed with the dataset's dtypes.
+class TypedRows:
+    """Rows parsed with the dtypes of the dataset.
 
     Attributes:
-        kept: the cells to keep.
-        missing: by column of integers or truth values, the first row that lacks one.
+        kept: the columns to keep.
+        missing: first row without a value, by column of integers or truth values.
+        n_rows: number of rows.
     """
 
     kept: pa.Table
@@ -44,15 +45,15 @@ class Typed:
     n_rows: int
 
     @classmethod
-    def of(cls, table: pa.Table, columns: Sequence[Column], keep: Collection[str]) -> "Typed":
-        """Everything else of the table can go."""
+    def of(cls, table: pa.Table, columns: Sequence[Column], keep: Collection[str]) -> "TypedRows":
+        """Keep some columns of a parsed table."""
         gaps = [c.name for c in columns if c.dtype in ("int64", "bool") and table[c.name].null_count]
         missing = {name: int(np.argmax(table[name].is_null().to_numpy())) for name in gaps}
         return cls(_only(table, keep), missing, len(table))
 
 
-def require_present(path: str, columns: Sequence[Column], parts: Sequence[Typed]) -> None:
-    """Raise ``DataError`` naming row and column where an integer or truth value is missing."""
+def require_present(path: str, columns: Sequence[Column], parts: Sequence[TypedRows]) -> None:
+    """Raise ``DataError``, naming row and column, for a missing integer or truth value."""
     for column in columns:
         before = 0
         for part in parts:
@@ -63,34 +64,34 @@ def require_present(path: str, columns: Sequence[Column], parts: Sequence[Typed]
 
 
 def joined_columns(columns: Sequence[Column], names: Collection[str], tables: Sequence[pa.Table]) -> dict[str, pa.Array]:
-    """These columns of all runs, without nulls: NaN for missing float64, empty text for missing strings."""
+    """Join columns of all runs. Nulls become NaN in float64 columns and empty text in strings."""
     return {column.name: _joined(column, tables) for column in columns if column.name in names}
 
 
-def agree(runs: Sequence[Sequence[Found]]) -> bool:
-    """Whether the runs of a file show columns that would look the same if all rows had been parsed together."""
+def runs_agree(runs: Sequence[Sequence[ObservedColumn]]) -> bool:
+    """Test that inference over all rows together would give the same dtypes as inference run by run."""
     for columns in zip(*runs):
-        seen = {column.dtype for column in columns} - {"nothing"}
-        if len(seen) > 1 and seen != {"int64", "float64"}:
+        dtypes = {column.dtype for column in columns} - {"nothing"}
+        if len(dtypes) > 1 and dtypes != {"int64", "float64"}:
             return False
     return True
 
 
-def columns_to_reparse(columns: Sequence[Column], wanted: Collection[str], runs: Sequence[Inferred]) -> list[Column] | None:
-    """Which wanted columns have to be parsed with their dtypes, since inference made something else of their cells.
+def columns_to_reparse(columns: Sequence[Column], names: Collection[str], runs: Sequence[InferredRows]) -> list[Column] | None:
+    """The named columns that must be parsed again, since inference gave them another dtype than the dataset's.
 
-    None: all columns have to, as a cell may be wrong.
+    None: all columns must be parsed again, as a cell may be wrong.
     """
-    again = []
+    reparsed = []
     for i, column in enumerate(columns):
-        shown = {run.found[i].dtype for run in runs}
-        gaps = column.dtype in ("int64", "bool") and any(run.found[i].has_missing for run in runs)
-        if gaps or not shown <= _FITTING.get(column.dtype, shown):
+        observed = {run.columns[i].dtype for run in runs}
+        gaps = column.dtype in ("int64", "bool") and any(run.columns[i].has_missing for run in runs)
+        if gaps or not observed <= _FITTING.get(column.dtype, observed):
             return None
-        # Numbers that are missing may be words of a text, and an integer may be the float -0.
-        if column.name in wanted and {run.kept[column.name].type for run in runs} != {ARROW_TYPES[column.dtype]}:
-            again.append(column)
-    return again
+        # Words for missing numbers may belong to a text, and an integer may be the float -0.
+        if column.name in names and {run.kept[column.name].type for run in runs} != {ARROW_TYPES[column.dtype]}:
+            reparsed.append(column)
+    return reparsed
 
 
 def _only(table: pa.Table, keep: Collection[str]) -> pa.Table:

@@ -1,7 +1,6 @@
-"""Files of a dataset: the natural order of their paths, their state and version, and refusals that last."""
+"""Files of a dataset: natural order of their paths, their states and versions, and permanent errors."""
 
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -11,15 +10,12 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import Any, BinaryIO, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from fastpath.array_types import ByteArray
+from modyn_dagster.digest import bytes_digest, new_hash
 from modyn_dagster.errors import DataError
 
-ByteArray = npt.NDArray[np.uint8]
-
 _CHUNK: Final = 1 << 20
-#: Refusals that stay until somebody changes the file; any other OSError may pass.
+#: Errors that last until the file is changed; any other OSError may pass.
 PERMANENT_ERRORS: Final = {
     errno.ENOENT: "does not exist",
     errno.ENOTDIR: "does not exist",
@@ -33,7 +29,7 @@ _BY_CLASS: Final = {FileNotFoundError: errno.ENOENT, IsADirectoryError: errno.EI
 
 
 class FileState(NamedTuple):
-    """What tells that a file changed: size in bytes, and nanoseconds since 1970 of its last change where known."""
+    """Size in bytes, and nanoseconds since 1970 of the last change where known; a changed file has another state."""
 
     size: int
     mtime_ns: int | None
@@ -41,7 +37,7 @@ class FileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """Which state of a file was read; ``checksum`` is the hex BLAKE2b digest (16 bytes) of its bytes."""
+    """State and checksum (hex BLAKE2b, 16 bytes) of a file that was read."""
 
     state: FileState
     checksum: str
@@ -49,7 +45,7 @@ class FileVersion:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """A file's bytes with the state it was in when it was opened."""
+    """Bytes of a file, with its state when it was opened."""
 
     path: str
     data: ByteArray
@@ -57,8 +53,8 @@ class LoadedFile:
 
     @property
     def checksum(self) -> str:
-        """Hex BLAKE2b digest (16 bytes), as ``storage.checksum_of``."""
-        return hashlib.blake2b(self.data.data, digest_size=16).hexdigest()
+        """Hex BLAKE2b digest (16 bytes), as by ``digest.checksum_of``."""
+        return bytes_digest(self.data.data)
 
     @property
     def version(self) -> FileVersion:
@@ -67,8 +63,8 @@ class LoadedFile:
 
 
 def digest_of(file: BinaryIO | FileIO) -> tuple[str, int]:
-    """Checksum and size of what is left of a file, read piece by piece."""
-    digest, size = hashlib.blake2b(digest_size=16), 0
+    """Checksum and size of the rest of an open file, read in chunks."""
+    digest, size = new_hash(), 0
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
         size += len(chunk)
@@ -76,27 +72,27 @@ def digest_of(file: BinaryIO | FileIO) -> tuple[str, int]:
 
 
 def require_stable(path: str, unchanged: bool) -> None:
-    """Raise ``DataError`` unless a file is still what it was when its reading began."""
+    """Raise ``DataError`` if a file changed while it was read."""
     if not unchanged:
-        raise DataError(path, "changed while it was read; it is taken up again once it is quiet")
+        raise DataError(path, "changed while it was read; it is read again once it is at rest")
 
 
-def regular_state(path: str, found: os.stat_result) -> FileState:
-    """The state of a regular file; ``DataError`` for anything else."""
-    if stat.S_ISDIR(found.st_mode):
+def regular_state(path: str, status: os.stat_result) -> FileState:
+    """State of a regular file. Raises ``DataError`` for anything else."""
+    if stat.S_ISDIR(status.st_mode):
         raise DataError(path, PERMANENT_ERRORS[errno.EISDIR])
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise DataError(path, "is not a regular file")
-    return FileState(found.st_size, found.st_mtime_ns)
+    return FileState(status.st_size, status.st_mtime_ns)
 
 
 @contextmanager
 def permanent_errors(path: str) -> Iterator[None]:
-    """``DataError`` instead of an ``OSError`` that stays until somebody changes the file; others pass."""
+    """Turn an ``OSError`` that lasts until the file is changed into a ``DataError``."""
     try:
         yield
     except OSError as error:
-        # fsspec raises the classes without a number.
+        # fsspec raises subclasses of OSError without a number.
         number = error.errno or next((code for kind, code in _BY_CLASS.items() if isinstance(error, kind)), None)
         if number not in PERMANENT_ERRORS:
             raise
@@ -107,7 +103,7 @@ _DIGITS: Final = re.compile(r"([0-9]+)")
 
 
 def natural_key(path: str) -> tuple[Any, ...]:
-    """Sort key: folder by folder, runs of digits as numbers; names that differ only in leading zeros are ordered as text.
+    """Sort key of a path: folder by folder, with runs of digits as numbers. Leading zeros decide last.
 
     >>> sorted(["b/part_10.csv", "b/part_2.csv", "a.csv"], key=natural_key)
     ['a.csv', 'b/part_2.csv', 'b/part_10.csv']
@@ -116,6 +112,5 @@ def natural_key(path: str) -> tuple[Any, ...]:
 
 
 def _name_key(name: str) -> list[Any]:
-    # Text and numbers alternate, text first, so that equal places always hold the same type.
-    parts = _DIGITS.split(name)
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+    # Text and numbers alternate, text first, so parts of the same index have the same type.
+    return [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))]

@@ -1,4 +1,4 @@
-"""A dataset's files in a folder of this machine."""
+"""Files of a dataset in a local folder."""
 
 import errno
 import os
@@ -24,31 +24,35 @@ from modyn_dagster.ingestion.sources.files import (
 )
 from modyn_dagster.storage import inside
 
-#: Ends of a path that do not name something in the folder before them.
+#: Last parts of a path that are no file names.
 _NO_NAMES: Final = ("", ".", "..")
 
 
 class LocalSource:
-    """A folder of this machine."""
+    """A local folder.
+
+    Args:
+        root: of the dataset.
+    """
 
     in_place = True
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # Real paths of folders that lie below the root, by their relative path: asked once, not for each of their files.
+        # Real paths of folders below the root, by relative path, so that each is resolved once and not once per file.
         self._folders: dict[str, str] = {}
 
     def files(self, pattern: str) -> list[str]:
-        """What a glob finds except folders; a broken symlink is found, so that its batch can say so.
+        """Matches of a glob except folders. A broken symlink counts, so that its batch can report it.
 
-        Raises ``StorageError`` when the root is not there: an empty dataset and a missing disk must not look the same.
+        Raises ``StorageError`` for a missing root, which must not look like an empty dataset.
         """
         if not self.root.is_dir():
-            raise StorageError(f"{self.root}: the root of the dataset is no folder; create it, mount it, or correct `root`")
+            raise StorageError(f"{self.root}: the root of the dataset is not a folder; create it, mount it, or correct `root`")
         return [path.relative_to(self.root).as_posix() for path in self.root.glob(pattern) if not path.is_dir()]
 
     def folder(self, path: str) -> list[str]:
-        """All files below a folder; symlinks to folders are not followed."""
+        """All files below a folder, without following symlinks to folders."""
         top = str(self.locate(path))
         with permanent_errors(path):
             return [
@@ -56,11 +60,11 @@ class LocalSource:
             ]
 
     def state(self, path: str) -> FileState:
-        """Size and mtime; only a regular file has them."""
-        return self._look(path)[1]
+        """Size and mtime of a regular file. Raises ``DataError`` for anything else."""
+        return self._locate_with_state(path)[1]
 
     def load(self, path: str) -> LoadedFile:
-        """All bytes, read and not mapped: a file cut short while it is read is an error, not a fault."""
+        """All bytes. They are read, not mapped: truncating a mapped file would crash the process."""
         with self._opened(path) as (file, state):
             data = np.empty(state.size, dtype=np.uint8)
             done = 0
@@ -70,43 +74,43 @@ class LocalSource:
         return LoadedFile(path, data, state)
 
     def version(self, path: str) -> FileVersion:
-        """State and checksum."""
+        """State and checksum, read in chunks."""
         with self._opened(path) as (file, state):
             checksum, size = digest_of(file)
             require_stable(path, size == state.size)
         return FileVersion(state, checksum)
 
     def locate(self, path: str) -> Path:
-        """The absolute path; refused when it, or a symlink on its way, leaves the root."""
+        """Absolute path of a file. Raises ``DataError`` when the path, or a symlink in it, leaves the root."""
         try:
             return inside(self.root, path)
         except StorageError:
             raise DataError(path, "lies outside the dataset's root, or is a symlink that leaves it") from None
-        except RuntimeError as error:  # pathlib's word for a loop of symlinks
+        except RuntimeError as error:  # raised by pathlib for a loop of symlinks
             raise DataError(path, PERMANENT_ERRORS[errno.ELOOP]) from error
         except ValueError as error:  # a null byte
             raise DataError(path, f"is not a path: {error}") from error
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[tuple[FileIO, FileState]]:
-        """A file and its state, which must be the same when it was read."""
+        """An open file and its state. Raises ``DataError`` if the state is another after the block."""
         with permanent_errors(path):
-            # Looked at before it is opened: to open a pipe would wait for its writer.
-            real, state = self._look(path)
+            # The state comes first: opening a pipe would wait for its writer.
+            real, state = self._locate_with_state(path)
             with FileIO(real) as file:
                 yield file, state
-            require_stable(path, self._look(path)[1] == state)
+            require_stable(path, self._locate_with_state(path)[1] == state)
 
-    def _look(self, path: str) -> tuple[str, FileState]:
-        """The real path and the state."""
+    def _locate_with_state(self, path: str) -> tuple[str, FileState]:
+        """Real path and state of a file."""
         folder, slash, name = path.rpartition("/")
-        # The short way is for a plain name in a folder below the root; all else, errors too, is left to ``locate``.
+        # Fast path for a plain name in a folder below the root. Everything else, errors included, is left to ``locate``.
         if name not in _NO_NAMES and (folder or not slash):
             with suppress(OSError, ValueError, DataError):
                 real = f"{self._real_folder(folder)}/{name}"
-                found = os.lstat(real)
-                if not stat.S_ISLNK(found.st_mode):
-                    return real, regular_state(path, found)
+                status = os.lstat(real)
+                if not stat.S_ISLNK(status.st_mode):
+                    return real, regular_state(path, status)
         with permanent_errors(path):
             located = self.locate(path)
             return str(located), regular_state(path, located.stat())

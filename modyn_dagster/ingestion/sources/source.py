@@ -1,4 +1,4 @@
-"""Sources behind fsspec, and the choice between them and local folders."""
+"""Sources of a dataset's files: their protocol, folders behind fsspec, and the choice by the root's URL."""
 
 import errno
 from collections.abc import Mapping
@@ -21,30 +21,63 @@ from modyn_dagster.ingestion.sources.files import (
 from modyn_dagster.ingestion.sources.local import LocalSource
 from modyn_dagster.storage import local_folder
 
+__all__ = ["FileState", "FileVersion", "LoadedFile", "LocalSource", "RemoteSource", "Source", "open_source"]
+
+
+class Source(Protocol):
+    """Files of a dataset by their paths relative to its root, with ``/`` between folders.
+
+    An error that lasts (no such file, no permission, a path or symlink that leaves the root) is a ``DataError``. One that may
+    pass stays an ``OSError``.
+    """
+
+    #: True if readers may read samples from the source files; otherwise they are copied to shards.
+    in_place: bool
+
+    def files(self, pattern: str) -> list[str]:
+        """Files that match a glob, in no particular order."""
+
+    def folder(self, path: str) -> list[str]:
+        """All files below a folder, in no particular order."""
+
+    def state(self, path: str) -> FileState:
+        """Size and time of last change."""
+
+    def load(self, path: str) -> LoadedFile:
+        """All bytes."""
+
+    def version(self, path: str) -> FileVersion:
+        """State and checksum, read in chunks: the file need not fit into memory."""
+
 
 class RemoteSource:
-    """A folder behind fsspec: S3, GCS, memory, …"""
+    """A folder behind fsspec: S3, GCS, memory and others.
+
+    Args:
+        url: of the folder.
+        storage_options: for fsspec.
+    """
 
     in_place = False
 
     def __init__(self, url: str, storage_options: Mapping[str, Any]) -> None:
         self._fs, base = fsspec.core.url_to_fs(url, **storage_options)
         self._base = base.rstrip("/")
-        # fsspec hands out one object per URL and process; what it remembers of an earlier look may be old.
+        # fsspec caches one object per URL and process, and its listing may be out of date.
         self._fs.invalidate_cache()
 
     def files(self, pattern: str) -> list[str]:
-        """Files a glob finds."""
-        found = self._fs.glob(f"{self._base}/{pattern}", detail=True)
-        return [self._relative(path) for path, info in found.items() if info["type"] == "file"]
+        """Files that match a glob."""
+        matches = self._fs.glob(f"{self._base}/{pattern}", detail=True)
+        return [self._relative(path) for path, info in matches.items() if info["type"] == "file"]
 
     def folder(self, path: str) -> list[str]:
         """All files below a folder."""
         with permanent_errors(path):
-            return [self._relative(found) for found in self._fs.find(self._full(path))]
+            return [self._relative(file) for file in self._fs.find(self._full(path))]
 
     def state(self, path: str) -> FileState:
-        """Size, and time of last change where the store tells it."""
+        """Size, and time of last change where the store records it."""
         with permanent_errors(path):
             info = self._fs.info(self._full(path))
             if info["type"] != "file":
@@ -84,36 +117,7 @@ class RemoteSource:
         return path.removeprefix(self._base).lstrip("/")
 
 
-__all__ = ["FileState", "FileVersion", "LoadedFile", "LocalSource", "RemoteSource", "Source", "open_source"]
-
-
-class Source(Protocol):
-    """The files of a dataset by their path relative to its root, with ``/`` between folders.
-
-    What lasts (no such file, no permission, a path or symlink out of the root) raises ``DataError``, anything that may pass
-    stays the ``OSError`` it was.
-    """
-
-    #: Whether samples are read where they lie.
-    in_place: bool
-
-    def files(self, pattern: str) -> list[str]:
-        """Files a glob finds, in no particular order."""
-
-    def folder(self, path: str) -> list[str]:
-        """All files below a folder, in no particular order."""
-
-    def state(self, path: str) -> FileState:
-        """Size and time of last change."""
-
-    def load(self, path: str) -> LoadedFile:
-        """All bytes."""
-
-    def version(self, path: str) -> FileVersion:
-        """State and checksum, read piece by piece: the file need not fit into memory."""
-
-
 def open_source(root: str, storage_options: Mapping[str, Any]) -> Source:
-    """``root`` is a local path or URL (``file://`` too: read in place) or any other URL that fsspec knows."""
+    """Open a root: a local path or ``file://`` URL, which is read in place, or any other URL that fsspec supports."""
     local = local_folder(root)
     return RemoteSource(root, storage_options) if local is None else LocalSource(local)

@@ -1,1 +1,1 @@
-"""Places that hold the files of a store: a local folder or a URL of fsspec, reservations, and the tensor index."""
+"""Storage of the files of a store: a local folder or an fsspec URL, reservations, and the tensor index."""

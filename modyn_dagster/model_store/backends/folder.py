@@ -1,7 +1,7 @@
-"""Where the files of a store are: what can be done to them, and how a local folder does it.
+"""Folders of model files: the protocol, and its implementation by a local folder.
 
-A file appears as a whole or not at all, and whoever removes something keeps savers from relying on it. A local folder has the
-operating system's renames and locks for that; ``remote.py`` says how other places do without.
+A file appears as a whole or not at all, and a removal excludes savers that rely on the removed model. A local folder has the
+operating system's renames and locks for that; ``remote.py`` does without them.
 """
 
 import os
@@ -10,64 +10,44 @@ from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final, Protocol
 
-from modyn_dagster.model_store.backends import reservations
-from modyn_dagster.model_store.backends.reservations import Notices
+from modyn_dagster.model_store.backends.reservations import Files, Reservations, exclusive, shared
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.storage import atomic_file, local_folder
 
-# Of temporary names beside models, documents and hints.
-_PLACES: Final = ("[0-9a-f][0-9a-f]/.*.tmp", "documents/[0-9a-f][0-9a-f]/.*.tmp", ".tensors.index.*.tmp")
+# Patterns of temporary names beside models, documents and hints.
+_TEMPORARY: Final = ("[0-9a-f][0-9a-f]/.*.tmp", "documents/[0-9a-f][0-9a-f]/.*.tmp", ".tensors.index.*.tmp")
 
 
-class Folder(Protocol):
-    """The files of one store; paths begin with ``root``."""
-
-    @property
-    def root(self) -> PurePath:
-        """What all paths begin with; as text it holds no password."""
-
-    def files(self, below: str = "") -> Sequence[PurePath]:
-        """All files, or those below a folder."""
+class Folder(Files, Protocol):
+    """Files of one store; paths begin with ``root``."""
 
     def size(self, path: PurePath) -> int | None:
-        """Bytes of a file; None when it is not there."""
-
-    def open(self, path: PurePath) -> BinaryIO:
-        """To read a part of it, such as its header. ``FileNotFoundError`` when it is not there, here and below."""
+        """Bytes of a file; None for a missing file."""
 
     def descriptor(self, path: PurePath) -> int:
-        """An open file with all of its bytes, for many threads to read."""
+        """Descriptor of a file, for many threads to read. ``FileNotFoundError`` for a missing file."""
 
-    def writing(self, path: PurePath) -> AbstractContextManager[BinaryIO]:
-        """The file appears when the block ends without an error. ``WriteFailed`` when it cannot be written."""
+    def shared_lock(self) -> AbstractContextManager[None]:
+        """Lock for reading or adding models, held by any number at once."""
 
-    def remove(self, path: PurePath) -> None:
-        """If it is there."""
+    def removal(self, model: ModelId | None = None) -> AbstractContextManager[None]:
+        """Exclusive lock, or a reservation, for removing a model or unneeded files."""
 
-    def adding(self) -> AbstractContextManager[None]:
-        """While models are read or added."""
-
-    def removing(self, model: ModelId | None = None) -> AbstractContextManager[None]:
-        """While a model, or what nobody needs, is removed."""
-
-    def turn(self, path: PurePath) -> AbstractContextManager[None]:
-        """While a file is committed whose folder is there: others wait who commit it, too, where there are locks."""
+    def commit_lock(self, path: PurePath) -> AbstractContextManager[None]:
+        """Lock for committing a file in an existing folder; without effect where there are no locks."""
 
     def leftovers(self, older_than: float) -> Sequence[PurePath]:
-        """What killed writers left behind; ``older_than`` seconds where nobody can be kept from writing now."""
-
-    def removable(self, path: PurePath, older_than: float) -> bool:
-        """Whether no writer of now can have written it."""
+        """Files that killed writers left behind; older than that many seconds where there are no locks."""
 
     @property
-    def notices(self) -> Notices | None:
-        """How savers and removers find out about each other; None where nothing is removed while somebody is ``adding``."""
+    def reservations(self) -> Reservations | None:
+        """Reservations of savers and removers; None where locks exclude removal during ``shared_lock``."""
 
 
 class LocalFolder:
-    """A folder of this machine: files are renamed into place, and savers and removers lock it."""
+    """Folder of this machine: files are renamed into place, and savers and removers lock the folder."""
 
-    notices = None
+    reservations = None
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -77,48 +57,48 @@ class LocalFolder:
         return [Path(folder, name) for folder, _, names in os.walk(self.root / below) for name in names]
 
     def size(self, path: PurePath) -> int | None:
-        """Bytes of a file; None when it is not there."""
+        """Bytes of a file; None for a missing file."""
         return Path(path).stat().st_size if Path(path).is_file() else None
 
     def open(self, path: PurePath) -> BinaryIO:
-        """The file itself."""
+        """Open the file itself."""
         return open(path, "rb")
 
     def descriptor(self, path: PurePath) -> int:
-        """Of the file itself."""
+        """Descriptor of the file itself."""
         return os.open(path, os.O_RDONLY)
 
     def writing(self, path: PurePath) -> AbstractContextManager[BinaryIO]:
-        """Under a temporary name, synced and renamed."""
+        """Write under a temporary name, sync, and rename."""
         return atomic_file(Path(path))
 
     def remove(self, path: PurePath) -> None:
-        """If it is there."""
+        """Remove a file, if it exists."""
         Path(path).unlink(missing_ok=True)
 
-    def adding(self) -> AbstractContextManager[None]:
-        """A lock that many share."""
-        return reservations.shared(self.root)
+    def shared_lock(self) -> AbstractContextManager[None]:
+        """Shared lock on the folder."""
+        return shared(self.root)
 
-    def removing(self, model: ModelId | None = None) -> AbstractContextManager[None]:
-        """The lock for one alone."""
-        return reservations.alone(self.root)
+    def removal(self, model: ModelId | None = None) -> AbstractContextManager[None]:
+        """Exclusive lock on the folder."""
+        return exclusive(self.root)
 
-    def turn(self, path: PurePath) -> AbstractContextManager[None]:
-        """By a lock on its folder."""
-        return reservations.alone(Path(path).parent)
+    def commit_lock(self, path: PurePath) -> AbstractContextManager[None]:
+        """Exclusive lock on the folder of the file."""
+        return exclusive(Path(path).parent)
 
     def leftovers(self, older_than: float) -> list[PurePath]:
-        """Files with temporary names, where a store has files: the folder may hold others' as well."""
-        return [path for place in _PLACES for path in self.root.glob(place) if path.is_file()]
+        """Files with temporary names beside files of the store: the folder may hold unrelated files."""
+        return [path for pattern in _TEMPORARY for path in self.root.glob(pattern) if path.is_file()]
 
     def removable(self, path: PurePath, older_than: float) -> bool:
-        """By the lock."""
+        """True: the lock excludes writers."""
         return True
 
 
 def open_folder(root: PurePath | str, options: Mapping[str, Any]) -> Folder:
-    """A path, or a URL: ``file://`` is a local folder, any other what fsspec makes of it with these options."""
+    """Open a path or a URL: ``file://`` is a local folder, any other URL goes to fsspec with these options."""
     local = local_folder(root) if isinstance(root, str) else root
     if isinstance(local, Path):
         return LocalFolder(local)

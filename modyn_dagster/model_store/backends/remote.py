@@ -1,8 +1,8 @@
-"""Files of a store behind fsspec: S3, GCS, Azure, SFTP, memory, …, none of which has locks.
+"""Folder behind fsspec: S3, GCS, Azure, SFTP, memory, …, none of which has locks.
 
-A file is written to a local disk first and put as a whole: at once where the file system shows no half objects, else under a
-temporary name that is then changed. Savers and removers leave reservations, and see each other's where a listing shows everything
-put before it (as S3, GCS and Azure promise).
+A file is written to a local disk first and uploaded as a whole: directly where the file system never shows partial objects, else
+under a temporary name that is then changed. Savers and removers leave reservations, and see each other's where a listing shows
+everything put before it (as S3, GCS and Azure promise).
 """
 
 import io
@@ -20,41 +20,41 @@ from typing import Any, BinaryIO, Final, cast
 import fsspec
 
 from modyn_dagster.errors import ConfigError, StorageError, WriteFailed, without_secrets
-from modyn_dagster.model_store.backends.reservations import FOLDERS, Notices
+from modyn_dagster.model_store.backends.reservations import FOLDERS, Reservations
 from modyn_dagster.model_store.format.hash_tree import ModelId
 
 
 class Address(PurePosixPath):
-    """``scheme://host/folder/file``: joined and taken apart like a path, shown as a URL.
+    """URL ``scheme://host/folder/file`` with the operations of a path.
 
     >>> str(Address("memory:", "models") / "ab")
     'memory://models/ab'
     """
 
     def __str__(self) -> str:
-        """With the two slashes that a path would make one of."""
+        """URL with its two slashes, which a path would collapse into one."""
         return re.sub(r":/(?=[^/])", "://", super().__str__())
 
 
-# What file systems call the time of the last change.
+# Names that file systems use for the time of the last change.
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
 def is_older(info: Mapping[str, Any], seconds: float) -> bool:
-    """Whether a file was last changed so many seconds ago, by what its file system tells of it; not where that tells no time."""
-    found = next((info[name] for name in _TIMES if info.get(name) is not None), None)
-    if isinstance(found, str):
+    """True if a file was last changed so many seconds ago; False where its file system reports no time."""
+    changed = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    if isinstance(changed, str):
         with suppress(ValueError):
-            found = datetime.fromisoformat(found)
-    if isinstance(found, datetime):
-        found = found.timestamp()
-    return isinstance(found, int | float) and time.time() - found >= seconds
+            changed = datetime.fromisoformat(changed)
+    if isinstance(changed, datetime):
+        changed = changed.timestamp()
+    return isinstance(changed, int | float) and time.time() - changed >= seconds
 
 
-#: Bytes from a place up to another.
+#: Function that reads the bytes between two offsets.
 Read = Callable[[int, int], bytes]
 
-# What is fetched at least: all of a small model, and most headers.
+# Bytes fetched at least: all of a small model, and most headers.
 _BUFFER: Final = 64 << 10
 
 
@@ -84,56 +84,56 @@ class _Ranges(io.RawIOBase):
 
 
 def open_ranges(read: Read, size: int) -> BinaryIO:
-    """A file of ``size`` bytes, read by ``read(start, end)``."""
+    """File of ``size`` bytes, read by ``read(start, end)``."""
     return cast("BinaryIO", io.BufferedReader(_Ranges(read, size), _BUFFER))
 
 
-# Objects appear when all of them was put.
-_WHOLE: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
+# Protocols whose objects appear only when they are complete.
+_ATOMIC: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
 _PIECE: Final = 32 << 20
-# What a killed writer or remover leaves behind; others may have files below the same URL.
-_NOTICES: Final = "|".join(FOLDERS)
-_LEFT: Final = re.compile(
-    rf"((documents/)?[0-9a-f]{{2}}|tensors|{_NOTICES})/\.[^/]*\.tmp|({_NOTICES})/[0-9a-f]{{64}}(\.[0-9a-f]+)?"
+# Files that a killed writer or remover leaves behind; unrelated files may lie below the same URL.
+_RESERVATIONS: Final = "|".join(FOLDERS)
+_LEFTOVER: Final = re.compile(
+    rf"((documents/)?[0-9a-f]{{2}}|tensors|{_RESERVATIONS})/\.[^/]*\.tmp|({_RESERVATIONS})/[0-9a-f]{{64}}(\.[0-9a-f]+)?"
 )
 
 
 class RemoteFolder:
-    """The files below a URL. Options go to fsspec and nowhere else: they may hold keys."""
+    """Folder below a URL. Options go to fsspec and nowhere else: they may hold keys."""
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self._secrets = tuple(text for text in _texts_in(options) if len(text) > 3)
         shown = without_secrets(url, self._secrets)
         try:
-            self._fs, base = fsspec.core.url_to_fs(url, **options)
+            self.filesystem, base = fsspec.core.url_to_fs(url, **options)
         except (ValueError, ImportError) as error:
-            raise ConfigError("model store", "root", shown, f"fsspec cannot open it: {self._told(error)}") from None
+            raise ConfigError("model store", "root", shown, f"fsspec cannot open it: {self._safe_text(error)}") from None
         if ".." in base.split("/"):
             raise ConfigError("model store", "root", shown, "must not have .. in it")
         self._base = base.rstrip("/")
-        protocols = self._fs.protocol
-        self._whole = not _WHOLE.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
+        protocols = self.filesystem.protocol
+        self.is_atomic = not _ATOMIC.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
         scheme, _, rest = shown.partition("://")
         self.root = Address(f"{scheme}:", rest.strip("/"))
-        self.notices = Notices(self)
+        self.reservations = Reservations(self)
 
     def files(self, below: str = "") -> list[PurePath]:
         """All files, or those below a folder; never any that is not below the root."""
-        return list(self._found(below))
+        return list(self._listing(below))
 
     def size(self, path: PurePath) -> int | None:
-        """Bytes of a file; None when it is not there."""
+        """Bytes of a file; None for a missing file."""
         try:
             return self._size(path)
         except FileNotFoundError:
             return None
 
     def open(self, path: PurePath) -> BinaryIO:
-        """Reads what is asked for, and not the whole file."""
+        """File that fetches only the ranges that are read."""
         return open_ranges(lambda start, end: self._read(path, start, end), self._size(path))
 
     def descriptor(self, path: PurePath) -> int:
-        """Of an unnamed copy on the local disk."""
+        """Descriptor of an unnamed copy on the local disk."""
         size = self._size(path)
         with tempfile.TemporaryFile() as file:
             for start in range(0, size, _PIECE):
@@ -143,86 +143,87 @@ class RemoteFolder:
 
     @contextmanager
     def writing(self, path: PurePath) -> Iterator[BinaryIO]:
-        """On the local disk, then put as a whole."""
+        """Write to the local disk, then upload as a whole."""
         with tempfile.NamedTemporaryFile() as file:
             try:
                 yield cast("BinaryIO", file.file)
                 file.flush()
             except OSError as error:
                 raise WriteFailed(file.name, error.strerror or str(error)) from error
-            self._put(file.name, self._full(path), path)
+            self.put_file(file.name, self._full(path), path)
 
     def remove(self, path: PurePath) -> None:
-        """If it is there."""
+        """Remove a file, if it exists."""
         with suppress(FileNotFoundError), self._reading(path):
-            self._fs.rm_file(self._full(path))
+            self.filesystem.rm_file(self._full(path))
 
-    def adding(self) -> nullcontext[None]:
-        """Nothing keeps removers out; they leave notices."""
+    def shared_lock(self) -> nullcontext[None]:
+        """No lock: removers leave reservations."""
         return nullcontext()
 
-    def removing(self, model: ModelId | None = None) -> AbstractContextManager[None]:
-        """With a notice on the model."""
-        return nullcontext() if model is None else self.notices.removing(model)
+    def removal(self, model: ModelId | None = None) -> AbstractContextManager[None]:
+        """Reservation for the removal of a model."""
+        return nullcontext() if model is None else self.reservations.removal(model)
 
-    def turn(self, path: PurePath) -> nullcontext[None]:
-        """Nobody waits."""
+    def commit_lock(self, path: PurePath) -> nullcontext[None]:
+        """No lock."""
         return nullcontext()
 
     def leftovers(self, older_than: float) -> list[PurePath]:
-        """Files of the store with temporary names and notices, older than that; where the file system tells no times, none."""
-        found = self._found("").items()
-        named = [(path, info) for path, info in found if _LEFT.fullmatch("/".join(path.relative_to(self.root).parts))]
+        """Temporary files and reservations of the store, older than that; none where the file system reports no times."""
+        files = self._listing("").items()
+        named = [(path, info) for path, info in files if _LEFTOVER.fullmatch("/".join(path.relative_to(self.root).parts))]
         return [path for path, info in named if is_older(info, older_than)]
 
     def removable(self, path: PurePath, older_than: float) -> bool:
-        """Where the file system tells when it was written."""
+        """True if the file system reports a last change so long ago."""
         with self._reading(path):
-            self._fs.invalidate_cache()
-            return is_older(self._fs.info(self._full(path)), older_than)
+            self.filesystem.invalidate_cache()
+            return is_older(self.filesystem.info(self._full(path)), older_than)
 
-    def _found(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
+    def _listing(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
         place = f"{self._base}/{below}" if below else self._base
         with self._reading(self.root / below):
-            self._fs.invalidate_cache()
+            self.filesystem.invalidate_cache()
             try:
-                found = self._fs.find(place, detail=True)
+                found = self.filesystem.find(place, detail=True)
             except FileNotFoundError as error:
-                # A folder without files is no error to a file system; this is a bucket that nobody made, or a host.
-                raise StorageError(f"{self.root}: {self._told(error)}") from None
+                # A folder without files is no error to a file system; a missing bucket or host is.
+                raise StorageError(f"{self.root}: {self._safe_text(error)}") from None
             if not found:
-                # Where nothing answers, or nothing may be seen, most file systems find nothing; listing says why.
+                # Without a connection or permission most file systems find nothing; listing raises the reason.
                 with suppress(FileNotFoundError):
-                    self._fs.ls(place)
+                    self.filesystem.ls(place)
         inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}
         return {self.root / name: info for name, info in inside.items() if ".." not in name.split("/")}
 
     def _size(self, path: PurePath) -> int:
         with self._reading(path):
-            # Not as of the last listing: others change and remove files.
-            self._fs.invalidate_cache()
-            info = self._fs.info(self._full(path))
+            # The cached listing may be stale: others change and remove files.
+            self.filesystem.invalidate_cache()
+            info = self.filesystem.info(self._full(path))
             if info["type"] != "file":
                 raise FileNotFoundError
             return int(info["size"])
 
     def _read(self, path: PurePath, start: int, end: int) -> bytes:
         with self._reading(path):
-            return bytes(self._fs.cat_file(self._full(path), start=start, end=end))
+            return bytes(self.filesystem.cat_file(self._full(path), start=start, end=end))
 
-    def _put(self, local: str, full: str, path: PurePath) -> None:
+    def put_file(self, local: str, full: str, path: PurePath) -> None:
+        """Upload a local file under its full name; through a temporary name where a put is not atomic."""
         parent, _, name = full.rpartition("/")
-        temporary = full if self._whole else f"{parent}/.{name}.{secrets.token_hex(4)}.tmp"
+        temporary = full if self.is_atomic else f"{parent}/.{name}.{secrets.token_hex(4)}.tmp"
         try:
-            self._fs.put_file(local, temporary)
+            self.filesystem.put_file(local, temporary)
             if temporary != full:
-                self._fs.mv(temporary, full)
+                self.filesystem.mv(temporary, full)
         except Exception as error:  # noqa: BLE001 - libraries have errors of their own; all become one of ours
             if temporary != full:
                 with suppress(Exception):
-                    self._fs.rm_file(temporary)
-            raise WriteFailed(str(path), self._told(error)) from None
-        self._fs.invalidate_cache(parent)
+                    self.filesystem.rm_file(temporary)
+            raise WriteFailed(str(path), self._safe_text(error)) from None
+        self.filesystem.invalidate_cache(parent)
 
     def _full(self, path: PurePath) -> str:
         return f"{self._base}/{path.relative_to(self.root)}"
@@ -236,10 +237,10 @@ class RemoteFolder:
         except StorageError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
-            # Not chained: their texts may show a key.
-            raise StorageError(f"{path}: {self._told(error)}") from None
+            # Not chained: the texts of the library may show a key.
+            raise StorageError(f"{path}: {self._safe_text(error)}") from None
 
-    def _told(self, error: Exception) -> str:
+    def _safe_text(self, error: Exception) -> str:
         text = getattr(error, "strerror", None) or str(error)
         return f"{type(error).__name__}: {without_secrets(text, self._secrets)}"
 

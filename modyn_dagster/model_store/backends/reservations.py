@@ -1,16 +1,15 @@
 """Exclusion of savers and removers: locks on a local folder, reservations left as files elsewhere.
 
-Locks are the operating system's, on the folder itself: savers share one, a remover holds it alone, and it ends with its holder.
-Without locks each side leaves a reservation before it looks at the other's: ``going/<model>.<token>`` announces a removal,
-``coming/<model>.<token>`` a commit of a model that needs those listed in the file. Of a saver and a remover who meet, one sees
-the other's reservation, or the saver sees the model gone, or the remover sees the new one: docs/model_store.md goes through
-the cases.
+Locks are the operating system's, on the folder itself: savers share one, a remover holds it exclusively, and it ends with the
+process. Without locks each side leaves a reservation before it looks for those of the other: ``going/<model>.<token>``
+announces a removal, ``coming/<model>.<token>`` the commit of a model that needs those listed in the file. When a saver and a
+remover meet, one sees the other's reservation, or the saver finds the model gone, or the remover finds the new model:
+docs/model_store.md has the proof.
 """
 
 import contextlib
 import fcntl
 import os
-import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -18,91 +17,90 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, Final, Protocol
 
 from modyn_dagster.errors import StorageError
-from modyn_dagster.model_store.format.hash_tree import ModelId
+from modyn_dagster.model_store.format.hash_tree import ID_PATTERN, ModelId
 
-_GOING: Final = "going"
-_COMING: Final = "coming"
-#: Where notices are.
-FOLDERS: Final = (_GOING, _COMING)
+_REMOVALS: Final = "going"
+_COMMITS: Final = "coming"
+#: Folders of the reservations.
+FOLDERS: Final = (_REMOVALS, _COMMITS)
 
-_ID: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_BYTES: Final = 16 << 20
 
 
 class Files(Protocol):
-    """What of a store's folder it takes."""
+    """File operations that reservations are made of."""
 
     @property
     def root(self) -> PurePath:
-        """What all paths begin with."""
+        """Beginning of all paths; the text holds no password."""
 
     def files(self, below: str = "") -> Sequence[PurePath]:
-        """Those that were there before the call, and still are."""
+        """All files, or those below a folder: at least those that exist throughout the call."""
 
     def open(self, path: PurePath) -> BinaryIO:
-        """``FileNotFoundError`` when it is not there."""
+        """Open a file to read a part of it, such as the header. ``FileNotFoundError`` for a missing file."""
 
     def writing(self, path: PurePath) -> AbstractContextManager[BinaryIO]:
-        """Listings that begin after the block show the file."""
+        """File that appears, also in listings, when the block ends without an error; else ``WriteFailed``."""
 
     def remove(self, path: PurePath) -> None:
-        """If it is there."""
+        """Remove a file, if it exists."""
 
     def removable(self, path: PurePath, older_than: float) -> bool:
-        """Whether it is known to be older than so many seconds."""
+        """True if no active writer can have written a file: it is known to be older than so many seconds."""
 
 
-class Notices:
-    """Those of one store."""
+class Reservations:
+    """Reservations of one store."""
 
     def __init__(self, folder: Files) -> None:
         self._folder = folder
 
     @contextmanager
-    def removing(self, model: ModelId) -> Iterator[None]:
-        """Say that a model goes, for as long as the block takes."""
-        notice = self._leave(_GOING, model, b"going\n")
+    def removal(self, model: ModelId) -> Iterator[None]:
+        """Announce the removal of a model for the duration of the block."""
+        reservation = self._write(_REMOVALS, model, b"going\n")
         try:
             yield
         finally:
-            self.withdraw(notice)
+            self.withdraw(reservation)
 
-    def going(self) -> frozenset[ModelId]:
-        """What is being removed, or was when its remover was killed."""
-        return frozenset(_model_of(path) for path in self._folder.files(_GOING))
+    def removals(self) -> frozenset[ModelId]:
+        """Models being removed, or whose remover was killed."""
+        return frozenset(_model_of(path) for path in self._folder.files(_REMOVALS))
 
-    def coming(self) -> frozenset[ModelId]:
-        """What is about to be committed, or was when its saver was killed."""
-        return frozenset(_model_of(path) for path in self._folder.files(_COMING))
+    def commits(self) -> frozenset[ModelId]:
+        """Models about to be committed, or whose saver was killed."""
+        return frozenset(_model_of(path) for path in self._folder.files(_COMMITS))
 
-    def announce(self, model: ModelId, needs: frozenset[ModelId]) -> PurePath:
-        """Say that a model comes which needs others. It stands until ``withdraw``: also when whoever said so was killed."""
-        return self._leave(_COMING, model, "\n".join(sorted(needs)).encode())
+    def announce(self, model: ModelId, dependencies: frozenset[ModelId]) -> PurePath:
+        """Announce the commit of a model that needs others; the reservation stands until ``withdraw``, even after a kill."""
+        return self._write(_COMMITS, model, "\n".join(sorted(dependencies)).encode())
 
-    def withdraw(self, notice: PurePath) -> None:
-        """Nothing depends on it any more: one that cannot be removed now only makes others careful until ``gc`` does."""
+    def withdraw(self, reservation: PurePath) -> None:
+        """Remove a reservation. One that cannot be removed now only makes others careful until ``gc`` removes it."""
         with suppress(StorageError):
-            self._folder.remove(notice)
+            self._folder.remove(reservation)
 
     def pending_on(self, model: ModelId, older_than: float) -> Sequence[ModelId]:
-        """What is about to be committed and needs this model, unless that was said so many seconds ago."""
-        found = []
-        for path in self._folder.files(_COMING):
+        """Models about to be committed that need this one, by reservations younger than so many seconds."""
+        pending = set()
+        for path in self._folder.files(_COMMITS):
             with suppress(FileNotFoundError):
-                if model in self._needs(path) and not self._folder.removable(path, older_than):
-                    found.append(_model_of(path))
-        return sorted(set(found))
+                if model in self._dependencies_in(path) and not self._folder.removable(path, older_than):
+                    pending.add(_model_of(path))
+        return sorted(pending)
 
-    def _leave(self, kind: str, model: ModelId, content: bytes) -> PurePath:
-        # Each with a name of its own: nobody takes back what another said of the same model.
+    def _write(self, kind: str, model: ModelId, content: bytes) -> PurePath:
+        # Unique names: nobody withdraws the reservation of another for the same model.
         path = self._folder.root / kind / f"{model}.{secrets.token_hex(8)}"
         with self._folder.writing(path) as file:
             file.write(content)
         return path
 
-    def _needs(self, path: PurePath) -> Sequence[ModelId]:
+    def _dependencies_in(self, path: PurePath) -> Sequence[ModelId]:
         with self._folder.open(path) as file:
-            return _ID.findall(file.read(_MAX_BYTES).decode(errors="replace"))
+            return ID_PATTERN.findall(file.read(_MAX_BYTES).decode(errors="replace"))
 
 
 def _model_of(path: PurePath) -> ModelId:
@@ -111,14 +109,14 @@ def _model_of(path: PurePath) -> ModelId:
 
 @contextlib.contextmanager
 def shared(folder: Path) -> Iterator[None]:
-    """While models are added: nothing that exists goes away meanwhile."""
+    """Shared lock on a folder: no model is removed meanwhile."""
     with _locked(folder, fcntl.LOCK_SH):
         yield
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """While something is removed: nobody adds or removes meanwhile."""
+def exclusive(folder: Path) -> Iterator[None]:
+    """Exclusive lock on a folder: no model is added or removed meanwhile."""
     with _locked(folder, fcntl.LOCK_EX):
         yield
 

@@ -1,1 +1,1 @@
-"""Changes of a store: saving with dependencies reserved, and removal."""
+"""Changes of a store: saving with dependencies reserved, rebasing, and removal."""

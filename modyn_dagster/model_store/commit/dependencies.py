@@ -1,20 +1,20 @@
-"""Committing a model that others may come to need, and that may need others: these are there when it is, and stay as they are.
+"""Reservation of dependencies: at the commit of a model, the models it needs exist and hold the needed tensors.
 
-Locks see to that, or where there are none a notice, left before looking whether they stay.
+Locks ensure that, or where there are none a reservation, left before the dependencies are checked.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from modyn_dagster.errors import CorruptFile, StorageError, UnknownModel
-from modyn_dagster.model_store.backends.reservations import Notices
+from modyn_dagster.model_store.backends.reservations import Reservations
 from modyn_dagster.model_store.format.hash_tree import ModelId
-from modyn_dagster.model_store.format.model_file import Stored
+from modyn_dagster.model_store.format.model_file import StoredModel
 from modyn_dagster.model_store.repository import Repository
 
 
 class DependencyRemoved(Exception):
-    """A model was not committed, for ``models`` that it needs are being removed or changed, or were."""
+    """Failed commit: ``models`` that the model needs are being removed or changed, or were."""
 
     def __init__(self, models: frozenset[ModelId]) -> None:
         super().__init__(", ".join(sorted(models)))
@@ -22,52 +22,52 @@ class DependencyRemoved(Exception):
 
 
 class ConcurrentSave(Exception):
-    """A model was not committed, for another saver of it was first."""
+    """Failed commit: another saver of the same model was first."""
 
 
 @contextmanager
-def relying(repository: Repository, is_first: Callable[[], bool], stored: Stored) -> Iterator[None]:
-    """Around the commit, if nobody changed what is there of the model: what others found in its file, they find on.
+def reserve_dependencies(repository: Repository, unchanged: Callable[[], bool], stored: StoredModel) -> Iterator[None]:
+    """Guard the commit of a model; ``unchanged`` says whether its present file, which others may rely on, is still the same.
 
-    When the commit fails the notice stays: a request that was not answered may still be obeyed.
+    After a failed commit the reservation stays: a request without an answer may still be executed.
     """
-    notices = repository.folder.notices
-    if notices is None:
-        with repository.folder.turn(stored.path):
-            _require_first(is_first)
+    reservations = repository.folder.reservations
+    if reservations is None:
+        with repository.folder.commit_lock(stored.path):
+            _require_unchanged(unchanged)
             yield
-    elif not stored.needs:
-        # Whoever relies on the tensors of this model finds all of them in this file.
+    elif not stored.dependencies:
+        # Models that rely on the tensors of this model find all of them in this file.
         yield
     else:
-        notice = notices.announce(stored.id, stored.needs)
+        reservation = reservations.announce(stored.id, stored.dependencies)
         try:
-            _require_first(is_first)
-            _require_stay(repository, notices, stored)
+            _require_unchanged(unchanged)
+            _require_dependencies(repository, reservations, stored)
         except (DependencyRemoved, ConcurrentSave, StorageError):
-            notices.withdraw(notice)
+            reservations.withdraw(reservation)
             raise
         yield
-        notices.withdraw(notice)
+        reservations.withdraw(reservation)
 
 
-def _require_first(is_first: Callable[[], bool]) -> None:
-    if not is_first():
+def _require_unchanged(unchanged: Callable[[], bool]) -> None:
+    if not unchanged():
         raise ConcurrentSave
 
 
-def _require_stay(repository: Repository, notices: Notices, stored: Stored) -> None:
-    # In this order: what went or changed between the questions shows in the last.
-    changing = (notices.going() | notices.coming()) & stored.needs
-    if lost := changing or frozenset(need for need in stored.needs if not _holds(repository, need, stored)):
+def _require_dependencies(repository: Repository, reservations: Reservations, stored: StoredModel) -> None:
+    # In this order: a removal or change between both checks shows in the second.
+    changing = (reservations.removals() | reservations.commits()) & stored.dependencies
+    if lost := changing or frozenset(model for model in stored.dependencies if not _holds(repository, model, stored)):
         raise DependencyRemoved(lost)
 
 
-def _holds(repository: Repository, need: ModelId, stored: Stored) -> bool:
-    """Whether it has the tensors that are needed of it: it may have been removed and stored again otherwise."""
+def _holds(repository: Repository, model: ModelId, stored: StoredModel) -> bool:
+    """True if a dependency holds the needed tensors: it may have been removed and stored again in another way."""
     leaves = stored.record.leaves
-    wanted = {entry.base or leaves[name].hash for name, entry in stored.entries.items() if entry.home == need}
+    needed = {entry.base or leaves[name].hash for name, entry in stored.entries.items() if entry.holder == model}
     try:
-        return wanted <= repository.open(need).held.keys()
+        return needed <= repository.open(model).own_tensors.keys()
     except (UnknownModel, CorruptFile):
         return False

@@ -1,97 +1,89 @@
-"""What may go, and how those that need it come to do without."""
+"""Removal of models, rebasing those that depend on them, and of files that nobody needs."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from modyn_dagster.backoff import growing_pauses
 from modyn_dagster.errors import CorruptFile, ModelInUse
 from modyn_dagster.model_store.commit.saving import rebase_model
 from modyn_dagster.model_store.format.hash_tree import ModelId
-from modyn_dagster.model_store.format.metadata import About
-from modyn_dagster.model_store.format.model_file import PACKED, Stored, file_of
-from modyn_dagster.model_store.format.record import Record
+from modyn_dagster.model_store.format.model_file import StoredModel
 from modyn_dagster.model_store.repository import Repository
 
-#: Seconds after which nobody is taken to be writing a file any more, where nobody can be kept from it.
+#: Seconds after which a file without a lock counts as abandoned by its writer.
 ABANDONED: Final = 86_400.0
-#: Seconds to wait for those who are about to commit a model that needs the one to remove. New ones see that it goes.
+#: Seconds to wait for commits of models that need the one to remove. New savers see the reservation of the removal.
 PATIENCE: Final = 30.0
 
 
 def delete(repository: Repository, model: ModelId, *, rebase: bool) -> None:
-    """Remove a model. Those that need it are stored again without it, or it is ``ModelInUse``."""
+    """Remove a model. Models that need it are stored again without it, or it is ``ModelInUse``."""
     repository.size(model)
-    with repository.folder.removing(model):
+    with repository.folder.removal(model):
         _wait_for_dependents(repository, model)
-        try:
-            gone = repository.open(model)
-        except CorruptFile:
-            # What it was to others can no longer be read from it, only from them.
-            nothing = Record((), {}, {})
-            gone = Stored(model, file_of(repository.folder.root, model, PACKED), 0, nothing, {}, About("snapshot"))
-        others = repository.readable(but=model, sure=True)
-        base = gone.about.base if gone.about.base in {other.id for other in others} else None
-        children = _children_of(model, others)
-        _require_no_dependents(gone.id, children, rebase)
+        base = _base_of(repository, model)
+        others = repository.readable(except_for=model, strict=True)
+        if base not in {other.id for other in others}:
+            base = None
+        children = [other for other in others if model in other.dependencies]
+        _require_no_dependents(model, children, rebase)
         for child in children:
-            rebase_model(repository, child, gone.id, base)
-            # Without a base the first is stored by itself, and the others on it.
+            rebase_model(repository, child, model, base)
+            # Without a base the first child is stored by itself, and the others on it.
             base = base or child.id
         repository.remove(model)
 
 
+def _base_of(repository: Repository, model: ModelId) -> ModelId | None:
+    try:
+        return repository.open(model).metadata.base
+    except CorruptFile:
+        # A damaged model can be removed, too; its dependents are known from their own files.
+        return None
+
+
 def collect(repository: Repository, older_than: float, progress: Callable[[int, int], None] | None) -> Sequence[PurePath]:
-    """Remove what killed writers left, and documents that no model refers to; makes the index again."""
-    with repository.folder.removing():
-        gone = list(repository.folder.leftovers(older_than))
-        for path in gone:
+    """Remove files that killed writers left and documents that no model refers to, and rebuild the index."""
+    with repository.folder.removal():
+        removed = list(repository.folder.leftovers(older_than))
+        for path in removed:
             repository.folder.remove(path)
         models = repository.readable(progress=progress)
-        gone += _remove_duplicates(repository, models, older_than)
-        # Unreadable models may still be put right by saving them again; the documents they name are not known.
+        removed += _remove_duplicates(repository, models, older_than)
+        # Saving an unreadable model again may still repair it; the documents it refers to are unknown.
         if len(models) == len(repository.ids()):
-            named = {text for each in models for text in (each.about.environment, each.about.code) if text}
-            gone += repository.documents.keep(named, older_than)
-        repository.index.rebuild((leaf, each.id) for each in models for leaf in repository.shareable(each))
-    return gone
+            documents = {text for model in models for text in (model.metadata.environment, model.metadata.code) if text}
+            removed += repository.documents.keep(documents, older_than)
+        repository.index.rebuild((leaf, model.id) for model in models for leaf in repository.shareable(model))
+    return removed
 
 
-def _remove_duplicates(repository: Repository, models: Iterable[Stored], older_than: float) -> list[PurePath]:
-    """Second files of models, which two savers left that worked at once; removed."""
-    found = [repository.other_file(each) for each in models]
-    removed = [
-        path for path in found if repository.folder.size(path) is not None and repository.folder.removable(path, older_than)
-    ]
+def _remove_duplicates(repository: Repository, models: Iterable[StoredModel], older_than: float) -> list[PurePath]:
+    """Remove second files of models, which two concurrent savers left."""
+    folder, paths = repository.folder, [repository.other_file(model) for model in models]
+    removed = [path for path in paths if folder.size(path) is not None and folder.removable(path, older_than)]
     for path in removed:
         repository.folder.remove(path)
     return removed
 
 
 def _wait_for_dependents(repository: Repository, model: ModelId) -> None:
-    if (notices := repository.folder.notices) is None:
+    if (reservations := repository.folder.reservations) is None:
         return
-    end, pause = time.monotonic() + PATIENCE, 0.05
-    while coming := notices.pending_on(model, ABANDONED):
+    end, pauses = time.monotonic() + PATIENCE, growing_pauses(0.05, longest=1.0)
+    while pending := reservations.pending_on(model, ABANDONED):
         if time.monotonic() >= end:
-            remedy = (
-                "these are being saved; try again later (should their saver be killed: after a day, or gc(older_than=seconds))"
-            )
-            raise ModelInUse(model, coming, remedy)
-        time.sleep(pause)
-        pause = min(2 * pause, 1.0)
+            remedy = "these are being saved; try again later (if their saver was killed: after a day, or gc(older_than=seconds))"
+            raise ModelInUse(model, pending, remedy)
+        time.sleep(next(pauses))
 
 
-def _children_of(model: ModelId, others: Iterable[Stored]) -> list[Stored]:
-    """The models that cannot be had without this one."""
-    return [other for other in others if model in other.needs]
-
-
-def _require_no_dependents(gone: ModelId, children: Sequence[Stored], rebase: bool) -> None:
+def _require_no_dependents(model: ModelId, children: Sequence[StoredModel], rebase: bool) -> None:
     if children and not rebase:
         ids = [child.id for child in children]
-        raise ModelInUse(gone, ids, "delete them first, or pass rebase=True (--rebase) to store them without it")
-    if without := [child.id for child in children if not child.has_weights]:
-        raise ModelInUse(
-            gone, without, "these have no weights: load them with retrain=True and save them by another strategy first"
-        )
+        raise ModelInUse(model, ids, "delete them first, or pass rebase=True (--rebase) to store them without it")
+    if weightless := [child.id for child in children if not child.has_weights]:
+        remedy = "these have no weights: load them with retrain=True and save them by another strategy first"
+        raise ModelInUse(model, weightless, remedy)

@@ -1,1 +1,1 @@
-"""The file of a model: hash tree, record, header, codecs, and the reading of tensors. Knows no store."""
+"""Format of model files: hash tree, record, headers, codecs, and reading of tensors. Independent of any store."""

@@ -1,11 +1,11 @@
-"""Compression of one tensor: chunks of byte planes, each plane by zstd or, where that gains nothing, as it is.
+"""Compression of one tensor: chunks of byte planes, each plane compressed by zstd or, where that gains nothing, stored raw.
 
 ``planes of chunk 0 | planes of chunk 1 | … | uint32 lengths, plane by plane | uint64 checksums (XXH3), chunk by chunk``. A plane
-as long as its chunk has words is stored as it is; a frame that holds another number of bytes than words is packed. Differences
-are to the same elements of another tensor of the same dtype and shape. The hash of a tensor covers the content of its planes, not
-the unused bits of a compressed frame: hence the checksums.
+as long as its chunk has words is raw; a frame that holds another number of bytes than words is packed. Differences refer to the
+same elements of another tensor of the same dtype and shape. The hash of a tensor covers the content of its planes, not the unused
+bits of a compressed frame: hence the checksums.
 
-Planes of small numbers are packed several to a byte before zstd sees them. A byte-wise entropy coder spends a bit at least on
+Planes of small numbers are packed several to a byte before zstd sees them. A byte-wise entropy coder spends at least a bit on
 every number, and time on each; packed, zstd finds less to do and several numbers in each of its symbols (measured on differences
 of 2e-3: 9.7 % of a plane instead of 17.1 %, in a fifth of the time). Numbers that do not fit follow the packed ones:
 ``bits | packed numbers | numbers of 2**bits - 1 and above``.
@@ -24,78 +24,78 @@ import zstandard
 
 from fastpath.arrays.planes import Buffer, Mode, count_large, join, pack_small, split_into, unpack_small
 from modyn_dagster.model_store.format.tensors import words_of
-from modyn_dagster.model_store.format.threads import ObjectPool, memory
+from modyn_dagster.model_store.format.threads import ObjectPool, buffers
 
 Plane = npt.NDArray[np.uint8]
 
-#: By bits of a number: the share of numbers that may not fit for packing to pay (measured).
-_MOST: Final[Mapping[int, float]] = {2: 0.03, 4: 0.06}
+#: By bits of a number: the largest share of misfits at which packing pays (measured).
+_MAX_MISFITS: Final[Mapping[int, float]] = {2: 0.03, 4: 0.06}
 
 
 def bits_for(sample: Plane) -> int | None:
-    """Bits of a number when planes like this one are packed; None where that does not pay."""
+    """Bits of a number for packing planes like this one; None where packing does not pay."""
     large = count_large(sample)
-    return next((bits for bits, most in _MOST.items() if large[bits] <= most * sample.size), None)
+    return next((bits for bits, limit in _MAX_MISFITS.items() if large[bits] <= limit * sample.size), None)
 
 
 def pack(plane: Plane, bits: int) -> bytes:
-    """``uint8[n]`` by ``bits`` (2 or 4) a number."""
+    """Pack ``uint8[n]`` with ``bits`` (2 or 4) a number."""
     packed, large = pack_small(plane, bits)
     return b"".join([bytes([bits]), packed.data, large.data])
 
 
 def unpack(content: bytes | memoryview, n: int) -> Plane:
-    """The inverse, ``uint8[n]``; ``ValueError`` for what ``pack`` cannot have made of so many numbers."""
+    """Inverse of ``pack``, ``uint8[n]``; ``ValueError`` for bytes that ``pack`` cannot have made of ``n`` numbers."""
     bits = content[0] if content else 0
-    behind = 1 + -(-n * bits // 8)
-    every = np.frombuffer(content, np.uint8)
-    packed, large = every[1:behind], every[behind:]
-    found = unpack_small(packed, bits, large, n)
-    if found is None:
+    end = 1 + -(-n * bits // 8)
+    values = np.frombuffer(content, np.uint8)
+    packed, large = values[1:end], values[end:]
+    plane = unpack_small(packed, bits, large, n)
+    if plane is None:
         raise ValueError(f"{len(content)} bytes that are not {n} numbers of {bits} bits")
-    return found
+    return plane
 
 
-def most_bytes(n: int) -> int:
-    """What ``pack`` makes of ``n`` numbers at most."""
+def max_packed_bytes(n: int) -> int:
+    """Largest output of ``pack`` for ``n`` numbers."""
     return 1 + -(-n // 2) + n
 
 
 #: Bytes of a chunk before it is compressed: a thread's share of the second-level cache.
 CHUNK: Final = 1 << 20
-# A prefix of a plane tells whether compressing it gains anything.
+# A sample of a plane shows whether compression gains anything: at least 1.5 %.
 _PROBE: Final = 16 << 10
-_WORTH: Final = 0.985
-# Bytes of weights repeat by chance alone: matches that short cost more to tell than they save. With few of them found, planes of
-# exponents get 14 % smaller than at plain level 1, in half the time (measured on normally distributed weights).
+_WORTHWHILE: Final = 0.985
+# Bytes of weights repeat by chance alone: matches that short cost more to encode than they save. With few of them found, planes
+# of exponents get 14 % smaller than at plain level 1, in half the time (measured on normally distributed weights).
 _PARAMETERS: Final = zstandard.ZstdCompressionParameters.from_level(1, min_match=7, hash_log=6, write_content_size=True)
 _compressors: Final = ObjectPool(lambda: zstandard.ZstdCompressor(compression_params=_PARAMETERS))
 _decompressors: Final = ObjectPool(zstandard.ZstdDecompressor)
 
-#: Memory to work on a chunk in.
-CHUNKS: Final = memory(CHUNK)
+#: Scratch memory of the size of a chunk.
+CHUNK_BUFFERS: Final = buffers(CHUNK)
 
-#: The planes of one chunk as they are stored.
+#: Stored planes of one chunk.
 Planes = list[bytes | memoryview]
 
 
 class Codec(StrEnum):
-    """How the bytes of a tensor are stored."""
+    """Encoding of the bytes of a tensor."""
 
     RAW = "raw"
     PLANES = "planes"
     XOR = "xor"
     SUBTRACT = "subtract"
-    #: Not at all: another model of the store has the same tensor.
+    #: No bytes of its own: the file of another model holds the same tensor.
     ELSEWHERE = "elsewhere"
 
     @property
     def needs_base(self) -> bool:
-        """Whether another tensor is needed to read it."""
+        """True if decoding needs another tensor."""
         return self in (Codec.XOR, Codec.SUBTRACT)
 
     def mode(self, dtype: torch.dtype) -> tuple[Mode, int]:
-        """What happens to the words of a tensor, and their width in bytes."""
+        """Transformation of the words of a tensor, and the width of a word in bytes."""
         width, is_float = words_of(dtype)
         match self:
             case Codec.PLANES:
@@ -118,25 +118,25 @@ def n_chunks(n_bytes: int) -> int:
 
 
 def encode_chunk(codec: Codec, dtype: torch.dtype, words: Buffer, base: Buffer | None) -> Planes:
-    """The planes of one chunk, each compressed where that gains something."""
+    """Planes of one chunk, each compressed where that gains something."""
     mode, width = codec.mode(dtype)
-    with _compressors.lent() as compressor, CHUNKS.lent() as memory:
+    with _compressors.borrow() as compressor, CHUNK_BUFFERS.borrow() as buffer:
         n_bytes = memoryview(words).nbytes if not isinstance(words, np.ndarray) else words.nbytes
-        planes = np.frombuffer(memory[:n_bytes], np.uint8).reshape(width, n_bytes // width)
+        planes = np.frombuffer(buffer[:n_bytes], np.uint8).reshape(width, n_bytes // width)
         split_into(planes, words, base, mode)
         return [_compressed(plane.data, compressor) for plane in planes]
 
 
 def decode_chunk(codec: Codec, dtype: torch.dtype, planes: Sequence[memoryview], base: Buffer | None, out: memoryview) -> None:
-    """Fill ``out`` with what ``encode_chunk`` was given; ``BadChunk`` for what it cannot have written."""
+    """Fill ``out`` with the words given to ``encode_chunk``; ``BadChunk`` for planes it cannot have written."""
     mode, width = codec.mode(dtype)
     n_words = out.nbytes // width
-    with _decompressors.lent() as decompressor:
+    with _decompressors.borrow() as decompressor:
         join([_decompressed(plane, n_words, decompressor) for plane in planes], base, mode, width, out)
 
 
 def table(chunks: Sequence[Planes]) -> bytes:
-    """What ``parse_table`` needs to find and to trust the planes of each chunk, in the order they are stored."""
+    """Lengths of all planes and checksums of all chunks, in stored order, for ``parse_table``."""
     lengths = [len(plane) for planes in chunks for plane in planes]
     return struct.pack(f"<{len(lengths)}I{len(chunks)}Q", *lengths, *(checksum(planes) for planes in chunks))
 
@@ -149,16 +149,16 @@ def table_bytes(dtype: torch.dtype, n_bytes: int) -> int:
 def parse_table(text: bytes, n_chunks: int) -> tuple[Sequence[int], Sequence[int]]:
     """Lengths of the planes and checksums of the chunks in a table of ``table_bytes``."""
     n_lengths = (len(text) - 8 * n_chunks) // 4
-    found = struct.unpack(f"<{n_lengths}I{n_chunks}Q", text)
-    return found[:n_lengths], found[n_lengths:]
+    numbers = struct.unpack(f"<{n_lengths}I{n_chunks}Q", text)
+    return numbers[:n_lengths], numbers[n_lengths:]
 
 
 def checksum(planes: Iterable[bytes | memoryview]) -> int:
-    """XXH3 of a chunk as it is stored, 64 bits."""
-    found = xxhash.xxh3_64()
+    """XXH3 of a stored chunk, 64 bits."""
+    digest = xxhash.xxh3_64()
     for plane in planes:
-        found.update(plane)
-    return found.intdigest()
+        digest.update(plane)
+    return digest.intdigest()
 
 
 def _compressed(plane: memoryview, compressor: zstandard.ZstdCompressor) -> bytes:
@@ -168,21 +168,21 @@ def _compressed(plane: memoryview, compressor: zstandard.ZstdCompressor) -> byte
         sample = plane[middle : middle + _PROBE]
     bits = bits_for(np.frombuffer(sample, np.uint8))
     if bits is not None and len(packed := pack(np.frombuffer(plane, np.uint8), bits)) < n_bytes:
-        found = compressor.compress(packed)
-    elif sample is not plane and len(compressor.compress(sample)) > _WORTH * _PROBE:
+        frame = compressor.compress(packed)
+    elif sample is not plane and len(compressor.compress(sample)) > _WORTHWHILE * _PROBE:
         return bytes(plane)
     else:
-        found = compressor.compress(plane)
-    return found if len(found) < n_bytes else bytes(plane)
+        frame = compressor.compress(plane)
+    return frame if len(frame) < n_bytes else bytes(plane)
 
 
 def _decompressed(plane: memoryview, n_bytes: int, decompressor: zstandard.ZstdDecompressor) -> Buffer:
     if plane.nbytes == n_bytes:
         return plane
     try:
-        # The frame's own word, checked before anything of that size is allocated. Packed planes have another length.
+        # The size in the frame is checked before anything of that size is allocated. Packed planes have another length.
         announced = zstandard.frame_content_size(plane[:18])
-        if not 0 <= announced <= most_bytes(n_bytes):
+        if not 0 <= announced <= max_packed_bytes(n_bytes):
             raise BadChunk(f"a plane of {n_bytes} bytes, found a frame of {announced}")
         content = decompressor.decompress(plane, allow_extra_data=False)
         return content if announced == n_bytes else unpack(content, n_bytes)

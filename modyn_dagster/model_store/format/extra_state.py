@@ -1,8 +1,8 @@
-"""What belongs to a model beside its state, such as the state of an optimizer, a schedule or a generator, without pickle.
+"""Extra state of a model, such as that of an optimizer, a schedule or a generator, stored as tensors without pickle.
 
 Nested lists, tuples and dictionaries (ordered and counting ones too) of numbers, NumPy's as well, texts, bytes, tensors and
-arrays, which come back of these types; what derives from one of them comes back as that. The tensors are stored like those
-of the model, under names no module can have; the nesting is one more tensor, of the bytes of a JSON text.
+arrays come back with these types; instances of subclasses come back as the base type. The tensors are stored like those of the
+model, under names no module can have; the nesting is one more tensor: the bytes of a JSON text.
 """
 
 import json
@@ -18,7 +18,7 @@ from torch import Tensor
 from modyn_dagster.errors import StorageError
 from modyn_dagster.model_store.format.tensors import require_storable
 
-#: No module can be named like this.
+#: Prefix of the names of extra tensors: no module can have such a name.
 PREFIX: Final = "\0extra"
 _MAPPINGS: Final[Mapping[str, Callable[[dict[Any, Any]], Mapping[Any, Any]]]] = {
     "Counter": Counter,
@@ -27,8 +27,8 @@ _MAPPINGS: Final[Mapping[str, Callable[[dict[Any, Any]], Mapping[Any, Any]]]] = 
 }
 
 
-def joined(state: Mapping[str, Tensor], extra: object) -> dict[str, Tensor]:
-    """A state, and all of ``extra`` as further tensors; ``StorageError`` says what cannot be stored."""
+def with_extra_state(state: Mapping[str, Tensor], extra: object) -> dict[str, Tensor]:
+    """The state, and all of ``extra`` as further tensors; ``StorageError`` names the part that cannot be stored."""
     if taken := [name for name in state if isinstance(name, str) and name.startswith(PREFIX)]:
         raise StorageError(f"{taken[0]!r} cannot be the name of a tensor: it would be taken for extra state")
     return {**state, **_to_tensors(extra)}
@@ -48,8 +48,8 @@ def _to_tensors(extra: object) -> dict[str, Tensor]:
     return {PREFIX: torch.tensor(bytearray(text.encode()), dtype=torch.uint8), **tensors}
 
 
-def split(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
-    """The inverse of ``joined``; ``StorageError`` when that was never written."""
+def split_extra_state(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
+    """Inverse of ``with_extra_state``; ``StorageError`` for tensors that it never wrote."""
     model = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
     if PREFIX not in state:
         return model, None
@@ -69,8 +69,8 @@ def _encode(value: object, place: str, tensors: dict[str, Tensor]) -> Any:
             return ["bytes", value.hex()]
         case Tensor() | np.ndarray() | np.generic():
             name = f"{PREFIX}.{len(tensors)}"
-            found = value if isinstance(value, Tensor) else _as_tensor(np.array(value), place)
-            tensors[name] = require_storable(place, found)
+            tensor = value if isinstance(value, Tensor) else _as_tensor(np.array(value), place)
+            tensors[name] = require_storable(place, tensor)
             return ["tensor" if isinstance(value, Tensor) else "array" if isinstance(value, np.ndarray) else "scalar", name]
         case list() | tuple():
             parts = [_encode(part, f"{place}[{n}]", tensors) for n, part in enumerate(value)]
@@ -86,8 +86,8 @@ def _decode(value: Any, state: Mapping[str, Tensor]) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case ["list" | "tuple" as kind, list(parts)]:
-            found = [_decode(part, state) for part in parts]
-            return found if kind == "list" else tuple(found)
+            values = [_decode(part, state) for part in parts]
+            return values if kind == "list" else tuple(values)
         case [str(kind), list(pairs)] if kind in _MAPPINGS:
             return _MAPPINGS[kind]({_decode(key, state): _decode(part, state) for key, part in pairs})
         case ["float" | "bytes" as kind, str(text)]:
@@ -102,4 +102,4 @@ def _as_tensor(array: np.ndarray[Any, Any], place: str) -> Tensor:
     try:
         return torch.from_numpy(array)
     except (TypeError, ValueError):
-        raise StorageError(f"{place} is an array of {array.dtype}, which torch has no tensors of") from None
+        raise StorageError(f"{place} is an array of {array.dtype}, a dtype that torch lacks") from None

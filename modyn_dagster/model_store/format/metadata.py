@@ -1,4 +1,4 @@
-"""What a stored model tells beside its tensors: how it is stored and why, and where it came from."""
+"""Metadata of a stored model: its strategy and the reason for it, lineage, architecture and provenance."""
 
 import hashlib
 import json
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
+from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.hash_tree import ModelId
 
 _OPTIONAL_TEXTS: Final = ("base", "environment", "code")
@@ -13,18 +14,18 @@ _MAPPINGS: Final = ("architecture", "provenance")
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ModelMetadata:
     """Lineage and circumstances of a model.
 
     Attributes:
-        strategy: the kind it is stored as; never ``adaptive``, which chose it.
-        reason: why.
+        strategy: kind of the file; never ``adaptive``, which only chooses.
+        reason: grounds for the strategy.
         base: the model it was derived from.
-        since_full: models along the lineage since one that is stored whole.
-        environment: hash of the document that describes where it was made.
-        code: hash of the source file of its architecture.
+        since_full: models along the lineage since the last one stored whole.
+        environment: hash of the document that describes the machine and libraries.
+        code: hash of the source file of the architecture.
         architecture: ``factory`` as ``package.module:function`` and its ``args``.
-        provenance: how to train it again.
+        provenance: recipe of the training.
     """
 
     strategy: str
@@ -37,42 +38,42 @@ class About:
     provenance: Mapping[str, Any] | None = field(default=None)
 
     @property
-    def start(self) -> ModelId | None:
-        """The model that a training of this one starts from."""
+    def training_base(self) -> ModelId | None:
+        """Base from whose weights the training starts; None for a training from scratch."""
         return self.base if (self.provenance or {}).get("uses_base", True) else None
 
     def to_json(self) -> dict[str, Any]:
-        """All fields that say something."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        """All fields with a value."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if value not in (None, "")}
 
     @classmethod
     def parse(cls, content: object) -> Self:
-        """The inverse; ``ValueError`` for anything else."""
-        if not isinstance(content, dict) or not set(content) <= {each.name for each in fields(cls)}:
-            raise ValueError("not the circumstances of a model")
+        """Inverse of ``to_json``; ``ValueError`` for anything else."""
+        if not isinstance(content, dict) or not set(content) <= {item.name for item in fields(cls)}:
+            raise ValueError("no metadata of a model")
         fits = [isinstance(content.get("strategy"), str), isinstance(content.get("reason", ""), str)]
         fits += [isinstance(content.get(name, ""), str) for name in _OPTIONAL_TEXTS]
         fits += [isinstance(content.get(name, {}), dict) for name in _MAPPINGS]
         fits += [_is_architecture(content.get("architecture"))]
         fits += [type(content.get("since_full", 0)) is int]
         if not all(fits):
-            raise ValueError("circumstances of a model with a value of the wrong type")
+            raise ValueError("metadata of a model with a value of the wrong type")
         return cls(**content)
 
     def to_metadata(self) -> dict[str, str]:
-        """As metadata of a safetensors file, with a checksum."""
-        text = json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+        """Metadata of a safetensors file, with a checksum."""
+        text = compact_json(self.to_json(), sort_keys=True)
         return {"modyn.about": text, "modyn.sum": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, str]) -> Self | None:
-        """The inverse; None for files of before; ``ValueError`` when they changed."""
+    def from_metadata(cls, metadata: Mapping[str, str]) -> Self:
+        """Inverse of ``to_metadata``; ``ValueError`` where the text is missing or contradicts its checksum."""
         text = metadata.get("modyn.about")
         if text is None:
-            return None
+            raise ValueError("no metadata of a model")
         if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != metadata.get("modyn.sum"):
-            raise ValueError("the circumstances of the model do not have the checksum beside them")
+            raise ValueError("the metadata of the model contradict the checksum beside them")
         return cls.parse(json.loads(text))
 
 

@@ -1,4 +1,4 @@
-"""A model as it lies in the store: everything but its tensors, whichever kind of file it is."""
+"""Model in the store without its tensors, from either kind of file."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.format.codec import Codec
 from modyn_dagster.model_store.format.hash_tree import ModelId
-from modyn_dagster.model_store.format.metadata import About
+from modyn_dagster.model_store.format.metadata import ModelMetadata
 from modyn_dagster.model_store.format.pack import Entry, read_pack
 from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.model_store.format.safetensors_header import encode_header, read_header
@@ -20,16 +20,16 @@ PACKED: Final = ".pack"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredModel:
     """One model of the store.
 
     Attributes:
-        id: its identity, which its record has been compared with.
-        path: its file.
-        n_bytes: size of that.
+        id: identity, checked against the record.
+        path: file of the model.
+        n_bytes: size of the file.
         record: names, dtypes, shapes and hashes.
-        entries: where each tensor is; empty when there are no weights.
-        about: how and why it is stored as it is.
+        entries: place of each tensor; empty for a model without weights.
+        metadata: strategy, lineage and provenance.
     """
 
     id: ModelId
@@ -37,67 +37,65 @@ class Stored:
     n_bytes: int
     record: Record
     entries: Mapping[str, Entry]
-    about: About
+    metadata: ModelMetadata
 
     @property
     def has_weights(self) -> bool:
-        """Whether they can be read, rather than trained again."""
+        """True if the weights can be read, rather than trained again."""
         return bool(self.entries) or not self.record.leaves
 
     @cached_property
-    def held(self) -> Mapping[str, str]:
+    def own_tensors(self) -> Mapping[str, str]:
         """Name by hash, of the tensors whose bytes are in this file."""
         return {self.record.leaves[name].hash: name for name, entry in self.entries.items() if entry.codec != Codec.ELSEWHERE}
 
     @cached_property
-    def homes(self) -> frozenset[ModelId]:
-        """The other models whose files are needed to read this one."""
-        return frozenset(entry.home for entry in self.entries.values() if entry.home is not None) - {self.id}
+    def holders(self) -> frozenset[ModelId]:
+        """Other models whose files are needed to read this one."""
+        return frozenset(entry.holder for entry in self.entries.values() if entry.holder is not None) - {self.id}
 
     @cached_property
-    def needs(self) -> frozenset[ModelId]:
-        """The models it cannot be had without: their files, or the base to train it again from."""
-        start = None if self.has_weights else self.about.start
-        return self.homes if start is None else self.homes | {start}
+    def dependencies(self) -> frozenset[ModelId]:
+        """Models without which this one cannot be recovered: holders of its tensors, or the base to train it from."""
+        base = None if self.has_weights else self.metadata.training_base
+        return self.holders if base is None else self.holders | {base}
 
 
 def file_of(root: PurePath, model: ModelId, suffix: str) -> PurePath:
-    """The path of a model's file."""
+    """Path of the file of a model."""
     return root / f"{model[:2]}/{model}{suffix}"
 
 
-def read_stored(file: BinaryIO, path: PurePath, model: ModelId) -> Stored:
-    """Parse and check a model's file, without its tensors. ``CorruptFile`` says what is wrong with it."""
+def read_stored(file: BinaryIO, path: PurePath, model: ModelId) -> StoredModel:
+    """Parse and check the file of a model without its tensors. ``CorruptFile`` describes the fault."""
     with file:
         n_bytes = file.seek(0, os.SEEK_END)
         file.seek(0)
         if path.suffix == PACKED:
-            record, entries, about = read_pack(file, path)
+            record, entries, metadata = read_pack(file, path)
             _require_identity(record, path, model)
-            return Stored(model, path, n_bytes, record, entries, about)
+            return StoredModel(model, path, n_bytes, record, entries, metadata)
         header = read_header(file, path)
     record = Record.from_header(header, path)
     _require_identity(record, path, model)
     try:
-        found = About.from_metadata(header.metadata)
-        about = found or About("snapshot")
+        metadata = ModelMetadata.from_metadata(header.metadata)
     except (ValueError, RecursionError) as error:
-        raise CorruptFile(path, "the circumstances of a model", str(error)) from error
-    # A state has one encoding: what was never read, such as padding, must not have changed either.
-    if _encoded(record, found) != header.encoded:
+        raise CorruptFile(path, "the metadata of a model", str(error)) from error
+    # A state has one encoding: bytes that nobody reads, such as padding, must not have changed either.
+    if _encoded(record, metadata) != header.encoded:
         raise CorruptFile(path, f"the header of model {model} as it was written", "another one")
     places = {name: header.places[name] for name in record.leaves}
     start = header.data_start
     entries = {name: Entry(Codec.RAW, start + place.start, start + place.end) for name, place in places.items()}
-    return Stored(model, path, n_bytes, record, entries, about)
+    return StoredModel(model, path, n_bytes, record, entries, metadata)
 
 
-def _encoded(record: Record, about: About | None) -> bytes | None:
+def _encoded(record: Record, metadata: ModelMetadata) -> bytes | None:
     try:
-        extra = {} if about is None else about.to_metadata()
-        return encode_header(record.to_metadata() | extra, record.places())
+        return encode_header(record.to_metadata() | metadata.to_metadata(), record.places())
     except (UnicodeEncodeError, RecursionError, StorageError):
-        # Nothing that was ever written.
+        # No saver can have written such values.
         return None
 
 

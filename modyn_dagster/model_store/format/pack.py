@@ -1,8 +1,8 @@
-"""The file of a model that is not a plain snapshot: tensors and header in one, so that one rename commits both.
+"""Packed file of a model that is no plain snapshot: tensors and header in one, so that one rename commits both.
 
 ``MAGIC | tensors | header, zstd | SHA-256 of that | its length, its length when decompressed (uint64) | MAGIC``. The header
-is JSON: ``about`` (see ``about.py``), ``order``, ``ties``, ``hashing`` (SHA-256 where it is not said), and ``tensors``: name to
-``[dtype, shape, hash, codec, start, end, home model, hash of the base tensor]``. The tensors cover the file without gap.
+is JSON: ``about`` (``ModelMetadata``), ``order``, ``ties``, ``hashing``, and ``tensors``: name to
+``[dtype, shape, hash, codec, start, end, holder, hash of the base tensor]``. The tensors cover the file without gap.
 """
 
 import hashlib
@@ -18,10 +18,11 @@ from typing import Any, BinaryIO, Final
 import zstandard
 
 from modyn_dagster.errors import CorruptFile
+from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.codec import Codec, table_bytes
-from modyn_dagster.model_store.format.hash_tree import Hashing
-from modyn_dagster.model_store.format.metadata import About
-from modyn_dagster.model_store.format.record import Leaf, Record, parse_hashing
+from modyn_dagster.model_store.format.hash_tree import HASHING
+from modyn_dagster.model_store.format.metadata import ModelMetadata
+from modyn_dagster.model_store.format.record import Leaf, Record, require_blake3
 from modyn_dagster.model_store.format.safetensors_header import MAX_HEADER, require_readable
 from modyn_dagster.model_store.format.tensors import DTYPE_BY_NAME, is_shape, name_of
 
@@ -32,42 +33,42 @@ _END: Final = struct.Struct("<32sQQ8s")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where the bytes of one tensor are.
+    """Place of the bytes of one tensor.
 
     Attributes:
-        codec: how they are stored.
-        start: where they begin in the file of the model; 0 when elsewhere.
-        end: where they end.
-        home: the model whose file holds the tensor, if elsewhere, or the tensor it is a difference to.
-        base: hash of the tensor it is a difference to.
+        codec: encoding of the bytes.
+        start: first byte in the file of the model; 0 when elsewhere.
+        end: end of the bytes.
+        holder: the model whose file holds the tensor, if elsewhere, or the tensor that a difference refers to.
+        base: hash of the tensor that a difference refers to.
     """
 
     codec: Codec
     start: int = 0
     end: int = 0
-    home: str | None = None
+    holder: str | None = None
     base: str | None = None
 
 
-def write_footer(file: BinaryIO, record: Record, entries: Mapping[str, Entry], about: About) -> None:
-    """The header and what follows it; ``entries`` is empty for a model without weights."""
+def write_footer(file: BinaryIO, record: Record, entries: Mapping[str, Entry], metadata: ModelMetadata) -> None:
+    """Write the header and the end of the file; ``entries`` is empty for a model without weights."""
     tensors = {name: _row(leaf, entries.get(name)) for name, leaf in record.leaves.items()}
     content = {
-        "about": about.to_json(),
+        "about": metadata.to_json(),
         "order": record.order,
         "ties": record.ties,
         "tensors": tensors,
-        "hashing": record.hashing,
+        "hashing": HASHING,
     }
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    text = compact_json(content).encode()
     header = zstandard.ZstdCompressor(write_content_size=True).compress(text)
-    require_readable(len(text), _most_text(len(header)))
+    require_readable(len(text), _max_text(len(header)))
     file.write(header)
     file.write(_END.pack(hashlib.sha256(header).digest(), len(header), len(text), MAGIC))
 
 
-def read_pack(file: BinaryIO, path: PurePath) -> tuple[Record, Mapping[str, Entry], About]:
-    """Parse and check everything but the tensors; ``CorruptFile`` says what is wrong."""
+def read_pack(file: BinaryIO, path: PurePath) -> tuple[Record, Mapping[str, Entry], ModelMetadata]:
+    """Parse and check everything but the tensors; ``CorruptFile`` describes the fault."""
     content, header_start = _content(file, path)
     match content:
         case {"about": about, "order": list(order), "ties": dict(ties), "tensors": dict(tensors)}:
@@ -75,28 +76,28 @@ def read_pack(file: BinaryIO, path: PurePath) -> tuple[Record, Mapping[str, Entr
         case _:
             raise CorruptFile(path, "the header of a model", reprlib.repr(content))
     try:
-        parsed = About.parse(about)
+        metadata = ModelMetadata.parse(about)
     except ValueError as error:
-        raise CorruptFile(path, "the circumstances of a model", str(error)) from error
-    hashing = parse_hashing(content, path)
-    rows = {name: _parse_row(name, row, hashing, path) for name, row in tensors.items()}
+        raise CorruptFile(path, "the metadata of a model", str(error)) from error
+    require_blake3(content, path)
+    rows = {name: _parse_row(name, row, path) for name, row in tensors.items()}
     _check_names(order, ties, tensors, path)
-    record = Record(tuple(order), {name: rows[name][0] for name in order if name not in ties}, ties, hashing)
+    record = Record(tuple(order), {name: rows[name][0] for name in order if name not in ties}, ties)
     entries = {name: entry for name, (_, entry) in rows.items() if entry is not None}
     if entries and len(entries) != len(rows):
         raise CorruptFile(path, "a place for every tensor", f"{len(entries)} places for {len(rows)} tensors")
     _check_cover(entries, header_start, path)
-    return record, entries, parsed
+    return record, entries, metadata
 
 
-def _most_text(length: int) -> int:
-    """What a header of so many bytes may become: hashes do not compress, and a small file must not fill the memory."""
+def _max_text(length: int) -> int:
+    """Limit of a decompressed header: hashes do not compress, and a small file must not fill the memory."""
     return max(1 << 20, 64 * length)
 
 
 def _row(leaf: Leaf, entry: Entry | None) -> list[Any]:
-    what = [name_of(leaf.dtype), leaf.shape, leaf.hash]
-    return what if entry is None else [*what, entry.codec, entry.start, entry.end, entry.home, entry.base]
+    tensor = [name_of(leaf.dtype), leaf.shape, leaf.hash]
+    return tensor if entry is None else [*tensor, entry.codec, entry.start, entry.end, entry.holder, entry.base]
 
 
 def _content(file: BinaryIO, path: PurePath) -> tuple[Any, int]:
@@ -107,7 +108,7 @@ def _content(file: BinaryIO, path: PurePath) -> tuple[Any, int]:
     file.seek(size - _END.size)
     digest, length, text_length, magic = _END.unpack(file.read(_END.size))
     start = size - _END.size - length
-    if magic != MAGIC or start < len(MAGIC) or max(length, text_length) > MAX_HEADER or text_length > _most_text(length):
+    if magic != MAGIC or start < len(MAGIC) or max(length, text_length) > MAX_HEADER or text_length > _max_text(length):
         raise CorruptFile(path, "the end of a model's file", "something else: it was cut off or overwritten")
     file.seek(start)
     header = file.read(length)
@@ -126,25 +127,25 @@ def _content(file: BinaryIO, path: PurePath) -> tuple[Any, int]:
         raise CorruptFile(path, "a JSON header", f"{type(error).__name__}: {error}") from error
 
 
-def _parse_row(name: str, row: object, hashing: Hashing, path: PurePath) -> tuple[Leaf, Entry | None]:
+def _parse_row(name: str, row: object, path: PurePath) -> tuple[Leaf, Entry | None]:
     match row:
-        case [str(dtype), list(shape), str(leaf), *rest] if dtype in DTYPE_BY_NAME and is_shape(shape):
-            found = Leaf(DTYPE_BY_NAME[dtype], tuple(shape), leaf, hashing)
+        case [str(dtype), list(shape), str(digest), *rest] if dtype in DTYPE_BY_NAME and is_shape(shape):
+            leaf = Leaf(DTYPE_BY_NAME[dtype], tuple(shape), digest)
             if not rest:
-                return found, None
-            entry = _entry(found, rest)
+                return leaf, None
+            entry = _entry(leaf, rest)
             if entry is not None:
-                return found, entry
+                return leaf, entry
     raise CorruptFile(path, f"dtype, shape and place of tensor {name!r}", reprlib.repr(row))
 
 
 def _entry(leaf: Leaf, row: list[object]) -> Entry | None:
     match row:
-        case [str(kind), int(start), int(end), (str() | None) as home, (str() | None) as base] if kind in _CODECS:
-            found, n_bytes = Entry(_CODECS[kind], start, end, home, base), end - start
+        case [str(kind), int(start), int(end), (str() | None) as holder, (str() | None) as base] if kind in _CODECS:
+            found, n_bytes = Entry(_CODECS[kind], start, end, holder, base), end - start
         case _:
             return None
-    match found.codec, home, base:
+    match found.codec, holder, base:
         case Codec.RAW, None, None:
             fits = n_bytes == leaf.n_bytes
         case (Codec.PLANES, None, None) | (Codec.XOR | Codec.SUBTRACT, str(), str()):

@@ -1,4 +1,4 @@
-"""From a file back to a state, every tensor verified while it is read."""
+"""Reading of a state from its file, each tensor verified on the way."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,20 +9,26 @@ from typing import TypeVar
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
-from modyn_dagster.model_store.format.model_file import Stored
+from modyn_dagster.model_store.format.model_file import StoredModel
 from modyn_dagster.model_store.format.record import Leaf
-from modyn_dagster.model_store.format.tensor_sources import Source, Sources, check, read_unverified, read_verified
+from modyn_dagster.model_store.format.tensor_sources import (
+    TensorSource,
+    TensorSources,
+    read_unverified,
+    read_verified,
+    require_hash,
+)
 from modyn_dagster.model_store.format.tensors import allocate, tensor_of
-from modyn_dagster.model_store.format.threads import batches, worth
+from modyn_dagster.model_store.format.threads import batches, executor_for
 
 _Read = TypeVar("_Read")
 
 
-def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool = True) -> dict[str, Tensor]:
-    """All tensors on the CPU. ``CorruptFile`` names the first that is not what was saved."""
+def read_state(stored: StoredModel, sources: TensorSources, pool: Executor, *, verify: bool = True) -> dict[str, Tensor]:
+    """All tensors on the CPU. ``CorruptFile`` names the first tensor that changed."""
     _require_room(stored, sum(leaf.n_bytes for leaf in stored.record.leaves.values()))
 
-    def read(leaf: Leaf, source: Source) -> tuple[Tensor, str]:
+    def read(leaf: Leaf, source: TensorSource) -> tuple[Tensor, str]:
         buffer = allocate(leaf.n_bytes)
         content = buffer.numpy().data
         if verify:
@@ -30,46 +36,46 @@ def read_state(stored: Stored, sources: Sources, pool: Executor, *, verify: bool
         read_unverified(source, leaf, content)
         return buffer, leaf.hash
 
-    held = {}
-    for name, (buffer, found) in _map_tensors(stored, sources, pool, read):
-        check(sources, stored, name, found)
-        held[name] = _tensor(buffer, stored.record.leaves[name], name, stored.path)
-    return {name: held[stored.record.ties.get(name, name)] for name in stored.record.order}
+    tensors = {}
+    for name, (buffer, digest) in _map_tensors(stored, sources, pool, read):
+        require_hash(sources, stored, name, digest)
+        tensors[name] = _tensor(buffer, stored.record.leaves[name], name, stored.path)
+    return {name: tensors[stored.record.ties.get(name, name)] for name in stored.record.order}
 
 
-def verify_state(stored: Stored, sources: Sources, pool: Executor) -> None:
+def verify_state(stored: StoredModel, sources: TensorSources, pool: Executor) -> None:
     """Read every tensor and keep none."""
 
-    def read(leaf: Leaf, source: Source) -> str:
+    def read(leaf: Leaf, source: TensorSource) -> str:
         return read_verified(source, leaf, allocate(leaf.n_bytes).numpy().data)
 
     _require_room(stored, max((leaf.n_bytes for leaf in stored.record.leaves.values()), default=0))
-    for name, found in _map_tensors(stored, sources, pool, read):
-        check(sources, stored, name, found)
+    for name, digest in _map_tensors(stored, sources, pool, read):
+        require_hash(sources, stored, name, digest)
 
 
 def _map_tensors(
-    stored: Stored, sources: Sources, pool: Executor, read: Callable[[Leaf, Source], _Read]
+    stored: StoredModel, sources: TensorSources, pool: Executor, read: Callable[[Leaf, TensorSource], _Read]
 ) -> Iterator[tuple[str, _Read]]:
-    """What ``read`` says of each, in order."""
+    """Results of ``read`` by name, in the order of the record."""
 
-    def each(batch: list[tuple[str, Source]]) -> list[tuple[str, _Read]]:
+    def read_batch(batch: list[tuple[str, TensorSource]]) -> list[tuple[str, _Read]]:
         return [(name, read(leaves[name], source)) for name, source in batch]
 
     leaves = stored.record.leaves
-    origins = [(name, sources.of(stored, name)) for name in leaves]
-    pool = worth(pool, sum(leaf.n_bytes for leaf in leaves.values()))
-    for result in [pool.submit(each, batch) for batch in batches(origins, lambda item: leaves[item[0]].n_bytes)]:
+    origins = [(name, sources.open(stored, name)) for name in leaves]
+    pool = executor_for(pool, sum(leaf.n_bytes for leaf in leaves.values()))
+    for result in [pool.submit(read_batch, batch) for batch in batches(origins, lambda item: leaves[item[0]].n_bytes)]:
         yield from result.result()
 
 
-def _require_room(stored: Stored, n_bytes: int) -> None:
+def _require_room(stored: StoredModel, n_bytes: int) -> None:
     if n_bytes > (limit := total_memory()):
         raise CorruptFile(stored.path, f"at most {limit} bytes of tensors, the memory of this machine", f"{n_bytes} bytes")
 
 
 def total_memory() -> int:
-    """Bytes: nothing larger can ever have been a model here."""
+    """Bytes of memory of this machine; no larger model was ever here."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -1,21 +1,23 @@
-"""What a snapshot records beside its tensors: order, ties, dtypes the format lacks, and the hash of every tensor."""
+"""Record of a model: order of the names, ties, dtypes that safetensors lacks, and the hash of every tensor."""
 
 import json
 import reprlib
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from pathlib import PurePath
 from typing import Any, Final, Self
 
 import numpy as np
 import torch
+from blake3 import blake3
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
-from modyn_dagster.model_store.format.hash_tree import Digest, Hashing, ModelId, leaf_digest, leaf_hash, model_id
+from modyn_dagster.json_values import compact_json
+from modyn_dagster.model_store.format.hash_tree import HASHING, ModelId, leaf_digest, leaf_hash, model_id
 from modyn_dagster.model_store.format.safetensors_header import METADATA, Header, Place
 from modyn_dagster.model_store.format.tensors import (
     CODES,
@@ -28,50 +30,47 @@ from modyn_dagster.model_store.format.tensors import (
     require_storable,
     tensor_of,
 )
-from modyn_dagster.model_store.format.threads import InlineExecutor, batches, worth
+from modyn_dagster.model_store.format.threads import InlineExecutor, batches, executor_for
 
 _KEY: Final = "modyn"
-_AT_ONCE: Final = InlineExecutor()
+_INLINE: Final = InlineExecutor()
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One stored tensor: what it is, and the hash of it."""
+    """One stored tensor: dtype, shape and hash."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     hash: str
-    hashing: Hashing = Hashing.BLAKE3
-    #: Size of its elements.
+    #: Bytes of the elements.
     n_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_bytes", n_bytes_of(self.dtype, self.shape))
 
-    def digest(self) -> Digest:
-        """What gives ``hash`` once it was told the bytes."""
-        return leaf_digest(self.dtype, self.shape, self.hashing)
+    def digest(self) -> blake3:
+        """Start the digest that becomes ``hash`` after the bytes of the tensor."""
+        return leaf_digest(self.dtype, self.shape)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A state without its bytes.
+    """Description of a state without its bytes.
 
     Attributes:
         order: all names, in the order of the state.
-        leaves: the tensors that are stored, by name, in the order of the state.
+        leaves: the stored tensors by name, in the order of the state.
         ties: names that share all memory of a stored tensor.
-        hashing: what all leaves are hashed with.
     """
 
     order: tuple[str, ...]
     leaves: Mapping[str, Leaf]
     ties: Mapping[str, str]
-    hashing: Hashing = Hashing.BLAKE3
 
     @classmethod
-    def of(cls, state: Mapping[str, Tensor], pool: Executor = _AT_ONCE, hashing: Hashing = Hashing.BLAKE3) -> Self:
-        """Describe and hash a state, the tensors by ``pool``; ``StorageError`` names what cannot be stored."""
+    def of(cls, state: Mapping[str, Tensor], pool: Executor = _INLINE) -> Self:
+        """Describe a state and hash its tensors in ``pool``; ``StorageError`` names what cannot be stored."""
         owned: dict[str, Tensor] = {}
         ties: dict[str, str] = {}
         owners: dict[tuple[object, ...], str] = {}
@@ -83,18 +82,17 @@ class Record:
                 owned[name] = tensor
             else:
                 ties[name] = owner
-        pool = worth(pool, sum(tensor.nbytes for tensor in owned.values()))
-        found = pool.map(partial(_leaves, hashing), batches(owned.values(), lambda tensor: tensor.nbytes))
-        leaves = dict(zip(owned, chain.from_iterable(found), strict=True))
-        return cls(tuple(state), leaves, ties, hashing)
+        pool = executor_for(pool, sum(tensor.nbytes for tensor in owned.values()))
+        leaves = chain.from_iterable(pool.map(_leaves, batches(owned.values(), lambda tensor: tensor.nbytes)))
+        return cls(tuple(state), dict(zip(owned, leaves, strict=True)), ties)
 
     @cached_property
     def id(self) -> ModelId:
-        """The identity of the state."""
+        """Identity of the state."""
         return model_id({name: leaf.hash for name, leaf in self.leaves.items()}, self.order, self.ties)
 
     def places(self) -> dict[str, Place]:
-        """Where each tensor goes: wide elements first, so that every tensor is aligned to its elements."""
+        """Place of each tensor in a plain file: wide elements first, so that every tensor is aligned to its elements."""
         places, end = {}, 0
         for name, leaf in sorted(self.leaves.items(), key=lambda item: -item[1].dtype.itemsize):
             viewed = leaf.dtype in VIEWED_NAMES
@@ -104,17 +102,15 @@ class Record:
         return places
 
     def to_metadata(self) -> dict[str, str]:
-        """What the header carries beside the places; equal states give equal bytes."""
+        """Metadata of the header beside the places; equal states give equal bytes."""
         viewed = {name: VIEWED_NAMES[leaf.dtype] for name, leaf in self.leaves.items() if leaf.dtype in VIEWED_NAMES}
         hashes = {name: leaf.hash for name, leaf in self.leaves.items()}
-        content: dict[str, Any] = {"order": self.order, "ties": self.ties, "viewed": viewed, "hashes": hashes}
-        if self.hashing != Hashing.SHA256:
-            content["hashing"] = self.hashing
-        return {"format": "pt", _KEY: json.dumps(content, separators=(",", ":"), ensure_ascii=False)}
+        content = {"order": self.order, "ties": self.ties, "viewed": viewed, "hashes": hashes, "hashing": HASHING}
+        return {"format": "pt", _KEY: compact_json(content)}
 
     @classmethod
     def from_header(cls, header: Header, path: PurePath) -> Self:
-        """The record in a file; ``CorruptFile`` unless it and the places tell the same story."""
+        """Parse the record of a plain file; ``CorruptFile`` where it contradicts the places."""
         content = _content(header, path)
         order, ties = content["order"], content["ties"]
         stored = [name for name in order if name not in ties]
@@ -122,37 +118,36 @@ class Record:
         ties_fit = set(ties) <= set(order) and set(ties.values()) <= set(stored) and set(content["viewed"]) <= set(stored)
         if not (names_fit and ties_fit):
             raise CorruptFile(path, "the names of the tensors it holds", "a record of other names")
-        leaves, hashing = {}, parse_hashing(content, path)
+        require_blake3(content, path)
+        leaves = {}
         for name in stored:
             dtype, shape = _dtype_and_shape(name, header.places[name], content["viewed"].get(name), path)
-            leaves[name] = Leaf(dtype, shape, content["hashes"][name], hashing)
-        return cls(tuple(order), leaves, ties, hashing)
+            leaves[name] = Leaf(dtype, shape, content["hashes"][name])
+        return cls(tuple(order), leaves, ties)
 
 
-def parse_hashing(content: Mapping[str, Any], path: PurePath) -> Hashing:
-    """What a header says the leaves are hashed with; models saved before there was a choice do not say it."""
-    found = content.get("hashing", Hashing.SHA256)
-    if found not in list(Hashing):
-        raise CorruptFile(path, f"tensors hashed with {' or '.join(Hashing)}", str(found)[:200])
-    return Hashing(found)
+def require_blake3(content: Mapping[str, Any], path: PurePath) -> None:
+    """``CorruptFile`` for a header whose tensors are hashed otherwise, or that names no hash function."""
+    hashing = content.get("hashing")
+    if hashing != HASHING:
+        raise CorruptFile(path, f"tensors hashed with {HASHING}", str(hashing)[:200])
 
 
 def as_loaded(state: Mapping[str, Tensor], record: Record) -> dict[str, Tensor]:
-    """The state as it comes back from a file: plain contiguous tensors on the CPU with memory of their own, tied as recorded.
+    """The state as loading returns it: plain contiguous tensors on the CPU with memory of their own, tied as recorded.
 
-    Another training that starts from it must not depend on how it was laid out before.
+    A further training must not depend on the memory layout of the original.
     """
-    held = {}
+    tensors = {}
     for name, leaf in record.leaves.items():
         buffer = allocate(leaf.n_bytes)
         buffer.numpy()[:] = np.frombuffer(bytes_of(state[name].detach()), np.uint8)
-        held[name] = tensor_of(buffer, leaf.dtype, leaf.shape)
-    return {name: held[record.ties.get(name, name)] for name in record.order}
+        tensors[name] = tensor_of(buffer, leaf.dtype, leaf.shape)
+    return {name: tensors[record.ties.get(name, name)] for name in record.order}
 
 
-def _leaves(hashing: Hashing, tensors: list[Tensor]) -> list[Leaf]:
-    hashes = [leaf_hash(tensor.dtype, tensor.shape, bytes_of(tensor), hashing) for tensor in tensors]
-    return [Leaf(tensor.dtype, tuple(tensor.shape), found, hashing) for tensor, found in zip(tensors, hashes, strict=True)]
+def _leaves(tensors: list[Tensor]) -> list[Leaf]:
+    return [Leaf(t.dtype, tuple(t.shape), leaf_hash(t.dtype, t.shape, bytes_of(t))) for t in tensors]
 
 
 def _require_name(name: object) -> None:
@@ -165,7 +160,7 @@ def _require_name(name: object) -> None:
 
 
 def _memory(tensor: Tensor) -> tuple[object, ...]:
-    """Equal for tensors that are the same elements of the same memory."""
+    """Key that is equal for tensors with the same elements of the same memory."""
     flags = tensor.is_conj(), tensor.is_neg()
     return (str(tensor.device), tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), flags)
 

@@ -1,4 +1,4 @@
-"""The header of a safetensors file: written, and read without trusting a byte of it.
+"""Header of a safetensors file: written, and read without trusting a byte of it.
 
 ``8 bytes header length, little-endian | JSON header | tensors``. The header maps names to dtype, shape and place; the
 places must cover the rest of the file without gap or overlap.
@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
 from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.tensors import DTYPES, is_shape
 
 #: Larger headers are refused before they are read: about 100,000 tensors.
@@ -24,7 +25,7 @@ METADATA: Final = "__metadata__"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one stored tensor lies: a code of ``DTYPES``, its shape, and its bytes counted from the header's end."""
+    """Place of one stored tensor: a code of ``DTYPES``, the shape, and the bytes counted from the end of the header."""
 
     code: str
     shape: tuple[int, ...]
@@ -34,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A parsed header, and the bytes it was parsed from."""
+    """Parsed header, and the bytes it was parsed from."""
 
     metadata: Mapping[str, str]
     places: Mapping[str, Place]
@@ -42,7 +43,7 @@ class Header:
 
     @property
     def data_start(self) -> int:
-        """Where the tensors begin in the file."""
+        """Offset of the first tensor in the file."""
         return len(self.encoded)
 
 
@@ -51,20 +52,20 @@ def encode_header(metadata: Mapping[str, str], places: Mapping[str, Place]) -> b
     content: dict[str, Any] = {METADATA: dict(metadata)}
     for name, place in places.items():
         content[name] = {"dtype": place.code, "shape": list(place.shape), "data_offsets": [place.start, place.end]}
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    text = compact_json(content).encode()
     text += b" " * (-len(text) % 8)
     require_readable(len(text))
     return struct.pack("<Q", len(text)) + text
 
 
-def require_readable(length: int, most: int = MAX_HEADER) -> None:
-    """``StorageError`` for a header that would be refused when it is read."""
-    if length > min(most, MAX_HEADER):
-        raise StorageError(f"names and shapes of the tensors take {length} bytes; at most {min(most, MAX_HEADER)} can be stored")
+def require_readable(length: int, limit: int = MAX_HEADER) -> None:
+    """``StorageError`` for a header too long to be read again."""
+    if length > min(limit, MAX_HEADER):
+        raise StorageError(f"names and shapes of the tensors take {length} bytes; at most {min(limit, MAX_HEADER)} can be stored")
 
 
 def read_header(file: BinaryIO, path: PurePath) -> Header:
-    """Parse and check the header of an open file; ``CorruptFile`` says what is wrong with it."""
+    """Parse and check the header of an open file; ``CorruptFile`` describes the fault."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     start = file.read(8)

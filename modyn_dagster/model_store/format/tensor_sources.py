@@ -1,4 +1,4 @@
-"""Bytes of stored tensors, chunk by chunk: plain, compressed, or as a chain of differences through other models' files."""
+"""Sources of the bytes of stored tensors, chunk by chunk: plain, compressed, or a chain of differences through other files."""
 
 import os
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import numpy as np
 from modyn_dagster.errors import CorruptFile, UnknownModel
 from modyn_dagster.model_store.format.codec import (
     CHUNK,
-    CHUNKS,
+    CHUNK_BUFFERS,
     BadChunk,
     Codec,
     checksum,
@@ -23,25 +23,25 @@ from modyn_dagster.model_store.format.codec import (
     table_bytes,
 )
 from modyn_dagster.model_store.format.hash_tree import ModelId
-from modyn_dagster.model_store.format.model_file import Stored
+from modyn_dagster.model_store.format.model_file import StoredModel
 from modyn_dagster.model_store.format.pack import Entry
 from modyn_dagster.model_store.format.record import Leaf
 from modyn_dagster.model_store.format.tensors import words_of
 
 
-class Source(Protocol):
-    """Something that has the bytes of one tensor."""
+class TensorSource(Protocol):
+    """Source of the bytes of one tensor."""
 
     @property
     def has_checksums(self) -> bool:
-        """Whether ``read`` itself finds every change of what is stored, so that nobody need hash what it gives."""
+        """True if ``read`` finds every change of the stored bytes by itself, so that hashing its result is unnecessary."""
 
     def read(self, chunk: int, out: memoryview) -> None:
         """Fill ``out`` with a chunk of the tensor."""
 
 
-class Plain:
-    """Bytes stored as they are, in an open file."""
+class PlainSource:
+    """Bytes stored unencoded in an open file."""
 
     has_checksums = False
 
@@ -49,7 +49,7 @@ class Plain:
         self._file, self._path, self._name, self._start = file, path, name, start
 
     def read(self, chunk: int, out: memoryview) -> None:
-        """Straight into ``out``."""
+        """Read straight into ``out``."""
         n_read = 0
         while n_read < out.nbytes:
             more = os.preadv(self._file, [out[n_read:]], self._start + chunk * CHUNK + n_read)
@@ -58,10 +58,10 @@ class Plain:
             n_read += more
 
 
-class Encoded:
+class EncodedSource:
     """Bytes stored as compressed planes, perhaps of the difference to ``base``."""
 
-    def __init__(self, file: int, path: PurePath, name: str, leaf: Leaf, entry: Entry, base: Source | None) -> None:
+    def __init__(self, file: int, path: PurePath, name: str, leaf: Leaf, entry: Entry, base: TensorSource | None) -> None:
         self._file, self._path, self._name = file, path, name
         self._codec, self._dtype, self._base = entry.codec, leaf.dtype, base
         n_table = table_bytes(leaf.dtype, leaf.n_bytes)
@@ -75,14 +75,14 @@ class Encoded:
 
     @property
     def has_checksums(self) -> bool:
-        """Of this tensor's chunks, and of those of all it is a difference to."""
+        """True if all tensors along the chain of differences have checksums."""
         return self._base is None or self._base.has_checksums
 
     def read(self, chunk: int, out: memoryview) -> None:
-        """Decompressed, joined, and put on the base."""
+        """Decompress, join, and apply the difference to the base."""
         first, end = self._starts[chunk], self._starts[chunk + 1]
-        with CHUNKS.lent() as memory, CHUNKS.lent() as other:
-            stored, base = memory[: end - first], other[: out.nbytes]
+        with CHUNK_BUFFERS.borrow() as stored_buffer, CHUNK_BUFFERS.borrow() as base_buffer:
+            stored, base = stored_buffer[: end - first], base_buffer[: out.nbytes]
             n_read = os.preadv(self._file, [stored], first)
             if (found := checksum([stored[:n_read]])) != (expected := self._checksums[chunk]):
                 name = f"chunk {chunk} of tensor {self._name!r} with XXH3 {expected:016x}"
@@ -100,117 +100,122 @@ class Encoded:
                 raise CorruptFile(self._path, name, "other bytes") from error
 
 
-def read_verified(source: Source, leaf: Leaf, out: memoryview) -> str:
-    """Fill ``out`` with a tensor and return the hash of what came."""
+def read_verified(source: TensorSource, leaf: Leaf, out: memoryview) -> str:
+    """Fill ``out`` with a tensor and return the hash of the bytes."""
     digest = leaf.digest()
     for chunk, start in enumerate(range(0, leaf.n_bytes, CHUNK)):
         part = out[start : start + CHUNK]
         source.read(chunk, part)
-        # While the chunk is still in the cache.
+        # Hashed while the chunk is still in the cache.
         digest.update(part)
     return digest.hexdigest()
 
 
-def read_unverified(source: Source, leaf: Leaf, out: memoryview) -> None:
-    """Fill ``out`` with a tensor, as it comes."""
+def read_unverified(source: TensorSource, leaf: Leaf, out: memoryview) -> None:
+    """Fill ``out`` with a tensor without hashing it."""
     for chunk, start in enumerate(range(0, leaf.n_bytes, CHUNK)):
         source.read(chunk, out[start : start + CHUNK])
 
 
-#: Differences on top of each other that are followed at most; a cycle of bases ends here.
+#: Longest chain of differences that is followed; a cycle of bases ends here.
 MAX_DEPTH: Final = 32
 
 
-class Sources(AbstractContextManager["Sources"]):
-    """Sources of the tensors of models that ``find`` opens, in files that ``opened`` opens and that are closed at the end."""
+class TensorSources(AbstractContextManager["TensorSources"]):
+    """Sources of the tensors of several models; the opened files are closed at the end of the block.
 
-    def __init__(self, find: Callable[[ModelId], Stored], opened: Callable[[PurePath], int]) -> None:
-        self._find = find
-        self._opened = opened
-        self._models: dict[ModelId, Stored] = {}
+    Args:
+        open_model: opens a model by id.
+        open_file: opens a file by path and returns its descriptor.
+    """
+
+    def __init__(self, open_model: Callable[[ModelId], StoredModel], open_file: Callable[[PurePath], int]) -> None:
+        self._open_model = open_model
+        self._open_file = open_file
+        self._models: dict[ModelId, StoredModel] = {}
         self._files: dict[PurePath, int] = {}
         self._closing = ExitStack()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._closing.close()
 
-    def model(self, model: ModelId) -> Stored:
-        """A model, read once."""
+    def model(self, model: ModelId) -> StoredModel:
+        """The model with this id, opened once."""
         if model not in self._models:
-            self._models[model] = self._find(model)
+            self._models[model] = self._open_model(model)
         return self._models[model]
 
-    def of(self, stored: Stored, name: str, depth: int = 0) -> Source:
-        """Where the bytes of a tensor come from. ``CorruptFile`` for references that lead nowhere, or in a circle."""
-        stored, name = self.home(stored, name)
+    def open(self, stored: StoredModel, name: str, depth: int = 0) -> TensorSource:
+        """Open the source of a tensor. ``CorruptFile`` for references without a target, or in a circle."""
+        stored, name = self.holder(stored, name)
         leaf, entry = stored.record.leaves[name], stored.entries[name]
-        file = self._open(stored.path)
+        file = self._file_of(stored.path)
         if entry.codec == Codec.RAW:
-            return Plain(file, stored.path, name, entry.start)
-        base: Source | None = None
+            return PlainSource(file, stored.path, name, entry.start)
+        base: TensorSource | None = None
         if entry.base is not None:
             if depth >= MAX_DEPTH:
                 expected = f"tensor {name!r} after at most {MAX_DEPTH} differences"
                 raise CorruptFile(stored.path, expected, "more, or a cycle of bases")
-            base = self.of(*self.base(stored, name), depth + 1)
-        return Encoded(file, stored.path, name, leaf, entry, base)
+            base = self.open(*self.delta_base(stored, name), depth + 1)
+        return EncodedSource(file, stored.path, name, leaf, entry, base)
 
-    def home(self, stored: Stored, name: str) -> tuple[Stored, str]:
-        """The model whose file holds a tensor, and its name there."""
+    def holder(self, stored: StoredModel, name: str) -> tuple[StoredModel, str]:
+        """Model whose file holds a tensor, and the name of the tensor there."""
         entry = stored.entries[name]
         if entry.codec != Codec.ELSEWHERE:
             return stored, name
         leaf = stored.record.leaves[name]
-        found, other = self._held(stored, name, entry.home, leaf.hash)
-        if found.record.leaves[other] != leaf:
-            raise CorruptFile(stored.path, f"tensor {name!r} as one of its kind", f"another kind in model {entry.home}")
-        return found, other
+        model, other = self._tensor_in(stored, name, entry.holder, leaf.hash)
+        if model.record.leaves[other] != leaf:
+            raise CorruptFile(stored.path, f"tensor {name!r} as one of its kind", f"another kind in model {entry.holder}")
+        return model, other
 
-    def base(self, stored: Stored, name: str) -> tuple[Stored, str]:
-        """The model whose file holds the tensor that this one is a difference to, and its name there."""
+    def delta_base(self, stored: StoredModel, name: str) -> tuple[StoredModel, str]:
+        """Model whose file holds the tensor that a difference refers to, and the name of that tensor there."""
         entry = stored.entries[name]
-        found, other = self._held(stored, name, entry.home, entry.base)
-        leaf, expected = found.record.leaves[other], stored.record.leaves[name]
+        model, other = self._tensor_in(stored, name, entry.holder, entry.base)
+        leaf, expected = model.record.leaves[other], stored.record.leaves[name]
         if (leaf.dtype, leaf.n_bytes) != (expected.dtype, expected.n_bytes):
             raise CorruptFile(stored.path, f"tensor {name!r} as a difference to one of its kind", f"{leaf.dtype} {leaf.shape}")
-        return found, other
+        return model, other
 
-    def depth(self, stored: Stored, name: str) -> int:
-        """Differences to apply until the tensor is there."""
+    def depth(self, stored: StoredModel, name: str) -> int:
+        """Number of differences to apply to recover a tensor."""
         depth = 0
-        stored, name = self.home(stored, name)
+        stored, name = self.holder(stored, name)
         while stored.entries[name].base is not None and depth < MAX_DEPTH:
-            stored, name = self.base(stored, name)
+            stored, name = self.delta_base(stored, name)
             depth += 1
         return depth
 
-    def _held(self, stored: Stored, name: str, home: ModelId | None, leaf: str | None) -> tuple[Stored, str]:
+    def _tensor_in(self, stored: StoredModel, name: str, holder: ModelId | None, leaf: str | None) -> tuple[StoredModel, str]:
         try:
-            found = None if home is None else self.model(home)
+            model = None if holder is None else self.model(holder)
         except UnknownModel as error:
-            raise CorruptFile(stored.path, f"tensor {name!r} with the help of model {home}", "no model of that id") from error
-        if found is None or leaf is None or leaf not in found.held:
-            raise CorruptFile(stored.path, f"tensor {name!r} with the help of model {home}", "no such tensor there")
-        return found, found.held[leaf]
+            raise CorruptFile(stored.path, f"tensor {name!r} with the help of model {holder}", "no model of that id") from error
+        if model is None or leaf is None or leaf not in model.own_tensors:
+            raise CorruptFile(stored.path, f"tensor {name!r} with the help of model {holder}", "no such tensor there")
+        return model, model.own_tensors[leaf]
 
-    def _open(self, path: PurePath) -> int:
+    def _file_of(self, path: PurePath) -> int:
         if path not in self._files:
-            self._files[path] = self._opened(path)
+            self._files[path] = self._open_file(path)
             self._closing.callback(os.close, self._files[path])
         return self._files[path]
 
 
-def check(sources: Sources, stored: Stored, name: str, found: str) -> None:
-    """Raise ``CorruptFile`` that names the tensor, and the file at fault, when ``found`` is not its hash."""
+def require_hash(sources: TensorSources, stored: StoredModel, name: str, found: str) -> None:
+    """Raise ``CorruptFile`` unless a tensor has its recorded hash; the error names the tensor and the file at fault."""
     expected = stored.record.leaves[name].hash
     if found == expected:
         return
-    stored, name = sources.home(stored, name)
+    stored, name = sources.holder(stored, name)
     while stored.entries[name].base is not None:
-        base, base_name = sources.base(stored, name)
+        base, base_name = sources.delta_base(stored, name)
         leaf = base.record.leaves[base_name]
         scratch = np.empty(leaf.n_bytes, np.uint8)
-        if (there := read_verified(sources.of(base, base_name), leaf, scratch.data)) == leaf.hash:
+        if (there := read_verified(sources.open(base, base_name), leaf, scratch.data)) == leaf.hash:
             break
         stored, name, expected, found = base, base_name, leaf.hash, there
     raise CorruptFile(stored.path, f"tensor {name!r} with hash {expected}", f"hash {found}")

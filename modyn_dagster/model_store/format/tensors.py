@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from modyn_dagster.errors import StorageError
 
-#: Codes of the format.
+#: Codes of the dtypes in safetensors files.
 CODES: Final[Mapping[torch.dtype, str]] = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -54,18 +54,18 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def words_of(dtype: torch.dtype) -> tuple[int, bool]:
-    """Bytes of the numbers its elements consist of, and whether these are floats: a complex number is two."""
+    """Bytes of the numbers that the elements consist of, and whether these are floats: a complex number is two."""
     return dtype.itemsize // (2 if dtype.is_complex else 1), dtype.is_floating_point or dtype.is_complex
 
 
 #: All dtypes that can be stored, by ``name_of``.
 DTYPE_BY_NAME: Final[Mapping[str, torch.dtype]] = {name_of(dtype): dtype for dtype in [*CODES, *VIEWED_NAMES]}
-#: Shapes of more are refused: multiplying a hundred thousand numbers takes minutes.
+#: Limit of the dimensions of a shape: multiplying a hundred thousand numbers takes minutes.
 MAX_DIMENSIONS: Final = 1024
 
 
 def is_shape(content: list[Any]) -> bool:
-    """Whether these may be the dimensions of a tensor."""
+    """True if these numbers may be the dimensions of a tensor."""
     return len(content) <= MAX_DIMENSIONS and all(type(n) is int and 0 <= n < 2**63 for n in content)
 
 
@@ -73,11 +73,11 @@ _INTEGERS: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int
 
 
 def require_storable(name: str, value: object) -> Tensor:
-    """The tensor under a name, detached; ``StorageError`` says what cannot be stored."""
+    """The detached tensor under a name; ``StorageError`` for a value that cannot be stored."""
     if not isinstance(value, Tensor):
         raise StorageError(f"{name!r} is a {type(value).__name__}; a model's state holds only tensors")
     if is_lazy(value):
-        raise StorageError(f"{name!r} is a parameter that is not initialised: run the module once before it is stored")
+        raise StorageError(f"{name!r} is a lazy parameter that is not initialised: run the module once before saving it")
     if value.layout != torch.strided or value.device.type == "meta":
         raise StorageError(f"{name!r} is a {value.layout} tensor on {value.device}; only dense tensors can be stored")
     if value.dtype not in CODES and value.dtype not in VIEWED_NAMES:
@@ -86,20 +86,20 @@ def require_storable(name: str, value: object) -> Tensor:
         raise StorageError(f"{name!r} has {value.dim()} dimensions; at most {MAX_DIMENSIONS} can be stored")
     plain = value.detach()
     if type(plain) is not Tensor:
-        raise StorageError(f"{name!r} is a {type(value).__name__}, a tensor with a meaning of its own; store its parts instead")
+        raise StorageError(f"{name!r} is a {type(value).__name__}, a subclass of Tensor; store its parts instead")
     return plain
 
 
 def bytes_of(tensor: Tensor) -> memoryview:
-    """The elements in row-major order, whatever the strides; a copy only where the tensor is not laid out like that."""
+    """Elements in row-major order, whatever the strides; copied only where the memory is laid out otherwise."""
     plain = tensor.resolve_conj().resolve_neg()
-    # Copied as integers: no element is ever loaded as a number of its own kind.
+    # Copied as integers: loading an element as a float might change its bits.
     plain = plain.view(_INTEGERS.get(plain.dtype.itemsize, plain.dtype)).cpu().contiguous()
     return plain.reshape(-1).view(torch.uint8).numpy().data
 
 
 def n_bytes_of(dtype: torch.dtype, shape: tuple[int, ...]) -> int:
-    """Size of a tensor's elements."""
+    """Bytes of the elements of a tensor."""
     return math.prod(shape) * dtype.itemsize
 
 
@@ -109,7 +109,7 @@ def allocate(n_bytes: int) -> Tensor:
 
 
 def tensor_of(buffer: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """A buffer of bytes seen as a tensor."""
+    """View of a buffer of bytes as a tensor."""
     return buffer.view(dtype).reshape(shape)
 
 
@@ -120,7 +120,7 @@ _PARALLEL: Final = "module."
 def without_wrappers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The state under the names it would have without wrappers, in its order.
 
-    ``_orig_mod.`` goes wherever it stands at the beginning of a part; ``module.`` where every name begins with it.
+    ``_orig_mod.`` is removed wherever it begins a part of a name, ``module.`` where every name begins with it.
     Raises ``StorageError`` when two names become one.
     """
     names = list(state)
@@ -130,21 +130,21 @@ def without_wrappers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
             plain = [_without_compiled(name.removeprefix(_PARALLEL)) for name in plain]
     else:
         plain = names
-    found: dict[str, Tensor] = {}
+    unwrapped: dict[str, Tensor] = {}
     for name, short in zip(names, plain, strict=True):
-        if short in found:
+        if short in unwrapped:
             raise StorageError(f"{name!r} and another tensor are both {short!r} without their wrappers")
-        found[short] = state[name]
-    return found
+        unwrapped[short] = state[name]
+    return unwrapped
 
 
 def load_into(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Copy a state into a module, wrapped or not, on its device. ``StorageError`` names what does not fit."""
+    """Copy a state into a module, wrapped or not, on its device. ``StorageError`` names the tensors that do not fit."""
     own = module.state_dict()
     by_plain = dict(zip(without_wrappers(own), own, strict=True))
     missing, unknown = [n for n in by_plain if n not in state], [n for n in state if n not in by_plain]
     if missing or unknown:
-        raise StorageError(f"the module lacks {unknown[:5]} of the model, the model lacks {missing[:5]} of the module")
+        raise StorageError(f"the module lacks the tensors {unknown[:5]}, the model lacks {missing[:5]}")
     for plain, name in by_plain.items():
         if own[name].shape != state[plain].shape or own[name].dtype != state[plain].dtype:
             found, expected = state[plain], own[name]

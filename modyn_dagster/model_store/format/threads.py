@@ -1,4 +1,4 @@
-"""Work of several threads: batches of tensors worth a task, an inline executor, and pools of expensive objects."""
+"""Work of several threads: batches of tensors large enough for a task, an inline executor, and pools of expensive objects."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,20 +10,20 @@ import numpy as np
 
 _Item = TypeVar("_Item")
 
-#: Bytes. A thread needs some 100 us for them, and handing them over takes some 30.
-_ENOUGH: Final = 1 << 20
-#: Bytes of a whole model. With fewer, threads take longer to begin than they save (measured: 11 instead of 14 ms at 2.2 MB).
-_WORTH_THREADS: Final = 8 << 20
+#: Bytes of a task: a thread works on them for some 100 us, and submitting the task takes some 30.
+_TASK_BYTES: Final = 1 << 20
+#: Bytes of a whole model below which threads take longer to start than they save (measured: 11 instead of 14 ms at 2.2 MB).
+_MIN_POOLED_BYTES: Final = 8 << 20
 
 
 def batches(items: Iterable[_Item], n_bytes: Callable[[_Item], int]) -> Iterator[list[_Item]]:
-    """Neighbours together, in order, until they are enough."""
+    """Group neighbours, in order, into batches of at least 1 MiB."""
     batch: list[_Item] = []
     total = 0
     for item in items:
         batch.append(item)
         total += n_bytes(item)
-        if total >= _ENOUGH:
+        if total >= _TASK_BYTES:
             yield batch
             batch, total = [], 0
     if batch:
@@ -31,49 +31,49 @@ def batches(items: Iterable[_Item], n_bytes: Callable[[_Item], int]) -> Iterator
 
 
 class InlineExecutor(Executor):
-    """Whoever submits something does it."""
+    """Executor that runs each task in the submitting thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Done when this returns, or its error known."""
+        """Run the task and return its finished future."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - whoever asks for the result is told
+        except Exception as error:  # noqa: BLE001 - ``result`` raises it
             future.set_exception(error)
         return future
 
 
-def worth(pool: Executor, n_bytes: int) -> Executor:
-    """What to hand work on so many bytes to."""
-    return pool if n_bytes >= _WORTH_THREADS else InlineExecutor()
+def executor_for(pool: Executor, n_bytes: int) -> Executor:
+    """The pool for work on so many bytes, or an inline executor for little work."""
+    return pool if n_bytes >= _MIN_POOLED_BYTES else InlineExecutor()
 
 
-_Thing = TypeVar("_Thing")
+_Object = TypeVar("_Object")
 
-#: Things of a kind that are kept: more than threads work at once are of no use.
-_KEPT: Final = 16
+#: Idle objects that a pool keeps: no more threads work at once.
+_MAX_IDLE: Final = 16
 
 
-class ObjectPool(Generic[_Thing]):
-    """Things that ``make`` makes; each is with one borrower at a time. Threads share what is free."""
+class ObjectPool(Generic[_Object]):
+    """Pool of objects that ``make`` creates; each has one borrower at a time, and all threads share the idle ones."""
 
-    def __init__(self, make: Callable[[], _Thing]) -> None:
+    def __init__(self, make: Callable[[], _Object]) -> None:
         self._make = make
-        self._free: deque[_Thing] = deque(maxlen=_KEPT)
+        self._free: deque[_Object] = deque(maxlen=_MAX_IDLE)
 
     @contextmanager
-    def lent(self) -> Iterator[_Thing]:
-        """One of them, until the end of the block."""
+    def borrow(self) -> Iterator[_Object]:
+        """An idle or new object, until the end of the block."""
         try:
-            thing = self._free.pop()
+            item = self._free.pop()
         except IndexError:
-            thing = self._make()
+            item = self._make()
         try:
-            yield thing
+            yield item
         finally:
-            self._free.append(thing)
+            self._free.append(item)
 
 
-def memory(n_bytes: int) -> ObjectPool[memoryview]:
-    """Uninitialised pieces of so many bytes."""
+def buffers(n_bytes: int) -> ObjectPool[memoryview]:
+    """Pool of uninitialised buffers of ``n_bytes``."""
     return ObjectPool(lambda: np.empty(n_bytes, np.uint8).data)

@@ -1,6 +1,7 @@
-"""Probe of reproducibility: every layer of a model hashed in two runs, and the first difference.
+"""Probe of reproducibility: hashes of every layer in two runs of a model, and the first difference.
 
-After the probe of MMlib (EDBT 2022, section 4.3), with an entry per call of a layer, so that a module used twice keeps both.
+Source: the probe of MMlib (Strassenburg et al., EDBT 2022, section 4.3), with an entry per call of a layer, so that a module used
+twice has two.
 """
 
 from modyn_dagster.model_store.probe.recording import probe, summarise

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,18 +14,18 @@ from modyn_dagster.determinism import reproducible
 from modyn_dagster.environment import Environment
 from modyn_dagster.model_store.format.hash_tree import leaf_hash
 from modyn_dagster.model_store.format.tensors import bytes_of
-from modyn_dagster.model_store.probe.report import Call, Difference, Loss, Phase, Report, Summary, compare
+from modyn_dagster.model_store.probe.report import Call, Loss, Phase, Report, Summary, compare
 
 
 @contextmanager
-def recorded(module: nn.Module, phase: Phase, calls: list[Call], gradients: dict[int, tuple[str, ...]]) -> Iterator[None]:
-    """Append a call for each call of a layer without layers of its own, and of the whole module."""
+def record_calls(module: nn.Module, phase: Phase, calls: list[Call], gradients: dict[int, tuple[str, ...]]) -> Iterator[None]:
+    """Append a call for each call of a layer without sublayers, and of the whole module."""
     counts: dict[str, int] = {}
     handles: list[RemovableHandle] = []
     for name, layer in module.named_modules():
         if name and any(True for _ in layer.children()):
             continue
-        # Hashed before the call, which may write into its inputs; nested where a layer calls itself.
+        # Hashed before the call, which may write into its inputs. A stack: a layer may call itself.
         inputs: list[tuple[str, ...]] = []
         handles.append(layer.register_forward_pre_hook(_before(inputs), with_kwargs=True))
         hook = _hook(name or "(model)", phase, calls, counts, gradients, inputs)
@@ -36,10 +38,10 @@ def recorded(module: nn.Module, phase: Phase, calls: list[Call], gradients: dict
 
 
 def _before(inputs: list[tuple[str, ...]]) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-    def note(_layer: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def hash_inputs(_layer: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
         inputs.append(hashes((positional, named)))
 
-    return note
+    return hash_inputs
 
 
 def _hook(
@@ -65,18 +67,13 @@ def _keep(gradients: dict[int, tuple[str, ...]], place: int, gradient: Tensor) -
     gradients[place] = (*gradients.get(place, ()), *hashes(gradient))
 
 
-def with_gradients(call: Call, found: tuple[str, ...]) -> Call:
-    """The same call, and the hashes of what flowed back into its outputs."""
-    return Call(call.phase, call.layer, call.kind, call.number, call.inputs, call.outputs, found)
-
-
 def hashes(value: object) -> tuple[str, ...]:
-    """Of every tensor in nested containers."""
-    return tuple(leaf_hash(t.dtype, t.shape, bytes_of(t)) for found in _tensors(value) for t in _dense(found.detach()))
+    """Hashes of all tensors in nested containers."""
+    return tuple(leaf_hash(t.dtype, t.shape, bytes_of(t)) for tensor in _tensors(value) for t in _dense(tensor.detach()))
 
 
 def _dense(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The parts of it that are dense: gradients of embeddings may be sparse."""
+    """Dense parts of a tensor: gradients of embeddings may be sparse."""
     if tensor.layout == torch.sparse_coo:
         return tensor._indices(), tensor._values()
     return (tensor,)
@@ -94,9 +91,6 @@ def _tensors(value: object) -> Iterator[Tensor]:
                 yield from _tensors(part)
 
 
-__all__ = ["Call", "Difference", "Loss", "Report", "Summary", "compare", "probe", "summarise"]
-
-
 def probe(
     build: Callable[[], nn.Module],
     inputs: tuple[Any, ...],
@@ -105,22 +99,25 @@ def probe(
     seed: int = 0,
     threads: int | None = None,
     against: Summary | None = None,
-    fixed: bool = True,
+    deterministic: bool = True,
 ) -> Report:
     """Run a forward pass and a training step twice, or once and compare with a saved summary.
 
     Args:
-        build: makes the module; called within the seeded stretch, so equal seeds give equal weights.
+        build: function that builds the module; called after seeding, so equal seeds give equal weights.
         inputs: arguments of the module.
-        loss: of what the module returns; a number to go downhill on.
-        seed: of every generator.
-        threads: to compute with; None: as many as torch uses.
-        against: a run of before, perhaps on another machine.
-        fixed: only deterministic algorithms, as in a training that is repeated; an operation without one raises.
+        loss: function from the module's output to the number to minimise.
+        seed: seed of every generator.
+        threads: number of threads to compute with; None: as many as torch uses.
+        against: summary of an earlier run, perhaps on another machine.
+        deterministic: whether to allow only deterministic algorithms, as a retraining does; an operation without one raises.
+
+    >>> report = probe(lambda: nn.Linear(2, 1), (torch.ones(3, 2),), torch.sum)
+    >>> report.is_safe, len(report.rows)
+    (True, 2)
     """
-    first = summarise(build, inputs, loss, seed=seed, threads=threads, fixed=fixed) if against is None else against
-    second = summarise(build, inputs, loss, seed=seed, threads=threads, fixed=fixed)
-    return compare(first, second, same_model=against is None)
+    run = partial(summarise, build, inputs, loss, seed=seed, threads=threads, deterministic=deterministic)
+    return compare(run() if against is None else against, run(), same_model=against is None)
 
 
 def summarise(
@@ -130,30 +127,30 @@ def summarise(
     *,
     seed: int = 0,
     threads: int | None = None,
-    fixed: bool = True,
+    deterministic: bool = True,
 ) -> Summary:
-    """One forward pass in evaluation mode and one training step (loss, backward, plain gradient descent), call by call."""
-    with reproducible(seed, threads=threads or torch.get_num_threads(), deterministic=fixed), torch.enable_grad():
+    """Record one forward pass in evaluation mode and one training step (loss, backward, plain gradient descent)."""
+    with reproducible(seed, threads=threads or torch.get_num_threads(), deterministic=deterministic), torch.enable_grad():
         environment = Environment.now()
         module = build()
         calls: list[Call] = []
         module.eval()
-        with torch.no_grad(), recorded(module, "forward", calls, {}):
+        with torch.no_grad(), record_calls(module, "forward", calls, {}):
             module(*inputs)
         module.train()
         gradients: dict[int, tuple[str, ...]] = {}
-        started = len(calls)
-        with recorded(module, "training", calls, gradients):
-            downhill = loss(module(*inputs))
+        n_forward = len(calls)
+        with record_calls(module, "training", calls, gradients):
+            loss_value = loss(module(*inputs))
             # A model may have nothing to train.
-            if downhill.requires_grad:
-                downhill.backward()  # type: ignore[no-untyped-call]
-        for place in range(started, len(calls)):
-            calls[place] = with_gradients(calls[place], gradients.get(place, ()))
+            if loss_value.requires_grad:
+                loss_value.backward()  # type: ignore[no-untyped-call]
+        for place in range(n_forward, len(calls)):
+            calls[place] = replace(calls[place], gradients=gradients.get(place, ()))
         parameters = {f"gradient of {name}": hashes(p.grad) for name, p in module.named_parameters()}
         with torch.no_grad():
             for parameter in module.parameters():
                 if parameter.grad is not None:
                     parameter.sub_(0.01 * parameter.grad)
         parameters |= {f"value of {name}": hashes(value) for name, value in module.state_dict().items()}
-    return Summary(tuple(calls), {name: " ".join(found) for name, found in parameters.items()}, environment)
+    return Summary(tuple(calls), {name: " ".join(digests) for name, digests in parameters.items()}, environment)

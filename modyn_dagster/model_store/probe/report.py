@@ -1,4 +1,4 @@
-"""Report of a probe: hashes of a run, call by call, saved for another machine, and the first difference of two runs."""
+"""Report of a probe: call-by-call hashes of a run, saved for another machine, and the first difference of two runs."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from modyn_dagster.environment import Environment
 from modyn_dagster.errors import CorruptFile, StorageError
-from modyn_dagster.model_store.format.hash_tree import Hashing
+from modyn_dagster.model_store.format.hash_tree import HASHING
 from modyn_dagster.storage import atomic_file
 
 Phase = Literal["forward", "training"]
@@ -21,12 +21,12 @@ _MAX_BYTES: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a layer: hashes of everything that went in, came out, and flowed back into its inputs."""
+    """One call of a layer: hashes of its inputs, its outputs, and the gradients of its outputs."""
 
     phase: Phase
     layer: str
     kind: str
-    #: How many calls of the same layer in the same phase came before.
+    #: Number of earlier calls of the same layer in the same phase.
     number: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -35,32 +35,32 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All calls of one run, the state and gradients of the parameters after it, and where it ran."""
+    """All calls of one run, the state and gradients of the parameters after it, and its environment."""
 
     calls: tuple[Call, ...]
     parameters: Mapping[str, str]
     environment: Environment
 
     def save(self, path: Path) -> None:
-        """Write JSON, to be compared with a run on another machine."""
+        """Write JSON, for comparison with a run on another machine."""
         content = {
             "calls": [[getattr(call, name) for name in Call.__dataclass_fields__] for call in self.calls],
             "parameters": dict(self.parameters),
             "environment": self.environment.to_json(),
-            "hashing": Hashing.BLAKE3,
+            "hashing": HASHING,
         }
         with atomic_file(path) as file:
             file.write(json.dumps(content).encode())
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """The inverse. ``CorruptFile`` for anything else."""
+        """Inverse of ``save``. ``CorruptFile`` for anything else."""
         with open(path, "rb") as file:
             text = file.read(_MAX_BYTES)
         try:
             content = json.loads(text)
-            if content.get("hashing") != Hashing.BLAKE3:
-                raise ValueError("hashes of an earlier version; probe again there")
+            if content.get("hashing") != HASHING:
+                raise ValueError(f"hashes other than {HASHING}; run the probe again")
             calls = tuple(_call(row) for row in content["calls"])
             return cls(calls, dict(content["parameters"]), Environment.parse(content["environment"]))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -71,7 +71,7 @@ def _call(row: Any) -> Call:
     phase, layer, kind, number, *hashes = row
     if phase not in ("forward", "training") or type(number) is not int or len(hashes) != 3:
         raise ValueError(f"{str(row)[:100]} is no call")
-    return Call(phase, str(layer), str(kind), number, *(tuple(map(str, each)) for each in hashes))
+    return Call(phase, str(layer), str(kind), number, *(tuple(map(str, digests)) for digests in hashes))
 
 
 #: Columns of the table, in the order in which a difference spreads through a call.
@@ -80,10 +80,10 @@ FIELDS: Final = ("inputs", "outputs", "gradients")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first thing that is not the same in both runs.
+    """First difference of two runs.
 
-    ``field`` of a call, ``calls`` where one run makes this call and the other one makes another, or what of a parameter after the
-    training step.
+    ``field`` names a field of a call; ``calls`` where the runs call different layers; or the value or gradient of a parameter
+    after the training step.
     """
 
     phase: Phase
@@ -95,7 +95,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a probe found."""
+    """Result of a probe: each call with the fields that agree, the first difference, and differences of the environments."""
 
     rows: tuple[tuple[Call, Mapping[str, bool]], ...]
     first: Difference | None
@@ -103,11 +103,11 @@ class Report:
 
     @property
     def is_safe(self) -> bool:
-        """Whether every bit was the same: the model can be stored as its provenance."""
+        """True if every bit was the same: then the model can be stored as its provenance."""
         return self.first is None
 
     def table(self) -> Sequence[Sequence[str]]:
-        """A header and a line per call: ``same`` or ``DIFFERENT`` for inputs, outputs and gradients."""
+        """Header, and a line per call: ``same`` or ``DIFFERENT`` for inputs, outputs and gradients."""
         lines = [["phase", "layer", "kind", "call", *FIELDS]]
         for call, same in self.rows:
             marks = ["same" if same[name] else "DIFFERENT" for name in FIELDS]
@@ -116,22 +116,22 @@ class Report:
 
 
 def compare(one: Summary, other: Summary, *, same_model: bool = False) -> Report:
-    """Call by call, as long as both runs call the same layers.
+    """Compare two runs call by call, as long as both call the same layers.
 
-    Where they do not, that is a difference of ``same_model``, and a ``StorageError`` otherwise.
+    Calls of other layers are a difference of the ``same_model``, and otherwise a ``StorageError``.
     """
     calls = list(zip(one.calls, other.calls, strict=False))
-    n_same = next((n for n, (here, there) in enumerate(calls) if _what(here) != _what(there)), len(calls))
+    n_same = next((n for n, (left, right) in enumerate(calls) if _identity(left) != _identity(right)), len(calls))
     are_same = n_same == len(one.calls) == len(other.calls)
     if not same_model and (not are_same or set(one.parameters) != set(other.parameters)):
         raise StorageError("the two runs call different layers: they are not runs of the same model")
-    rows = [(here, {name: getattr(here, name) == getattr(there, name) for name in FIELDS}) for here, there in calls[:n_same]]
+    rows = [(left, {name: getattr(left, name) == getattr(right, name) for name in FIELDS}) for left, right in calls[:n_same]]
     diverging = None if are_same else _difference([*one.calls, *other.calls[n_same:]][n_same], "calls")
     first = _forward(rows) or diverging or _backward(rows) or _first_parameter(one, other)
     return Report(tuple(rows), first, one.environment.differences(other.environment))
 
 
-def _what(call: Call) -> tuple[object, ...]:
+def _identity(call: Call) -> tuple[object, ...]:
     return call.phase, call.layer, call.kind, call.number
 
 
@@ -151,6 +151,6 @@ def _backward(rows: Sequence[tuple[Call, Mapping[str, bool]]]) -> Difference | N
 def _first_parameter(one: Summary, other: Summary) -> Difference | None:
     for name in dict.fromkeys([*one.parameters, *other.parameters]):
         if one.parameters.get(name) != other.parameters.get(name):
-            what, _, parameter = name.partition(" of ")
-            return Difference("training", parameter, "parameter", 0, what)
+            kind, _, parameter = name.partition(" of ")
+            return Difference("training", parameter, "parameter", 0, kind)
     return None

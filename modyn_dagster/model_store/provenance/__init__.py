@@ -1,1 +1,1 @@
-"""Origin of a model: architecture, environment, training, and the training of it anew."""
+"""Origin of a model: architecture, environment, training recipe, and retraining from it."""

@@ -1,18 +1,17 @@
-"""Small documents that many models share, stored once under their hash: environments and source files."""
+"""Documents of a store: environments and source files that many models share, stored once under their hash."""
 
 import hashlib
 import json
-import re
 from pathlib import PurePath
 from typing import Final
 
 from modyn_dagster.environment import Environment
 from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.backends.folder import Folder
+from modyn_dagster.model_store.format.hash_tree import is_id
 
 _MAX_BYTES: Final = 16 << 20
 _FOLDER: Final = "documents"
-_HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Documents:
@@ -22,21 +21,21 @@ class Documents:
         self._folder = folder
 
     def save(self, text: str) -> str:
-        """Store a text, unless it is there already, and return its hash."""
+        """Store a text, unless it exists already, and return its hash."""
         content = text.encode()
         if len(content) > _MAX_BYTES:
-            raise StorageError(f"a document of {len(content)} bytes cannot be stored: at most {_MAX_BYTES} are read again")
+            raise StorageError(f"a document of {len(content)} bytes cannot be stored: at most {_MAX_BYTES} are allowed")
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest)
-        # Where removers are not kept out, one that was just written is safe from them.
-        if self._folder.notices is not None or not self._has(path, content):
+        # Without locks, only a document written just now is safe from removers.
+        if self._folder.reservations is not None or not self._has(path, content):
             with self._folder.writing(path) as file:
                 file.write(content)
         return digest
 
     def load(self, digest: str) -> str:
-        """The text with this hash. ``CorruptFile`` when it is not there, or changed."""
-        path = self._path(digest) if _HASH.fullmatch(digest) else None
+        """Text with this hash. ``CorruptFile`` for a missing or changed document."""
+        path = self._path(digest) if is_id(digest) else None
         if path is None or self._folder.size(path) is None:
             raise CorruptFile(self._folder.root / _FOLDER, f"document {digest!r}", "no such document")
         content = self._content(path)
@@ -49,19 +48,18 @@ class Documents:
             raise CorruptFile(path, "a text", str(error)) from error
 
     def environment(self, digest: str) -> Environment:
-        """The environment with this hash. ``CorruptFile`` for another document."""
+        """Environment with this hash. ``CorruptFile`` for another document."""
         try:
             return Environment.parse(json.loads(self.load(digest)))
         except (ValueError, RecursionError) as error:
             raise CorruptFile(self._path(digest), "an environment", str(error)) from error
 
-    def keep(self, wanted: set[str], older_than: float) -> list[PurePath]:
-        """Remove all others that no writer of now can have written, and return their paths."""
-        there = [path for path in self._folder.files(_FOLDER) if _HASH.fullmatch(path.name) and path == self._path(path.name)]
-        unwanted = [path for path in there if path.name not in wanted]
+    def keep(self, referenced: set[str], older_than: float) -> list[PurePath]:
+        """Remove all documents but these that no active writer can have written, and return their paths."""
+        documents = [path for path in self._folder.files(_FOLDER) if is_id(path.name) and path == self._path(path.name)]
         removed = []
-        for path in unwanted:
-            if self._folder.removable(path, older_than):
+        for path in documents:
+            if path.name not in referenced and self._folder.removable(path, older_than):
                 self._folder.remove(path)
                 removed.append(path)
         return removed

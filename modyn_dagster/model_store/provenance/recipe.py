@@ -23,24 +23,23 @@ from modyn_dagster.imports import import_callable
 from modyn_dagster.json_values import require_json
 
 
-def require_allowed(path: str, allow: Sequence[str], *, field: str = "train", doing: str = "trained again") -> None:
+def require_allowed(path: str, allow: Sequence[str], *, field: str = "train", purpose: str = "trained again") -> None:
     """``NotAllowed`` unless ``package.module:function`` stands below a module of ``allow``, or is one of its functions."""
     if not _is_below(path, allow):
-        raise NotAllowed(path, allow, field=field, doing=doing)
+        raise NotAllowed(path, allow, field=field, doing=purpose)
 
 
-def allowed_callable(path: str, allow: Sequence[str], *, source: str, field: str, doing: str) -> Callable[..., Any]:
-    """What an allowed path names; nothing else is imported. ``NotAllowed`` also for what is defined elsewhere."""
-    require_allowed(path, allow, field=field, doing=doing)
-    found = import_callable(path, source=source, field=field)
-    function = found
+def allowed_callable(path: str, allow: Sequence[str], *, source: str, field: str, purpose: str) -> Callable[..., Any]:
+    """Import the callable at an allowed path. ``NotAllowed`` for other paths, and for callables defined elsewhere."""
+    require_allowed(path, allow, field=field, purpose=purpose)
+    imported = function = import_callable(path, source=source, field=field)
     while isinstance(function, partial):
         function = function.func
     name = getattr(function, "__qualname__", type(function).__qualname__)
     defined = f"{getattr(function, '__module__', None)}:{name}"
     if not _is_below(defined, allow):
-        raise NotAllowed(path, allow, field=field, doing=doing, defined=defined)
-    return found
+        raise NotAllowed(path, allow, field=field, doing=purpose, defined=defined)
+    return imported
 
 
 def _is_below(path: str, allow: Sequence[str]) -> bool:
@@ -54,20 +53,20 @@ Train = Callable[..., Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class Provenance:
-    """A training that can be done again.
+    """Recipe of a training.
 
     Attributes:
         train: ``package.module:function``, called as ``train(base, data=data, seed=seed, **args)`` with the state of the base
             model, or None; it returns the state of the model.
-        args: what else it is called with: values of JSON.
-        data: what it was trained on: a reference in values of JSON. A mapping with ``path``, and perhaps ``checksum`` (BLAKE2b
+        args: further arguments: values of JSON.
+        data: reference to the training data in values of JSON. A mapping with ``path``, and perhaps ``checksum`` (BLAKE2b
             of 16 bytes in hex), is a file that must be there, unchanged.
-        seed: of every generator.
-        environment: where it was trained; None for that of this process, as it is when the model is saved.
-        seconds: how long the training took, if it was measured.
-        probed: whether a probe found every step of it the same twice.
-        uses_base: whether it starts from the base's weights; else the base only says what the model comes after, and ``train``
-            is called with None.
+        seed: seed of every generator.
+        environment: environment of the training; None for that of this process, as it is when the model is saved.
+        seconds: duration of the training, if it was measured.
+        probed: whether a probe found every step equal in two runs.
+        uses_base: whether training starts from the base's weights; else the base is only the predecessor of the model, and
+            ``train`` is called with None.
         code: version of the package of ``train``; None for that of this process, as it is when the model is saved.
     """
 
@@ -82,7 +81,7 @@ class Provenance:
     code: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the environment, which is stored by itself. ``NotJson`` for what JSON lacks, by field."""
+        """Everything but the environment, which is a document of its own. ``NotJson`` names the field that JSON would change."""
         content = {name: getattr(self, name) for name in ("train", "data", "seed", "seconds", "probed")}
         content |= {"args": dict(self.args), "code": self.code or code_version(self.train)}
         if not self.uses_base:
@@ -95,7 +94,7 @@ class Provenance:
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], environment: Environment | None) -> Self:
-        """The inverse; ``NotReproducible`` for anything else."""
+        """Inverse of ``to_json``; ``NotReproducible`` for anything else."""
         match content:
             case {"train": str(), "seed": int(), "args": dict()} if set(content) <= set(cls.__dataclass_fields__):
                 if type(content.get("uses_base", True)) is bool and isinstance(content.get("code") or "", str):
@@ -103,16 +102,16 @@ class Provenance:
         raise NotReproducible("train", "package.module:function, args, data and seed", reprlib.repr(content))
 
     def run(self, base: Mapping[str, Tensor] | None, *, allow: Sequence[str]) -> dict[str, Tensor]:
-        """Train, with the recorded seed and thread count, deterministically.
+        """Train with the recorded seed and thread count, deterministically.
 
         Raises ``NotAllowed`` unless the function stands, and is defined, below a prefix of ``allow``, ``NotReproducible`` for
-        data that are gone.
+        data that are missing or changed.
         """
         require_allowed(self.train, allow)
         self._require_data()
-        train: Train = allowed_callable(self.train, allow, source="provenance", field="train", doing="trained again")
+        train: Train = allowed_callable(self.train, allow, source="provenance", field="train", purpose="trained again")
         threads = (self.environment or Environment.now()).threads
-        # Whoever loads may be in the middle of an evaluation.
+        # The caller may be inside ``inference_mode`` or ``no_grad``.
         with reproducible(self.seed, threads=threads), torch.inference_mode(False), torch.enable_grad():
             return dict(train(base if self.uses_base else None, data=self.data, seed=self.seed, **self.args))
 
@@ -124,13 +123,13 @@ class Provenance:
                 return
         if not path.is_file():
             raise NotReproducible("data.path", str(path), "no file")
-        if expected is not None and (found := checksum_of(path)) != expected:
-            raise NotReproducible("data.checksum", str(expected), found)
+        if expected is not None and (checksum := checksum_of(path)) != expected:
+            raise NotReproducible("data.checksum", str(expected), checksum)
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """``factory`` as ``package.module:function``, and its keyword arguments: values of JSON, else ``NotJson``."""
+    """Factory of a module as ``package.module:function``, and its keyword arguments: values of JSON, else ``NotJson``."""
 
     factory: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -143,21 +142,20 @@ class Architecture:
         require_json("model", "args", dict(self.args))
 
     def to_json(self) -> dict[str, Any]:
-        """Both by name."""
+        """Both attributes by name."""
         return {"factory": self.factory, "args": dict(self.args)}
 
     def source(self) -> str | None:
-        """The text of the module, if there is one; the module itself is not imported."""
-        module = self.factory.partition(":")[0]
+        """Text of the factory's module, if it has a source file; the module itself is not imported."""
         try:
-            found = importlib.util.find_spec(module)
+            spec = importlib.util.find_spec(self.factory.partition(":")[0])
         except (ImportError, ValueError):
             return None
-        if found is None or found.origin is None or not found.origin.endswith(".py"):
+        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
             return None
-        return Path(found.origin).read_text(encoding="utf-8")
+        return Path(spec.origin).read_text(encoding="utf-8")
 
 
 def architecture_of(model: "str | Architecture | None") -> Architecture | None:
-    """An import path alone means no arguments."""
+    """Architecture of a model; an import path alone means no arguments."""
     return Architecture(model) if isinstance(model, str) else model

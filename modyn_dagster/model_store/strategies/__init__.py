@@ -1,1 +1,1 @@
-"""Strategies of storing a model: settings, the plan per tensor, encoding, writing, and the adaptive choice."""
+"""Strategies of storing a model: settings, adaptive choice, plan of the tensors, encoding, and writing."""

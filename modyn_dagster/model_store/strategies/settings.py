@@ -1,4 +1,4 @@
-"""How a model is stored: a name for the default of each kind, or one of these objects for its settings."""
+"""Strategies of storing a model, with their settings; a name stands for the default settings of each kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,12 @@ from modyn_dagster.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The full state. ``compress``: byte planes and zstd; else plain safetensors; None: what suits the size.
+    """Full state of a model.
 
-    Plain ones need no other file; compressed ones refer to large tensors that another model of the store has already.
+    Plain files need no other file; compressed ones refer to large tensors that another model of the store already holds.
+
+    Attributes:
+        compress: byte planes and zstd, or plain safetensors; None: by the size of the model.
     """
 
     compress: bool | None = None
@@ -21,19 +24,25 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class ChangedLayers:
-    """Only tensors whose hash differs from the base's (the parameter update of MMlib, EDBT 2022); the base is not read."""
+    """Tensors whose hash differs from the base's; the base is not read.
+
+    Source: the parameter update approach of MMlib (Strassenburg et al., EDBT 2022).
+    """
 
     kind = "changed_layers"
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The difference to the keyframe, tensor by tensor; unchanged tensors are references.
+    """Difference to a keyframe, tensor by tensor; unchanged tensors are references.
 
     Attributes:
         operator: subtract floats as ordered integers, or xor.
-        max_depth: differences to apply at most until a tensor is there; 1 is the keyframe's.
-        full_model_interval: every so many models along a lineage is stored whole; None: never because of that.
+        max_depth: limit of the differences to apply for a tensor; 1 means differences to the keyframe only.
+        full_model_interval: number of models along a lineage after which one is stored whole; None: no limit.
+
+    >>> Delta("xor", full_model_interval=None)
+    Delta(operator='xor', max_depth=1, full_model_interval=None)
     """
 
     operator: Literal["subtract", "xor"] = "subtract"
@@ -53,14 +62,27 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Retrain:
-    """No weights: how to train them again."""
+    """No weights, only the recipe of the training.
+
+    Source: the provenance approach of MMlib (Strassenburg et al., EDBT 2022).
+    """
 
     kind = "provenance"
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What adaptive minimises: ``GB * store + seconds to save * save + recoveries * seconds to recover * recover``."""
+    """Prices of bytes and seconds, whose sum the adaptive strategy minimises.
+
+    Attributes:
+        store: price of a stored GB.
+        save: price of a second of saving.
+        recover: price of a second of recovery.
+        recoveries: expected number of recoveries of a model.
+
+    >>> Prices(store=2.0, save=0.0, recover=0.5, recoveries=4.0).cost(1e9, save_seconds=3.0, recover_seconds=1.0)
+    4.0
+    """
 
     store: float = 1.0
     save: float = 0.01
@@ -68,14 +90,22 @@ class Prices:
     recoveries: float = 1.0
 
     def cost(self, n_bytes: float, save_seconds: float, recover_seconds: float) -> float:
-        """The cost of one model."""
+        """Cost of one model."""
         recovering = self.recoveries * recover_seconds * self.recover
         return n_bytes / 1e9 * self.store + save_seconds * self.save + recovering
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """The cheapest of the others for this model, by what was measured, within ``max_recovery_seconds``."""
+    """Cheapest of the other strategies for a model, by measurements on samples of its tensors.
+
+    Source: the choice that MMlib leaves as future work (Strassenburg et al., EDBT 2022, section 6).
+
+    Attributes:
+        prices: weights of bytes and seconds.
+        max_recovery_seconds: limit of the estimated time to recover; None: no limit.
+        delta: settings of differences.
+    """
 
     prices: Prices = Prices()
     max_recovery_seconds: float | None = None
@@ -87,12 +117,12 @@ class Adaptive:
 Strategy = Snapshot | ChangedLayers | Delta | Retrain | Adaptive
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
-    each.kind: each for each in (Snapshot(), ChangedLayers(), Delta(), Retrain(), Adaptive())
+    strategy.kind: strategy for strategy in (Snapshot(), ChangedLayers(), Delta(), Retrain(), Adaptive())
 }
 
 
 def strategy_of(strategy: str | Strategy) -> Strategy:
-    """The default of a name; ``ConfigError`` lists the names."""
+    """Strategy by name or itself; ``ConfigError`` lists the names."""
     if not isinstance(strategy, str):
         return strategy
     if strategy not in STRATEGIES:

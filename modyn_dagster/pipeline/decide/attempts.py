@@ -4,86 +4,96 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from modyn_dagster.catalog.datasets import get_dataset
 from modyn_dagster.catalog.deletions import is_deleted
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import TriggerRow, claim, fail, get_trigger, list_triggers, raise_attempt
+from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import CatalogError, CorruptFile, DeletedKey, LostClaim, RunError, StaleRun, TriggerFailed
 from modyn_dagster.ingestion.deletion.delete import is_replaced
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.context import TriggerContext, load_context
+from modyn_dagster.pipeline.platform import Platform
 
 
-def claim_trigger(platform: Platform, trigger: TriggerRow, dagster_run_id: str) -> TriggerRow:
-    """Take a pending trigger for one Dagster run. A trained trigger is returned as it is: working on it again is a check.
+def claim_context(
+    platform: Platform, trigger: TriggerRow, dagster_run_id: str, view: DatasetView | None = None
+) -> TriggerContext:
+    """Claim the current attempt of a trigger for one Dagster run, and read the context that its stages start from.
+
+    A trained trigger is left as it is: working on it again is a check.
 
     Raises:
         LostClaim: another run works on it.
         RunError: it failed for good, or was skipped.
     """
     with platform.transaction() as conn:
-        now = get_trigger(conn, trigger.id, lock=True)
-        if now.state == "trained":
-            return now
-        if now.state in ("failed", "skipped"):
-            raise RunError(f"trigger {now.partition_key} is {now.state}: {now.error or 'its training set was empty'}")
-        if now.attempt != trigger.attempt:
-            raise LostClaim(trigger.partition_key, trigger.attempt)
-        return claim(conn, now, dagster_run_id)
+        claimed = _claim(conn, trigger, dagster_run_id)
+        return load_context(conn, platform, get_run(conn, claimed.run_id), claimed, view)
+
+
+def _claim(conn: sa.Connection, trigger: TriggerRow, dagster_run_id: str) -> TriggerRow:
+    current = get_trigger(conn, trigger.id, lock=True)
+    if current.state == "trained":
+        return current
+    if current.state in ("failed", "skipped"):
+        reason = current.error or "its training set was empty"
+        raise RunError(f"trigger {current.partition_key} is {current.state}: {reason}")
+    if current.attempt != trigger.attempt:
+        raise LostClaim(trigger.partition_key, trigger.attempt)
+    return claim(conn, current, dagster_run_id)
 
 
 @contextmanager
-def working_attempt(platform: Platform, run: RunRow, trigger: TriggerRow) -> Iterator[None]:
-    """Whatever ends the block, but a lost claim or an unreachable catalog, gives the attempt up and goes on up.
+def working_attempt(context: TriggerContext) -> Iterator[None]:
+    """Give up the attempt when the block raises, and raise on; a lost claim or an unreachable catalog gives nothing up.
 
-    A sample that was deleted after it was selected is nobody's failure, nor is a file that a purge replaced before it was read:
-    the next attempt, which selects again and reads what counts now, is always granted.
+    A sample deleted after its selection is no failure, nor is a file that a purge replaced before it was read. The next
+    attempt selects again and reads the current files, so it is always granted.
     """
     try:
         yield
     except (CatalogError, LostClaim, StaleRun):
         raise
-    except DeletedKey as error:
-        if trigger.state != "trained":
-            give_up_attempt(platform, run, trigger, f"{error}; it selects again", granted=_is_deleted(platform, run, error.key))
-        raise
-    except CorruptFile as error:
-        if trigger.state != "trained":
-            give_up_attempt(platform, run, trigger, f"CorruptFile: {error}", granted=_is_replaced(platform, run, error.path))
-        raise
     except Exception as error:
-        if trigger.state != "trained":
-            give_up_attempt(platform, run, trigger, f"{type(error).__name__}: {error}")
+        if context.trigger.state != "trained":
+            deleted = isinstance(error, DeletedKey)
+            reason = f"{error}; it selects again" if deleted else f"{type(error).__name__}: {error}"
+            give_up_attempt(context.platform, context.run, context.trigger, reason, error=error)
         raise
 
 
-def give_up_attempt(platform: Platform, run: RunRow, trigger: TriggerRow, reason: str, *, granted: bool = False) -> TriggerRow:
-    """The current attempt ended without a commit: the next one becomes pending, or the trigger fails.
+def give_up_attempt(
+    platform: Platform, run: RunRow, trigger: TriggerRow, reason: str, *, error: Exception | None = None
+) -> tuple[RunRow, TriggerRow]:
+    """End the current attempt without a commit: the next one becomes pending, or the trigger fails.
 
     When a trigger has used up its attempts, ``on_failure: stop`` makes the run wait for ``pipeline resume``; ``continue``
-    lets it go on with the previous model. ``granted``: there is a next one in any case.
+    resumes deciding with the previous model. An attempt that ended because of a deletion does not count.
     """
-    spec = spec_of(run)
+    spec = platform.spec_of(run)
     with platform.transaction() as conn:
-        now = get_trigger(conn, trigger.id, lock=True)
+        current = get_trigger(conn, trigger.id, lock=True)
         # `resume` raises the attempt too, so attempts come in rounds of max_attempts.
-        if granted or now.attempt % spec.max_attempts:
-            return raise_attempt(conn, trigger, reason)
+        if current.attempt % spec.max_attempts or _is_deletion(conn, platform, run, error):
+            raised = raise_attempt(conn, trigger, reason)
+            return get_run(conn, run.id), raised
         failed = fail(conn, trigger, reason)
         if spec.on_failure == "stop":
-            move_run(conn, get_run(conn, run.id, lock=True), state="waiting")
-        return failed
+            return move_run(conn, get_run(conn, run.id, lock=True), state="waiting"), failed
+        return get_run(conn, run.id), failed
 
 
-def _is_deleted(platform: Platform, run: RunRow, key: int) -> bool:
-    """Whether the catalog too says that a key is deleted: then no selection holds it any more, and attempts come to an end."""
-    with platform.transaction() as conn:
-        return is_deleted(conn, run.dataset_id, key)
-
-
-def _is_replaced(platform: Platform, run: RunRow, path: str) -> bool:
-    """Whether the catalog names a newer file now: then the next attempt does not read this one."""
-    with platform.transaction() as conn:
-        return is_replaced(conn, platform.home, get_dataset(conn, spec_of(run).dataset), Path(path))
+def _is_deletion(conn: sa.Connection, platform: Platform, run: RunRow, error: Exception | None) -> bool:
+    """Check in the catalog that a deletion or purge caused an error, which the next attempt does not meet again."""
+    match error:
+        case DeletedKey():
+            return is_deleted(conn, run.dataset_id, error.key)
+        case CorruptFile():
+            return is_replaced(conn, platform.home, get_dataset(conn, platform.spec_of(run).dataset), Path(error.path))
+        case _:
+            return False
 
 
 def require_running(platform: Platform, run: RunRow) -> None:

@@ -15,10 +15,10 @@ from modyn_dagster.spec.load import spec_hash
 
 
 def require_same_spec(platform: Platform, run: RunRow) -> None:
-    """Raise ``RunError`` when a pipeline's file says something else than its live run was begun with.
+    """Raise ``RunError`` when a pipeline's file differs from the spec of its live run.
 
-    Only the sensor begins the run of a changed spec. Somebody else who did, while the sensor's process has not loaded the
-    change, would see it begin yet another run with the spec of before.
+    Only the sensor begins the run of a changed spec. If another process did, a sensor that has not loaded the change yet
+    would begin one more run with the old spec.
     """
     if run.spec_hash != spec_hash(platform.pipeline(run.pipeline)):
         raise RunError(
@@ -28,11 +28,11 @@ def require_same_spec(platform: Platform, run: RunRow) -> None:
 
 
 def current_live_run(platform: Platform, pipeline: str) -> RunRow:
-    """The live run to go on with.
+    """Return the live run of a pipeline, after creating or succeeding it where that is due.
 
-    The first one begins at the first batch, or after the newest with ``start: now``. When the spec's hash has changed, the
-    old run ends at its cursor, once its unfinished trigger is done, and a new one begins there with fresh policy state and
-    the old run's last model as its previous model. A run that an operator stopped stays until it is resumed.
+    The first run begins at the first batch, or after the newest with ``start: now``. When the spec's hash has changed, the
+    old run ends at its cursor, once its unfinished trigger is done. A new one begins there with fresh policy state and the old
+    run's last model as its previous model. A run that an operator stopped stays until it is resumed.
     """
     spec = platform.pipeline(pipeline)
     view = platform.view(spec.dataset)
@@ -63,27 +63,18 @@ def current_live_run(platform: Platform, pipeline: str) -> RunRow:
         )
 
 
-def reopen_failed_trigger(platform: Platform, run: RunRow) -> list[TriggerRow]:
-    """Give the failed triggers of a waiting run fresh attempts; they are trained before anything else is decided."""
-    with platform.transaction() as conn:
-        now = get_run(conn, run.id, lock=True)
-        if now.state != "waiting":
-            raise RunError(f"{now.title} is {now.state}, there is nothing to resume")
-        triggers = list_triggers(conn, now.id)
-        failed = [reopen(conn, row) for row in triggers[-1:] if row.state == "failed"]
-        move_run(conn, now, state="active")
-    return failed
-
-
-#: States in which a run goes on only after ``pipeline resume``.
+#: States that a run leaves only by ``pipeline resume``.
 RESUMABLE = ("waiting", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A run as it stands now, and the trigger that it still finishes, or whose attempt was given up.
+    """A stopped or resumed run, and its unfinished trigger.
 
-    ``holder`` is the Dagster run that had claimed the attempt given up.
+    Attributes:
+        run: the run afterwards.
+        trigger: the trigger that the run finishes, or whose attempt was given up.
+        holder: the Dagster run that had claimed the attempt given up.
     """
 
     run: RunRow
@@ -92,47 +83,56 @@ class Stopped:
 
 
 def stop_run(platform: Platform, run: RunRow, *, at_once: bool = False) -> Stopped:
-    """Have a live run decide nothing until it is resumed. Stopping a stopped run changes nothing.
+    """Stop the decisions of a live run until it is resumed. Stopping a stopped run changes nothing.
 
-    An unfinished trigger is finished first: the run is ``stopping`` until a tick sees the end of it. ``at_once`` gives its
-    attempt up instead: whoever trains it can no longer commit, and the next attempt waits for ``resume``.
+    An unfinished trigger is finished first: the run is ``stopping`` until a tick sees the end of the trigger. ``at_once``
+    gives its attempt up instead: the process that trains it can no longer commit, and the next attempt waits for ``resume``.
 
-    Raises ``RunError`` for a replay, and for a run that is over or waits for an operator already.
+    Raises:
+        RunError: the run is a replay, is over, or waits for an operator already.
     """
     with platform.transaction() as conn:
-        now = get_run(conn, run.id, lock=True)
-        if now.mode != "live" or now.state not in ("active", "stopping", "stopped"):
-            raise RunError(f"{now.title} is {now.state}: there is nothing to stop")
-        left = unfinished_trigger(conn, now.id)
-        if now.state == "stopped":
-            return Stopped(now, left)
+        current = get_run(conn, run.id, lock=True)
+        if current.mode != "live" or current.state not in ("active", "stopping", "stopped"):
+            raise RunError(f"{current.title} is {current.state}: there is nothing to stop")
+        unfinished = unfinished_trigger(conn, current.id)
+        if current.state == "stopped":
+            return Stopped(current, unfinished)
         holder = None
-        if left is not None and at_once:
-            holder = left.dagster_run_id
-            left = raise_attempt(conn, left, "given up: an operator stopped the run")
-        state = "stopping" if left is not None and not at_once else "stopped"
-        return Stopped(now if now.state == state else move_run(conn, now, state=state), left, holder)
+        if unfinished is not None and at_once:
+            holder = unfinished.dagster_run_id
+            unfinished = raise_attempt(conn, unfinished, "given up: an operator stopped the run")
+        state = "stopping" if unfinished is not None and not at_once else "stopped"
+        stopped = current if current.state == state else move_run(conn, current, state=state)
+        return Stopped(stopped, unfinished, holder)
 
 
 def resume_run(platform: Platform, run: RunRow) -> Stopped:
-    """Let a run that waits or was stopped go on; a trigger that failed or was given up is trained again first.
+    """Resume a waiting or stopped run, first retraining its failed or abandoned trigger.
 
-    Raises ``RunError`` for a run in any other state.
+    Raises:
+        RunError: the run is in any other state.
     """
     with platform.transaction() as conn:
-        now = get_run(conn, run.id, lock=True)
-        if now.state not in RESUMABLE:
-            raise RunError(f"{now.title} is {now.state}, there is nothing to resume")
-        if now.state != "waiting":
-            return Stopped(move_run(conn, now, state="active"), unfinished_trigger(conn, now.id))
-    reopened = reopen_failed_trigger(platform, now)
-    with platform.transaction() as conn:
-        return Stopped(get_run(conn, now.id), reopened[0] if reopened else None)
+        current = get_run(conn, run.id, lock=True)
+        if current.state not in RESUMABLE:
+            raise RunError(f"{current.title} is {current.state}, there is nothing to resume")
+        last = list_triggers(conn, current.id)[-1:]
+        if current.state == "waiting" and last and last[0].state == "failed":
+            reopen(conn, last[0])
+        return Stopped(move_run(conn, current, state="active"), unfinished_trigger(conn, current.id))
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The run that ended, the trigger it gave up, the run that begins, and the first batch that it sees (None: the next)."""
+    """Result of a reset.
+
+    Attributes:
+        old: the run that ended.
+        given_up: its unfinished trigger, now failed.
+        new: the run that begins.
+        first: partition key of the first batch of the new run; None for the next one to arrive.
+    """
 
     old: RunRow
     given_up: TriggerRow | None
@@ -143,8 +143,8 @@ class Reset:
 def reset_run(platform: Platform, pipeline: str, before: str | None = None, *, at_once: bool = False) -> Reset:
     """End the live run at its cursor and begin a new one before a batch (default: the first), with nothing carried over.
 
-    The old run stays readable. An unfinished trigger is an error; ``at_once`` closes it as failed, and whoever trains it can
-    no longer commit.
+    The old run stays readable. An unfinished trigger is an error; ``at_once`` closes it as failed, and the process that trains
+    it can no longer commit.
 
     Raises:
         RunError: there is no live run yet, it has an unfinished trigger, or the sensor has not begun the run of a changed
@@ -156,26 +156,28 @@ def reset_run(platform: Platform, pipeline: str, before: str | None = None, *, a
     begin, first = _begin(view, before)
     with platform.transaction() as conn:
         pipeline_id = ensure_pipeline(conn, pipeline, view.row.id)
-        found = live_run(conn, pipeline)
-        if found is None:
+        current = live_run(conn, pipeline)
+        if current is None:
             raise RunError(f"{pipeline} has no live run; the sensor triggering__{pipeline} begins one")
-        require_same_spec(platform, found)
-        old = get_run(conn, found.id, lock=True)
-        left = unfinished_trigger(conn, old.id)
-        if left is not None:
+        require_same_spec(platform, current)
+        old = get_run(conn, current.id, lock=True)
+        trigger = unfinished_trigger(conn, old.id)
+        if trigger is not None:
             if not at_once:
-                raise RunError(f"{old.title} still has to train trigger {left.partition_key}; let it end, or give it up (--now)")
-            left = fail(conn, left, "given up: an operator reset the run")
+                raise RunError(
+                    f"{old.title} still has to train trigger {trigger.partition_key}; let it end, or give it up (--now)"
+                )
+            trigger = fail(conn, trigger, "given up: an operator reset the run")
         if old.is_open:
             old = move_run(conn, old, state="ended", finished_at=sa.func.now())
         spec_id = ensure_spec(conn, pipeline_id, spec_hash(spec), spec.model_dump(mode="json", by_alias=True))
         settings = {"seed": spec.seed, "threads": spec.threads}
         new = create_run(conn, pipeline_id=pipeline_id, spec_id=spec_id, mode="live", **settings, **begin)
-    return Reset(old, left, new, first)
+    return Reset(old, trigger, new, first)
 
 
 def _begin(view: DatasetView, before: str | None) -> tuple[dict[str, Any], str | None]:
-    """Where a run stands that sees a batch (default: the first one) and what follows; the batch's key."""
+    """Return the begin of a run whose first batch this is (default: the first visible one), and the batch's key."""
     keys = {batch.partition_key: batch.ordinal for batch in view.batches}
     if before is not None and before not in keys:
         raise UnknownName("batch", before, [*keys][-5:])

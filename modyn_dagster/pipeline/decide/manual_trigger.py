@@ -1,4 +1,4 @@
-"""Train now: a trigger that a person makes, between two decisions of the policy; and its repetition in a replay."""
+"""Manual triggers: made by a person between two decisions of the policy, and repeated by a replay."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from modyn_dagster.errors import RunError
 from modyn_dagster.keys import ORIGIN, key_of, ordinal_of
 from modyn_dagster.pipeline.decide.live_run import require_same_spec
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.triggering import Stream
 from modyn_dagster.triggering.build import pipeline_policy
@@ -17,10 +17,10 @@ MANUAL: Final = "manual"
 
 
 def trigger_now(platform: Platform, pipeline: str, note: str = "") -> TriggerRow:
-    """Make a trigger of the live run that trains on everything decided about so far; its sensor asks for the training.
+    """Make a trigger of the live run that trains on all decided samples; its sensor requests the training.
 
-    What has arrived since the last tick is decided first, as a tick would, so that the policy's own triggers keep their
-    places. The reason is ``manual``, followed by the note.
+    New samples are decided first, as in a tick, so that the policy's own triggers keep their keys. The reason is ``manual``,
+    followed by the note.
 
     Raises:
         RunError: nothing is new since the last trigger, another trigger is unfinished or has just fired by itself, the run is
@@ -31,33 +31,33 @@ def trigger_now(platform: Platform, pipeline: str, note: str = "") -> TriggerRow
         before = live_run(conn, pipeline)
     if before is not None:
         require_same_spec(platform, before)
-    now = tick(platform, pipeline, lambda *_: Attempt.GOING)
+    decided = tick(platform, pipeline, lambda *_: Attempt.GOING)
     with platform.transaction() as conn:
-        run = get_run(conn, now.run.id)
-        left = unfinished_trigger(conn, run.id)
+        run = get_run(conn, decided.run.id)
+        unfinished = unfinished_trigger(conn, run.id)
     if run.state != "active":
-        raise RunError(f"{run.title} is {run.state}: {now.message}")
-    if left is not None:
+        raise RunError(f"{run.title} is {run.state}: {decided.message}")
+    if unfinished is not None:
         raise RunError(
-            f"{run.title} has an unfinished trigger, {left.partition_key} ({left.state}: {left.reason}); "
+            f"{run.title} has an unfinished trigger, {unfinished.partition_key} ({unfinished.state}: {unfinished.reason}); "
             "its sensor has it trained first, try again afterwards"
         )
-    stream = training_stream(platform.view(spec_of(run).dataset), run.origin)
-    key = decided_up_to(run, stream)
-    if not _is_new(platform, run, key, stream):
-        more = f"; {now.message}" if now.measure is not None else ""
+    stream = training_stream(platform.view(platform.spec_of(run).dataset), run.origin)
+    made = _insert(platform, run, decided_up_to(run, stream), stream, f"{MANUAL}: {note}" if note else MANUAL)
+    if made is None:
+        more = f"; {decided.message}" if decided.measure is not None else ""
         raise RunError(f"{run.title} has nothing new to train on since its last trigger{more}")
-    return _make(platform, run, key, f"{MANUAL}: {note}" if note else MANUAL)
+    return made[1]
 
 
 def decided_up_to(run: RunRow, stream: Stream) -> int:
-    """The newest sample that nothing is left to decide about: the cursor, or the end of the last batch it was taken past."""
-    seen = stream.before(key_of(run.last_ordinal + 1, 0)) if run.last_ordinal >= 0 else None
-    return run.cursor if seen is None else max(run.cursor, seen)
+    """Return the key of the newest decided sample: the cursor, or the end of the last decided batch."""
+    last = stream.before(key_of(run.last_ordinal + 1, 0)) if run.last_ordinal >= 0 else None
+    return run.cursor if last is None else max(run.cursor, last)
 
 
 def recorded_manual(platform: Platform, run: RunRow, ordinal: int) -> list[TriggerRow]:
-    """The manual triggers in one batch that a replay repeats, in order; none where it repeats nobody's."""
+    """List the manual triggers in one batch that a replay repeats, in order."""
     source = run.options.get("manual_of")
     if source is None:
         return []
@@ -66,25 +66,22 @@ def recorded_manual(platform: Platform, run: RunRow, ordinal: int) -> list[Trigg
     return [row for row in recorded if row.manual and ordinal_of(row.key) == ordinal]
 
 
-def repeat_manual(platform: Platform, run: RunRow, recorded: TriggerRow, stream: Stream) -> TriggerRow | None:
+def repeat_manual(platform: Platform, run: RunRow, recorded: TriggerRow, stream: Stream) -> tuple[RunRow, TriggerRow] | None:
     """Make a recorded manual trigger in a replay that has decided up to its key.
 
-    None where there is nothing new: it was made already, or the replay's own policy fired at the same place.
+    None where nothing is new: the trigger exists already, or the replay's own policy fired at the same key.
     """
-    return _make(platform, run, recorded.key, recorded.reason) if _is_new(platform, run, recorded.key, stream) else None
+    return _insert(platform, run, recorded.key, stream, recorded.reason)
 
 
-def _is_new(platform: Platform, run: RunRow, key: int, stream: Stream) -> bool:
-    with platform.transaction() as conn:
-        last = max((row.key for row in list_triggers(conn, run.id)), default=ORIGIN)
-    return stream.count(last, key) > 0
-
-
-def _make(platform: Platform, run: RunRow, key: int, reason: str) -> TriggerRow:
-    """One transition: the policy is told, cursor and policy state move, the trigger is there; or ``StaleRun``."""
-    policy = pipeline_policy(spec_of(run))
+def _insert(platform: Platform, run: RunRow, key: int, stream: Stream, reason: str) -> tuple[RunRow, TriggerRow] | None:
+    """Commit policy state, cursor and trigger in one transition, or raise ``StaleRun``; None without new samples."""
+    policy = pipeline_policy(platform.recorded_spec(run))
     policy.load_state_dict(run.policy_state)
     policy.triggered(key)
     with platform.transaction() as conn:
+        last = max((row.key for row in list_triggers(conn, run.id)), default=ORIGIN)
+        if stream.count(last, key) == 0:
+            return None
         moved = move_run(conn, run, cursor=max(run.cursor, key), policy_state=policy.state_dict())
-        return insert_trigger(conn, moved.id, key=key, point=key, reason=reason, manual=True)
+        return moved, insert_trigger(conn, moved.id, key=key, point=key, reason=reason, manual=True)

@@ -1,8 +1,8 @@
-"""What a run of ``<pipeline>/measurement`` does in production: measure ahead, so that ticks can decide.
+"""Measuring run of ``<pipeline>/measurement`` in production: measure ahead, so that ticks can decide.
 
-It starts at the live run's cursor with a copy of its policy and its newest model, measures and decides on that copy, point
-after point, until a decision fires or the data end, and writes a row per point as it goes. It commits no decision: the
-sensor decides again from the rows.
+It begins at the live run's cursor with a copy of its policy and its newest model. It measures and decides on the copy, point
+after point, until a decision fires or the data end, and writes one row per point. It commits no decision: the sensor decides
+again from the rows.
 """
 
 from collections.abc import Generator, Sequence
@@ -18,21 +18,21 @@ from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.catalog.triggers import unfinished_trigger
 from modyn_dagster.errors import RunError, StaleRun
 from modyn_dagster.keys import ordinal_of
-from modyn_dagster.pipeline.decide.driver import decision_row, timings_by_batch
+from modyn_dagster.pipeline.decide.driver import decision_row, decisions_until_fire, timings_by_batch
 from modyn_dagster.pipeline.measure.measurement_rows import RecordedMeasurements, measurement_row
 from modyn_dagster.pipeline.measure.measurer import Measurer
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.triggering import Measurement, MeasurementSpec
 from modyn_dagster.triggering.build import pipeline_policy
-from modyn_dagster.triggering.loop import Measure, MeasurementPending, drive_policy
+from modyn_dagster.triggering.loop import Measure, MeasurementPending
 
 _SECONDS_BETWEEN: Final = 0.5
 
 
 @dataclass(frozen=True)
 class BatchMeasurements:
-    """Everything the points in one batch need is measured; ``decisions`` are what the sensor will find, in order."""
+    """Completed measurements of all points in one batch; ``decisions`` are those that the sensor will take, in order."""
 
     run: RunRow
     batch: BatchRow
@@ -40,7 +40,7 @@ class BatchMeasurements:
 
 
 class _Recording:
-    """Measures what has no row yet and writes rows as it goes: a run that is killed loses less than a second's work."""
+    """Measures points without a row and writes their rows at once, so that a killed run loses less than a second's work."""
 
     def __init__(self, platform: Platform, run: RunRow, measure: Measure) -> None:
         self._platform, self._run, self._measure = platform, run, measure
@@ -54,15 +54,15 @@ class _Recording:
             return self._recorded(point, needs)
         except MeasurementPending:
             begin = perf_counter()
-            found = self._measure(point, needs)
+            measurement = self._measure(point, needs)
         self._seconds[point] = perf_counter() - begin
-        self._rows.append(measurement_row(self._run, point, needs, found))
+        self._rows.append(measurement_row(self._run, point, needs, measurement))
         if perf_counter() - self._written > _SECONDS_BETWEEN:
             self.write()
-        return found
+        return measurement
 
     def write(self) -> None:
-        """Write the rows there are; ``StaleRun`` when another model has come since."""
+        """Write the pending rows; ``StaleRun`` when the run has a newer model."""
         with self._platform.transaction() as conn:
             _require_current(self._run, get_run(conn, self._run.id))
             record_measurements(conn, self._rows)
@@ -72,13 +72,13 @@ class _Recording:
 
 
 def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasurements, None, None]:
-    """Measure for the open live run of a pipeline; batch by batch, as it goes.
+    """Measure for the open live run of a pipeline, batch by batch.
 
-    Nothing is measured while a trigger is unfinished: its model comes first. Run again it measures only what is missing.
+    Nothing is measured while a trigger is unfinished, because its model comes first. Another call measures only the rest.
 
     Raises:
         RunError: there is no open live run.
-        StaleRun: another model has come since; what was measured with the old one is not needed any more.
+        StaleRun: the run has a newer model; measurements with the old one are not needed any more.
     """
     with platform.transaction() as conn:
         run = live_run(conn, platform.pipeline(pipeline).name)
@@ -86,20 +86,20 @@ def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasureme
             raise RunError(f"{pipeline} has no open live run to measure for; its sensor triggering__{pipeline} begins one")
         if unfinished_trigger(conn, run.id) is not None:
             return
-    spec = spec_of(run)
+    spec = platform.recorded_spec(run)
     view = platform.view(spec.dataset)
     batches = {batch.ordinal: batch for batch in view.batches}
     policy, stream = pipeline_policy(spec), training_stream(view, run.origin)
     policy.load_state_dict(run.policy_state)
     with Measurer(platform) as measurer:
         recording = _Recording(platform, run, measurer.of(run, view))
-        decided = drive_policy(policy, run.cursor, stream, recording)
-        for ordinal, group in groupby(decided, key=lambda each: ordinal_of(each.point)):
-            decisions = [decision_row(run, each, stream) for each in group]
+        decisions = decisions_until_fire(policy, run.cursor, stream, recording)
+        for ordinal, group in groupby(decisions, key=lambda decided: ordinal_of(decided.point)):
+            rows = [decision_row(run, decided, stream) for decided in group]
             recording.write()
-            yield BatchMeasurements(run, batches[ordinal], decisions)
+            yield BatchMeasurements(run, batches[ordinal], rows)
 
 
-def _require_current(run: RunRow, now: RunRow) -> None:
-    if now.previous_model != run.previous_model or not now.is_open:
+def _require_current(run: RunRow, current: RunRow) -> None:
+    if current.previous_model != run.previous_model or not current.is_open:
         raise StaleRun(run.title)

@@ -1,32 +1,31 @@
-"""Production: what one tick of ``triggering__<pipeline>`` does. It decides and commits; it never trains or measures.
+"""Tick of the sensor ``triggering__<pipeline>``: decide and commit, without training or measuring.
 
-The tick is short whatever the backlog, because a run has at most one unfinished trigger: the first decision that fires
-ends it, and the backlog is decided after that trigger's training, in order, as a replay would. Where nothing fires it ends
-after some seconds, with what it has decided committed, or where a measurement is missing.
+A tick is short whatever the backlog, because a run has at most one unfinished trigger. The first decision that fires ends the
+tick, and the backlog is decided after that trigger's training, in order, as in a replay. Where nothing fires, the tick ends
+after some seconds or at a missing measurement, with its decisions committed.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from time import monotonic
 from typing import Final
 
-from modyn_dagster.catalog.runs import RunRow, get_run, move_run
+from modyn_dagster.catalog.runs import RunRow, move_run
 from modyn_dagster.catalog.triggers import TriggerRow, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import LostClaim, StaleRun
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.decide.attempts import give_up_attempt
-from modyn_dagster.pipeline.decide.driver import COMMIT_SECONDS, Step, Stop, advance
+from modyn_dagster.pipeline.decide.driver import Stop, advance_while_paused
 from modyn_dagster.pipeline.decide.live_run import current_live_run, stop_run
 from modyn_dagster.pipeline.measure.measurement_rows import RecordedMeasurements
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.training_stream import training_stream
 
-#: Of a tick: what is left of the backlog then is for the next one.
+#: Longest tick; the next one continues with the rest of the backlog.
 _DECIDE_SECONDS: Final = 10.0
 
-#: What a tick says of a run that decides nothing.
+#: Message of a tick by the state of a run that decides nothing.
 _RESTING: Final[Mapping[str, str]] = {
     "waiting": "waits for `modyn-dagster pipeline resume {run.pipeline}`: a trigger failed",
     "stopped": "stopped; `modyn-dagster pipeline resume {run.pipeline}` lets it go on",
@@ -35,7 +34,7 @@ _RESTING: Final[Mapping[str, str]] = {
 
 
 class Attempt(Enum):
-    """What became of the Dagster run that was asked to train an attempt of a trigger."""
+    """State of the Dagster run that was requested for an attempt of a trigger."""
 
     NONE = "none"
     GOING = "going"
@@ -47,8 +46,8 @@ AttemptStatus = Callable[[str, int], Attempt]
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """A point of a run that cannot be decided before something is measured with a model; ``batch`` is its partition."""
+class MissingMeasurement:
+    """A point of a run that cannot be decided before a measurement with a model; ``batch`` is its partition."""
 
     run_id: int
     point: int
@@ -58,27 +57,27 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Tick:
-    """What the sensor has to ask Dagster for.
+    """Result of a tick: the runs that the sensor has to request from Dagster.
 
     Attributes:
-        run: the live run as it stands now.
-        train: the trigger to train; asked for again until its Dagster run is seen.
-        evaluate: whether data arrived since models were last judged and nothing has to be trained first.
+        run: the live run afterwards.
+        train: the trigger to train; requested again until its Dagster run exists.
+        evaluate: whether data arrived since the last evaluation and nothing has to be trained first.
         message: for the sensor's tick log.
-        measure: the point at which something has to be measured; asked for again until it is.
+        measure: the point with a missing measurement; requested again until it is recorded.
     """
 
     run: RunRow
     train: TriggerRow | None
     evaluate: bool
     message: str
-    measure: Unknown | None = None
+    measure: MissingMeasurement | None = None
 
 
 def tick(platform: Platform, pipeline: str, attempt_status: AttemptStatus) -> Tick:
-    """Take the live run as far as it goes without training.
+    """Advance the live run as far as possible without training.
 
-    Two ticks at once are safe: one of them loses the compare-and-set and reports that it had nothing to do.
+    Two simultaneous ticks are safe: one of them loses the compare-and-set and reports nothing to do.
     """
     run = current_live_run(platform, pipeline)
     try:
@@ -91,41 +90,43 @@ def _tick(platform: Platform, run: RunRow, attempt_status: AttemptStatus) -> Tic
     if run.state in _RESTING:
         return Tick(run, None, False, _RESTING[run.state].format(run=run))
     with platform.transaction() as conn:
-        left = unfinished_trigger(conn, run.id)
-    if left is not None:
-        left = _look_after(platform, run, left, attempt_status)
-        if left.state == "training":
-            return Tick(run, None, False, f"trigger {left.partition_key} is training (attempt {left.attempt})")
-        if left.state == "pending":
-            return Tick(run, left, False, f"trigger {left.partition_key}, attempt {left.attempt}: {left.reason}")
-        with platform.transaction() as conn:
-            run = get_run(conn, run.id)
+        unfinished = unfinished_trigger(conn, run.id)
+    if unfinished is not None:
+        run, trigger = _settle_attempt(platform, run, unfinished, attempt_status)
+        if trigger.state == "training":
+            return Tick(run, None, False, f"trigger {trigger.partition_key} is training (attempt {trigger.attempt})")
+        if trigger.state == "pending":
+            return Tick(run, trigger, False, f"trigger {trigger.partition_key}, attempt {trigger.attempt}: {trigger.reason}")
         if run.state == "waiting":
-            return Tick(run, None, False, f"trigger {left.partition_key} failed {left.attempt} times: {left.error}")
+            return Tick(run, None, False, f"trigger {trigger.partition_key} failed {trigger.attempt} times: {trigger.error}")
     if run.state == "stopping":
         return Tick(stop_run(platform, run).run, None, False, "its trigger is finished, so it is stopped now")
     return _decide(platform, run)
 
 
-def _look_after(platform: Platform, run: RunRow, trigger: TriggerRow, attempt_status: AttemptStatus) -> TriggerRow:
+def _settle_attempt(
+    platform: Platform, run: RunRow, trigger: TriggerRow, attempt_status: AttemptStatus
+) -> tuple[RunRow, TriggerRow]:
+    """Give up the attempt of a Dagster run that has ended; a running one is left alone."""
     status = attempt_status(trigger.partition_key, trigger.attempt)
     vanished = status is Attempt.NONE and trigger.state == "training"
     if status is not Attempt.ENDED and not vanished:
-        return trigger
+        return run, trigger
     reason = "its Dagster run vanished" if vanished else "its Dagster run ended without a commit"
     return give_up_attempt(platform, run, trigger, trigger.error or reason)
 
 
 def _decide(platform: Platform, run: RunRow) -> Tick:
-    view = platform.view(spec_of(run).dataset)
-    step = _advanced(platform, run, view)
+    view = platform.view(platform.spec_of(run).dataset)
+    stream, recorded = training_stream(view, run.origin), RecordedMeasurements(platform, run)
+    step = advance_while_paused(platform, run, stream, recorded, measures=False, seconds=_DECIDE_SECONDS)
     run = step.run
     if step.trigger is not None:
         trigger = step.trigger
         return Tick(run, trigger, False, f"trigger {trigger.partition_key} at key {trigger.key}: {trigger.reason}")
     if step.point is not None:
-        unknown = _unknown(run, view, step.point)
-        return Tick(run, None, False, f"decided up to key {run.cursor}; {unknown.batch} has to be measured first", unknown)
+        missing = _missing_measurement(run, view, step.point)
+        return Tick(run, None, False, f"decided up to key {run.cursor}; {missing.batch} has to be measured first", missing)
     if step.stop is Stop.PAUSED:
         return Tick(run, None, False, f"decided up to key {run.cursor}, the next tick goes on")
     if view.last_ordinal > run.last_ordinal:
@@ -134,15 +135,6 @@ def _decide(platform: Platform, run: RunRow) -> Tick:
     return Tick(run, None, True, f"decided up to key {run.cursor}, batch ordinal {run.last_ordinal}")
 
 
-def _advanced(platform: Platform, run: RunRow, view: DatasetView) -> Step:
-    end = monotonic() + _DECIDE_SECONDS
-    stream, recorded = training_stream(view, run.origin), RecordedMeasurements(platform, run)
-    step = advance(platform, run, stream, recorded, measures=False)
-    while step.stop is Stop.PAUSED and (left := end - monotonic()) > 0:
-        step = advance(platform, step.run, stream, recorded, measures=False, seconds=min(left, COMMIT_SECONDS))
-    return step
-
-
-def _unknown(run: RunRow, view: DatasetView, point: int) -> Unknown:
+def _missing_measurement(run: RunRow, view: DatasetView, point: int) -> MissingMeasurement:
     [batch] = [batch.partition_key for batch in view.batches if batch.ordinal == ordinal_of(point)]
-    return Unknown(run.id, point, str(run.previous_model), batch)
+    return MissingMeasurement(run.id, point, str(run.previous_model), batch)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from modyn_dagster.training import Predictor
 
 
-#: Bytes that one process keeps.
+#: Bytes of cached blocks in one process.
 _MOST_BYTES: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BlockKey:
-    """One block of one batch in the eyes of one model; ``deleted`` is the version of the batch's list of deleted samples."""
+    """Key of one block of a batch under one model; ``deleted`` is the version of the batch's deleted list."""
 
     model_hash: str
     ordinal: int
@@ -36,12 +36,12 @@ class BlockKey:
 
 @dataclass(frozen=True, slots=True)
 class BlockValues:
-    """The samples of a block that are present.
+    """Values of the present samples of a block.
 
     Attributes:
         positions: inside the batch, ascending, ``int64[n]``.
         truth: classes ``int64[n]`` (-1: none) or targets ``float64[n]`` (NaN: none); None where the dataset has no label.
-        taps: by name of the tap, ``float32[n, values]``.
+        taps: values by name of the tap, ``float32[n, values]``.
     """
 
     positions: npt.NDArray[np.int64]
@@ -50,12 +50,12 @@ class BlockValues:
 
     @property
     def n_bytes(self) -> int:
-        """Memory it takes."""
+        """Bytes of memory."""
         return self.positions.nbytes + sum(array.nbytes for array in self.taps.values())
 
 
 class BlockCache:
-    """Blocks by key; the ones that were not asked for the longest go first, and all of a model when another one's come."""
+    """Least-recently-used cache of the blocks of one model; the first block of another model empties it."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -64,15 +64,15 @@ class BlockCache:
         self._model = ""
 
     def find(self, key: BlockKey, taps: frozenset[str]) -> BlockValues | None:
-        """A block with at least these taps."""
-        found = self._blocks.get(key)
-        if found is None or not taps <= found.taps.keys():
+        """Return a block with at least these taps; None where there is none."""
+        block = self._blocks.get(key)
+        if block is None or not taps <= block.taps.keys():
             return None
         self._blocks.move_to_end(key)
-        return found
+        return block
 
     def keep(self, key: BlockKey, values: BlockValues) -> None:
-        """Keep a block, in place of one that showed less."""
+        """Store a block, in place of one with fewer taps."""
         if key.model_hash != self._model:
             self._blocks.clear()
             self._model, self._n_bytes = key.model_hash, 0
@@ -89,12 +89,12 @@ class BlockCache:
 
 @dataclass(frozen=True, slots=True)
 class WindowValues:
-    """Samples in key order.
+    """Values of samples in key order.
 
     Attributes:
         keys: ``uint64[n]``.
         truth: classes ``int64[n]`` (-1: none) or targets ``float64[n]`` (NaN: none); None where the dataset has no label.
-        taps: by name of the tap, ``float32[n, values]``.
+        taps: values by name of the tap, ``float32[n, values]``.
     """
 
     keys: KeyArray
@@ -103,10 +103,10 @@ class WindowValues:
 
 
 class FeatureExtractor:
-    """The newest model of a run, asked about windows of a dataset.
+    """Extractor of outputs and activations of one model on windows of a dataset.
 
-    A pass takes a whole block, aligned in its batch and filled up, as evaluation does: the bits of a sample's values do not
-    depend on the window it is asked for in, so that measuring live and in a replay gives the same.
+    A pass takes a whole block, aligned in its batch and padded, as in evaluation. The bits of a sample's values do not depend
+    on the window, so measurements live and in a replay are equal.
 
     Attributes:
         n_passes: forward passes made so far.
@@ -119,51 +119,51 @@ class FeatureExtractor:
         self.n_passes = 0
 
     def values(self, view: DatasetView, keys: KeyArray, taps: Collection[str]) -> WindowValues:
-        """What the taps show of the samples with these keys (ascending, present in the view)."""
+        """Compute the taps for samples by key; keys ascend and are present in the view."""
         parts = list(self._parts(view, keys, frozenset(taps)))
         if not parts:
             return WindowValues(keys, None, {tap: np.empty((0, 0), np.float32) for tap in taps})
         truths = [part.truth for part in parts if part.truth is not None]
-        shown = {tap: np.concatenate([part.taps[tap] for part in parts]) for tap in taps}
-        return WindowValues(keys, np.concatenate(truths) if truths else None, shown)
+        arrays = {tap: np.concatenate([part.taps[tap] for part in parts]) for tap in taps}
+        return WindowValues(keys, np.concatenate(truths) if truths else None, arrays)
 
     def _parts(self, view: DatasetView, keys: KeyArray, taps: frozenset[str]) -> Iterator[BlockValues]:
         by_ordinal = {batch.ordinal: batch for batch in view.batches}
         ordinals = ordinals_of(keys)
         for ordinal in np.unique(ordinals).tolist():
-            wanted = positions_of(keys[ordinals == ordinal])
-            blocks = self._blocks(view, by_ordinal[ordinal], np.unique(wanted // BLOCK), taps)
+            positions = positions_of(keys[ordinals == ordinal])
+            blocks = self._blocks(view, by_ordinal[ordinal], np.unique(positions // BLOCK), taps)
             for number, values in blocks.items():
-                rows = np.searchsorted(values.positions, wanted[wanted // BLOCK == number])
+                rows = np.searchsorted(values.positions, positions[positions // BLOCK == number])
                 yield _take(values, rows, taps)
 
     def _blocks(
         self, view: DatasetView, batch: BatchRow, numbers: npt.NDArray[np.int64], taps: frozenset[str]
     ) -> dict[int, BlockValues]:
-        found: dict[int, BlockValues] = {}
+        blocks: dict[int, BlockValues] = {}
         for number in numbers.tolist():
             block = self._cache.find(self._key(batch, number), taps)
             if block is not None:
-                found[number] = block
-        missing = [number for number in numbers.tolist() if number not in found]
+                blocks[number] = block
+        missing = [number for number in numbers.tolist() if number not in blocks]
         for number, values in zip(missing, self._passes(view, batch, missing, taps), strict=True):
             self._cache.keep(self._key(batch, number), values)
-            found[number] = values
-        return {number: found[number] for number in numbers.tolist()}
+            blocks[number] = values
+        return {number: blocks[number] for number in numbers.tolist()}
 
     def _passes(self, view: DatasetView, batch: BatchRow, numbers: list[int], taps: frozenset[str]) -> Iterator[BlockValues]:
         if not numbers:
             return
         n_samples = int(batch.n_samples or 0)
-        wanted = np.concatenate([np.arange(number * BLOCK, min((number + 1) * BLOCK, n_samples)) for number in numbers])
+        positions = np.concatenate([np.arange(number * BLOCK, min((number + 1) * BLOCK, n_samples)) for number in numbers])
         deleted = view.deleted.positions(batch.ordinal).astype(np.int64)
-        for group in read_blocks(view.reader.read, fixed_blocks(batch.ordinal, n_samples, wanted, deleted)):
+        for group in read_blocks(view.reader.read, fixed_blocks(batch.ordinal, n_samples, positions, deleted)):
             for block, samples in group:
                 self.n_passes += 1
-                shown = self._predictor.tapped(samples, taps)
-                judged = self._predictor.judged(samples)
-                truth = judged.labels if judged.labels is not None else judged.targets
-                values = BlockValues(positions_of(samples.keys), truth, shown)
+                arrays = self._predictor.tapped(samples, taps)
+                target = self._predictor.judged(samples)
+                truth = target.labels if target.labels is not None else target.targets
+                values = BlockValues(positions_of(samples.keys), truth, arrays)
                 yield _take(values, block.rows, taps)
 
     def _key(self, batch: BatchRow, number: int) -> BlockKey:

@@ -1,4 +1,4 @@
-"""Context of a measurement: run, point, view, newest model, and the activations to look at."""
+"""Context of a measurement: run, point, view, newest model, and its activations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,49 +24,56 @@ _TAPS: Final[Mapping[str, str]] = {"columns": COLUMNS, "embeddings": EMBEDDING, 
 
 @dataclass(frozen=True, slots=True)
 class MeasurementContext:
-    """What all needs of one point share.
+    """Context that all needs of one point share.
 
-    ``taps`` are those of all of them, so that one pass serves every need; ``listeners`` stay as long as the model does.
+    Attributes:
+        run: the run that is measured for.
+        point: key of the point.
+        view: view that reaches up to the point.
+        model: newest model of the run.
+        extractor: outputs and activations of the model.
+        taps: taps of all needs, so that one pass serves every need.
+        detectors: detectors that have read with this model.
     """
 
     run: RunRow
     point: int
     view: DatasetView
     model: ModelRow
-    work: FeatureExtractor
+    extractor: FeatureExtractor
     taps: frozenset[str]
-    listeners: "Listeners"
+    detectors: "Detectors"
 
     def samples(self, window: KeyRange, side: int = TRAIN) -> WindowValues:
-        """What the model makes of the samples of a window on one side of the split, deleted ones left out."""
-        return self.work.values(self.view, self.view.keys_on(side, window), self.taps)
+        """Compute the taps for the present samples of a window on one side of the split."""
+        return self.extractor.values(self.view, self.view.keys_on(side, window), self.taps)
 
     def unseen(self, window: KeyRange) -> KeyRange:
-        """The part of a window that the model has not trained on."""
+        """Return the part of a window that the model has not trained on."""
         return KeyRange(max(window.after, self.model.key), window.until)
 
     @property
     def is_class(self) -> bool:
-        """Whether the model tells classes apart, rather than a number."""
+        """True for a model of classes, false for a model of a target."""
         return bool(self.model.architecture["task"] == "class")
 
 
 def tap_of(features: FeaturesSpec) -> str:
-    """Where in the model the features of a drift metric are seen."""
+    """Return the tap that gives the features of a drift metric."""
     if features.of == "embeddings" and features.layer is not None:
         return features.layer
     return _TAPS[features.of]
 
 
 def taps_of(need: Need) -> frozenset[str]:
-    """What has to be seen of the model for a need."""
+    """Return the taps that a need requires."""
     return frozenset({tap_of(need.features) if isinstance(need, DriftNeed) else OUTPUTS})
 
 
-def shown(window: KeyRange, n_samples: int) -> dict[str, Any]:
-    """A window, for people."""
+def window_details(window: KeyRange, n_samples: int) -> dict[str, Any]:
+    """Describe a window in the details of a measurement."""
     return {"after": window.after, "until": window.until, "samples": n_samples}
 
 
-#: Detectors at work with one model, by what they were asked: each with the samples it has read since the window's beginning.
-Listeners = dict[str, tuple["DetectorReader", KeyRange, int]]
+#: Detectors by name, each with the part of the window that it has read and the number of samples in it.
+Detectors = dict[str, tuple["DetectorReader", KeyRange, int]]

@@ -1,10 +1,8 @@
-"""Measurements as catalog rows: written where something was measured, looked up where nothing may be.
+"""Measurements as catalog rows, and their lookup.
 
-Values go through JSON first: decisions from memory and from Postgres must agree to the last bit.
+Values go through JSON first, so that decisions from memory and from Postgres are bit-identical.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,33 +12,34 @@ from pydantic import BaseModel
 
 from modyn_dagster.catalog.decisions import MeasurementRow, measurements_after
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.json_values import json_number, json_values_of
+from modyn_dagster.digest import bytes_digest
+from modyn_dagster.json_values import canonical_json, json_number, json_values_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
 from modyn_dagster.triggering.loop import MeasurementPending
 
-_ROWS_AT_ONCE: Final = 5_000
+ROWS_AT_ONCE: Final = 5_000
 
 
 class RecordedMeasurements:
-    """What was measured for a run with its newest model, by point. A tick decides from it and measures nothing itself.
+    """Recorded measurements of a run with its newest model, by point. A tick decides from them without measuring.
 
-    It is asked point after point, and holds some thousand rows however many there are.
+    Points are asked in order; at most some thousand rows are in memory.
     """
 
     def __init__(self, platform: Platform, run: RunRow) -> None:
         self._platform = platform
         self._run = run
         self._rows: Mapping[int, MeasurementRow] = {}
-        #: Points up to here are in ``_rows`` or were not measured when it was read.
+        #: Last point that the rows in memory cover.
         self._read_until: float = -math.inf
 
     def __call__(self, point: int, needs: MeasurementSpec) -> Measurement:
-        """The answer to exactly these needs; ``Unmeasured`` when there is none, or only one to other needs."""
+        """Return the answer to exactly these needs, or raise ``MeasurementPending``."""
         if point > self._read_until:
             self._read_from(point)
         row = self._rows.get(point)
-        if row is None or row.asked != digest_of(needs):
+        if row is None or row.asked != needs_digest(needs):
             raise MeasurementPending(point)
         return {path: Measured(values, row.details.get(path, {})) for path, values in row.values.items()}
 
@@ -48,39 +47,38 @@ class RecordedMeasurements:
         model, rows = self._run.previous_model, list[MeasurementRow]()
         if model is not None:
             with self._platform.transaction() as conn:
-                rows = measurements_after(conn, self._run.id, model, point - 1, _ROWS_AT_ONCE)
+                rows = measurements_after(conn, self._run.id, model, point - 1, ROWS_AT_ONCE)
         self._rows = {row.point: row for row in rows}
-        self._read_until = rows[-1].point if len(rows) == _ROWS_AT_ONCE else math.inf
+        self._read_until = rows[-1].point if len(rows) == ROWS_AT_ONCE else math.inf
 
 
 def measurement_row(run: RunRow, point: int, needs: MeasurementSpec, measurement: Measurement) -> MeasurementRow:
-    """The row of what was measured at a point with the run's newest model."""
+    """Return the row of a measurement at a point with the run's newest model."""
     return MeasurementRow(
         run_id=run.id,
         point=point,
         model_hash=str(run.previous_model),
-        asked=digest_of(needs),
-        values={path: dict(found.values) for path, found in measurement.items()},
-        details={path: dict(found.details) for path, found in measurement.items()},
+        asked=needs_digest(needs),
+        values={path: dict(measured.values) for path, measured in measurement.items()},
+        details={path: dict(measured.details) for path, measured in measurement.items()},
     )
 
 
-def digest_of(needs: MeasurementSpec) -> str:
-    """Short name of what was asked for: another one whenever a window, a metric or a setting is another."""
+def needs_digest(needs: MeasurementSpec) -> str:
+    """Digest needs: any other window, metric or setting gives another digest."""
     content = {path: {"kind": type(need).__name__, **asdict(need)} for path, need in needs.items()}
-    text = json.dumps(content, sort_keys=True, default=_plain)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return bytes_digest(canonical_json(content, default=_json_default).encode())
 
 
-def _plain(value: object) -> Any:
+def _json_default(value: object) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"a need holds a {type(value).__name__}, which has no JSON form")
 
 
-def plain_measurement(measurement: Measurement) -> dict[str, Measured]:
-    """The same answers with plain values and details."""
+def json_measurement(measurement: Measurement) -> dict[str, Measured]:
+    """Convert answers to plain JSON values and details."""
     return {
-        path: Measured({name: json_number(value) for name, value in found.values.items()}, json_values_of(found.details))
-        for path, found in measurement.items()
+        path: Measured({name: json_number(value) for name, value in measured.values.items()}, json_values_of(measured.details))
+        for path, measured in measurement.items()
     }

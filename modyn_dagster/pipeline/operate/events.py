@@ -1,4 +1,4 @@
-"""Events of a live run, and their delivery to the hook of its pipeline: at least once, never in the way of the pipeline."""
+"""Events of a live run, and their delivery to the hook of its pipeline: at least once, without blocking the pipeline."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from modyn_dagster.errors import ImportPathError
 from modyn_dagster.evaluation import anchor_of, currently_active
 from modyn_dagster.imports import import_callable
 from modyn_dagster.pipeline.event import Event, Kind
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.platform import Platform, recorded_spec
 from modyn_dagster.spec.operation import NotifySpec
 
 
 def events_since(conn: sa.Connection, run: RunRow, dataset: str, notify: NotifySpec, since: datetime) -> Iterator[Event]:
-    """The events of a run since a moment: of its triggers in order, then bad scores in order of their intervals."""
+    """Yield the events of a run since a moment: those of triggers in order, then bad scores in order of their intervals."""
     triggers = list_triggers(conn, run.id)
     for trigger in triggers:
-        event = _About(run, dataset, trigger)
+        event = _TriggerEvents(run, dataset, trigger)
         if trigger.created_at >= since:
             yield event.fired()
         if trigger.state == "failed" and trigger.finished_at is not None and trigger.finished_at >= since:
@@ -35,11 +35,11 @@ def events_since(conn: sa.Connection, run: RunRow, dataset: str, notify: NotifyS
     for kind, limit in _limits(notify):
         for cell in _of_active_models(conn, run, cells_since(conn, run.id, limit[0], since)):
             if cell.value < limit[1] if kind == "score_below" else cell.value > limit[1]:
-                yield _About(run, dataset, by_ordinal[cell.ordinal]).scored(kind, cell, limit[1])
+                yield _TriggerEvents(run, dataset, by_ordinal[cell.ordinal]).scored(kind, cell, limit[1])
 
 
-class _About:
-    """A trigger of a run, as the subject of an event."""
+class _TriggerEvents:
+    """Events of one trigger of a run."""
 
     def __init__(self, run: RunRow, dataset: str, trigger: TriggerRow) -> None:
         self._run, self._dataset, self._trigger = run, dataset, trigger
@@ -54,7 +54,7 @@ class _About:
         trigger = self._trigger
         error = trigger.error or "unknown"
         text = f"trigger {trigger.partition_key} failed, attempt {trigger.attempt}: {error}"
-        # Resumed it may fail again, with a later attempt.
+        # After a resume it may fail again, with a later attempt.
         name = f"failed {trigger.ordinal} attempt {trigger.attempt}"
         return self._event("training_failed", name, at, text, error=error)
 
@@ -92,27 +92,27 @@ def _limits(notify: NotifySpec) -> Iterator[tuple[Kind, tuple[str, float]]]:
 
 
 def _of_active_models(conn: sa.Connection, run: RunRow, cells: list[ScoredCell]) -> list[ScoredCell]:
-    """The cells of the model that a deployment used on their interval: older models are judged there too."""
+    """Select the cells of the model that a deployment used on their interval; older models have cells there too."""
     if not cells:
         return []
     models = list_models(conn, run.id)
     ends = np.array([as_datetime64(model.train_end) for model in models], dtype="datetime64[us]")
-    block = spec_of(run).evaluation.intervals
+    block = recorded_spec(run).evaluation.intervals
     spans = [(as_datetime64(cell.interval_start), as_datetime64(cell.interval_end)) for cell in cells]
     anchors = np.array([anchor_of(block, *span) for span in spans], dtype="datetime64[us]")
     active = currently_active(ends, anchors)
     return [cell for cell, i in zip(cells, active, strict=True) if i >= 0 and models[i].ordinal == cell.ordinal]
 
 
-#: An event that its hook cannot take this often is given up.
+#: Tries to deliver an event before it is given up.
 MOST_TRIES: Final = 3
-#: Of the newest live runs: what ended a moment ago may still have to be told.
+#: Number of live runs with undelivered events; one that has just ended may still have some.
 _NEWEST_RUNS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A try to tell an event, and why it failed; ``last`` when there will be no other."""
+    """One try to deliver an event, and its error; ``last`` when no other try follows."""
 
     event: Event
     error: str | None
@@ -120,26 +120,26 @@ class Delivery:
 
 
 def undelivered_events(platform: Platform, pipeline: str, since: datetime) -> list[Event]:
-    """Events since a moment that the hook of a pipeline has to be told, in order; none without a hook."""
+    """List the undelivered events of a pipeline since a moment, in order; none without a hook."""
     spec = platform.pipeline(pipeline)
     if spec.notify is None:
         return []
-    found = []
+    events = []
     with platform.transaction() as conn:
         for run in [run for run in list_runs(conn, pipeline) if run.mode == "live"][-_NEWEST_RUNS:]:
-            told = notifications(conn, run.id)
+            tried = notifications(conn, run.id)
             for event in events_since(conn, run, spec.dataset, spec.notify, since):
-                known = told.get(event.name)
-                if known is None or (known.told_at is None and known.tries < MOST_TRIES):
-                    found.append(event)
-    return found
+                notification = tried.get(event.name)
+                if notification is None or (notification.told_at is None and notification.tries < MOST_TRIES):
+                    events.append(event)
+    return events
 
 
 def deliver_events(platform: Platform, pipeline: str, since: datetime) -> Iterator[Delivery]:
-    """Call the hook with every event that is due, one after the other, outside of any transaction.
+    """Call the hook with every undelivered event, one after the other, outside of any transaction.
 
-    Whatever it raises is recorded and yielded; the event is then tried again by a later call. A try is counted before it is
-    made, so that one that ends the process is not made for ever.
+    An exception of the hook is recorded and yielded, and a later call tries the event again. A try is counted before the hook
+    is called, so that a hook that ends the process is not called forever.
     """
     due = undelivered_events(platform, pipeline, since)
     notify = platform.pipeline(pipeline).notify
@@ -156,7 +156,7 @@ def deliver_events(platform: Platform, pipeline: str, since: datetime) -> Iterat
 
 
 def _call(pipeline: str, hook: str, event: Event) -> str | None:
-    """Why the hook failed; None when it did not."""
+    """Call the hook and return its error; None when it succeeds."""
     try:
         function: Callable[[Event], Any] = import_callable(hook, source=f"pipeline {pipeline}", field="notify.hook")
         function(event)

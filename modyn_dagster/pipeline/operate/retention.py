@@ -1,10 +1,13 @@
-"""Retention: of each run, only the newest triggers keep their training sets and predictions; rows stay for good."""
+"""Retention: the newest triggers of each run keep their training sets and predictions; catalog rows stay for good."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modyn_dagster.catalog.results.predictions import list_predictions, mark_predictions_removed
-from modyn_dagster.catalog.results.training_sets import find_training_set, mark_training_sets_removed
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.results.predictions import mark_predictions_removed, predictions_of_triggers
+from modyn_dagster.catalog.results.training_sets import list_training_sets, mark_training_sets_removed
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.platform import Platform, checkpoint_path, optimizers_path
@@ -14,7 +17,7 @@ from modyn_dagster.training.checkpoint.parts import SUFFIXES
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """How many files retention removed, and their bytes."""
+    """Numbers of files that retention removed, and their bytes."""
 
     training_sets: int = 0
     predictions: int = 0
@@ -22,71 +25,57 @@ class Removed:
     checkpoints: int = 0
     n_bytes: int = 0
 
-    def __add__(self, other: "Removed") -> "Removed":
-        return Removed(
-            self.training_sets + other.training_sets,
-            self.predictions + other.predictions,
-            self.optimizers + other.optimizers,
-            self.checkpoints + other.checkpoints,
-            self.n_bytes + other.n_bytes,
-        )
-
 
 def apply_retention(platform: Platform) -> Removed:
-    """Apply every pipeline's ``retention`` to all its runs; calling it again removes nothing more.
+    """Apply every pipeline's ``retention`` to all its runs; a second call removes nothing more.
 
-    What a pending or training trigger needs is never touched: only trained and skipped triggers are looked at. Rows are
-    marked first and files go afterwards, so a kill in between leaves a file that the next call removes. A model whose
-    predictions were removed keeps its scores and is not judged on new data any more.
+    Files of pending and training triggers are never touched, only those of trained and skipped ones. Rows are marked first and
+    files removed afterwards, so a kill in between leaves a file that the next call removes. A model whose predictions were
+    removed keeps its scores and is not evaluated on new data any more.
     """
-    removed = Removed()
+    removed = Counter[str]()
     with platform.transaction() as conn:
         runs = [run for run in list_runs(conn) if run.pipeline in platform.project.pipelines]
     for run in runs:
-        removed += _apply(platform, run)
-    return removed
-
-
-def _apply(platform: Platform, run: RunRow) -> Removed:
-    keep = platform.project.pipelines[run.pipeline].retention
-    with platform.transaction() as conn:
-        done = list_triggers(conn, run.id, ["trained", "skipped"])
-    removed = Removed()
-    if keep.training_sets is not None:
-        removed += _remove_training_sets(platform, done[: -keep.training_sets])
-    if keep.predictions is not None:
-        removed += _remove_predictions(platform, done[: -keep.predictions])
-    if keep.optimizers is not None:
-        paths = [optimizers_path(run.id, trigger.ordinal) for trigger in done[: -keep.optimizers]]
-        removed += Removed(optimizers=sum((platform.home / path).is_file() for path in paths), n_bytes=_unlink(platform, paths))
-    return removed + _remove_checkpoints(platform, run, done)
-
-
-def _remove_checkpoints(platform: Platform, run: RunRow, done: Sequence[TriggerRow]) -> Removed:
-    """What a kill between the commit of a model and its end left, and what a trigger that failed for good will not go on from."""
-    over = list(done)
-    if run.state != "waiting":
         with platform.transaction() as conn:
-            over += list_triggers(conn, run.id, ["failed"])
-    paths = [checkpoint_path(run.id, trigger.ordinal) + suffix for trigger in over for suffix in ("", *SUFFIXES)]
-    return Removed(checkpoints=sum((platform.home / path).is_file() for path in paths), n_bytes=_unlink(platform, paths))
+            paths = _mark_removed(conn, platform, run, removed)
+        removed["n_bytes"] += _unlink(platform, paths)
+    return Removed(**removed)
 
 
-def _remove_training_sets(platform: Platform, triggers: Sequence[TriggerRow]) -> Removed:
-    with platform.transaction() as conn:
-        rows = [row for trigger in triggers if (row := find_training_set(conn, trigger.id))]
-        mark_training_sets_removed(conn, [row.trigger_id for row in rows if row.removed_at is None])
-    paths = [row.path for row in rows] + [row.details["state"]["path"] for row in rows if "state" in row.details]
-    return Removed(training_sets=sum(row.removed_at is None for row in rows), n_bytes=_unlink(platform, paths))
+def _mark_removed(conn: sa.Connection, platform: Platform, run: RunRow, removed: Counter[str]) -> list[str]:
+    """Mark the rows of a run's old files as removed, count them in ``removed``, and return the paths of the files."""
+    keep = platform.project.pipelines[run.pipeline].retention
+    triggers = list_triggers(conn, run.id, ["trained", "skipped"])
+    paths: list[str] = []
+    if keep.training_sets is not None:
+        old = {trigger.id for trigger in triggers[: -keep.training_sets]}
+        rows = [row for row in list_training_sets(conn, run.id) if row.trigger_id in old]
+        present = [row.trigger_id for row in rows if row.removed_at is None]
+        mark_training_sets_removed(conn, present)
+        removed["training_sets"] += len(present)
+        paths += [row.path for row in rows] + [row.details["state"]["path"] for row in rows if "state" in row.details]
+    if keep.predictions is not None:
+        files = predictions_of_triggers(conn, [trigger.id for trigger in triggers[: -keep.predictions]])
+        present = [file.id for file in files if file.removed_at is None]
+        mark_predictions_removed(conn, present)
+        removed["predictions"] += len(present)
+        paths += [file.path for file in files]
+    if keep.optimizers is not None:
+        optimizers = [optimizers_path(run.id, trigger.ordinal) for trigger in triggers[: -keep.optimizers]]
+        removed["optimizers"] += _n_present(platform, optimizers)
+        paths += optimizers
+    # A kill after the commit of a model leaves its checkpoint; a trigger that failed for good leaves one, too.
+    failed: Sequence[TriggerRow] = [] if run.state == "waiting" else list_triggers(conn, run.id, ["failed"])
+    checkpoints = [
+        checkpoint_path(run.id, trigger.ordinal) + suffix for trigger in [*triggers, *failed] for suffix in ("", *SUFFIXES)
+    ]
+    removed["checkpoints"] += _n_present(platform, checkpoints)
+    return paths + checkpoints
 
 
-def _remove_predictions(platform: Platform, triggers: Sequence[TriggerRow]) -> Removed:
-    with platform.transaction() as conn:
-        files = [file for trigger in triggers for file in list_predictions(conn, trigger.id)]
-        mark_predictions_removed(conn, [file.id for file in files if file.removed_at is None])
-    return Removed(
-        predictions=sum(file.removed_at is None for file in files), n_bytes=_unlink(platform, [file.path for file in files])
-    )
+def _n_present(platform: Platform, paths: Sequence[str]) -> int:
+    return sum((platform.home / path).is_file() for path in paths)
 
 
 def _unlink(platform: Platform, paths: Sequence[str]) -> int:

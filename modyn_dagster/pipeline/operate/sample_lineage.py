@@ -1,4 +1,4 @@
-"""Who has used some samples: training sets that hold them, and the models that come from those."""
+"""Lineage of samples: the training sets that hold them, and the models derived from those."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,14 @@ from modyn_dagster.selection import TrainingSet
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """What a training set has to do with some keys.
+class SampleUse:
+    """Use of some keys by a training set.
 
     Attributes:
-        n_keys: how many of them it holds; None where that is unknown because its file is gone or cannot be read.
-        why_unknown: the reason then, empty otherwise.
-        inherited: its model started from one that is or may be concerned.
+        used_by: the training set.
+        n_keys: number of the keys in it; None where its file is removed or cannot be read.
+        why_unknown: reason of an unknown number, otherwise empty.
+        inherited: whether its model started from one that has, or may have, trained on the keys.
     """
 
     used_by: TrainingSetUse
@@ -27,24 +28,24 @@ class Usage:
     inherited: bool
 
 
-def usages_of(platform: Platform, dataset_id: int, keys: KeyArray) -> list[Usage]:
-    """Training sets that hold, or may hold, some of these keys (``uint64[n]``), and what was trained further from their models.
+def usages_of(platform: Platform, dataset_id: int, keys: KeyArray) -> list[SampleUse]:
+    """List the training sets that may hold some of these keys (``uint64[n]``), and those of models that started from theirs.
 
     Only training sets whose window reaches one of the keys are opened, one partition after the other.
     """
-    wanted = np.unique(keys)
+    keys = np.unique(keys)
     with platform.transaction() as conn:
         rows = training_sets_of(conn, dataset_id)
-    found, concerned = [], set()
+    uses, models = [], set()
     for row in rows:
-        n_keys, why_unknown = _count(platform, row, wanted)
-        inherited = row.previous_hash in concerned
+        n_keys, why_unknown = _count(platform, row, keys)
+        inherited = row.previous_hash in models
         if n_keys == 0 and not inherited:
             continue
-        found.append(Usage(row, n_keys, why_unknown, inherited))
+        uses.append(SampleUse(row, n_keys, why_unknown, inherited))
         if row.model_hash is not None:
-            concerned.add(row.model_hash)
-    return found
+            models.add(row.model_hash)
+    return uses
 
 
 def _count(platform: Platform, row: TrainingSetUse, keys: KeyArray) -> tuple[int | None, str]:
@@ -56,16 +57,7 @@ def _count(platform: Platform, row: TrainingSetUse, keys: KeyArray) -> tuple[int
     if not path.is_file():
         return None, "file removed by retention"
     try:
-        return _hits(TrainingSet.open(path, row.checksum), inside), ""
+        partitions = TrainingSet.open(path, row.checksum).partitions()
+        return len(np.unique(np.concatenate([np.intersect1d(part.keys, inside) for part in partitions]))), ""
     except StorageError as error:
         return None, str(error)
-
-
-def _hits(training_set: TrainingSet, keys: KeyArray) -> int:
-    """How many of the keys (ascending, at least one) a training set holds, however often."""
-    hit = np.zeros(len(keys), dtype=bool)
-    for partition in training_set.partitions():
-        at = np.searchsorted(keys, partition.keys)
-        at[at == len(keys)] = 0
-        hit[at[keys[at] == partition.keys]] = True
-    return int(hit.sum())

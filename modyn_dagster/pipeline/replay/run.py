@@ -15,18 +15,17 @@ from modyn_dagster.errors import BatchGap, RunError, UnknownName
 from modyn_dagster.keys import ORIGIN, key_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.load import spec_hash
-from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training import FastPath
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """Which pipeline to replay over which batches, and as which replay.
+    """Pipeline, batches and identity of a replay.
 
     Attributes:
-        fast_path: how its trainings read.
+        fast_path: settings of the reads of its trainings.
         manual_of: id of the run whose manual triggers are repeated at the same keys.
-        costs_from: id of the run whose training seconds the policy is told instead of this replay's own.
+        costs_from: id of the run whose training seconds the policy gets instead of this replay's own.
     """
 
     pipeline: str
@@ -44,13 +43,13 @@ Options = Mapping[str, int]
 
 
 def options_of(request: ReplayRequest) -> Options:
-    """Ids of the runs a request names, by field; those it does not name are left out."""
+    """Return the ids of the runs that a request names, by field."""
     named = {"manual_of": request.manual_of, "costs_from": request.costs_from}
     return {field: run_id for field, run_id in named.items() if run_id is not None}
 
 
 def require_same_dataset(conn: sa.Connection, options: Options, dataset_id: int) -> None:
-    """Raise ``RunError`` for a run of another dataset, whose keys mean other samples, ``UnknownName`` for no run at all."""
+    """Raise ``RunError`` for a run on another dataset, whose keys are other samples, and ``UnknownName`` for a missing run."""
     for field, run_id in options.items():
         source = get_run(conn, run_id)
         if source.dataset_id != dataset_id:
@@ -58,12 +57,9 @@ def require_same_dataset(conn: sa.Connection, options: Options, dataset_id: int)
 
 
 def require_same_options(run: RunRow, options: Options) -> None:
-    """Raise ``RunError`` when a replay that is continued is asked to take something else than it began with.
-
-    Asked for nothing, it goes on with what it began with.
-    """
+    """Raise ``RunError`` when a continued replay names other runs than it began with; naming none keeps those."""
     if options and dict(options) != dict(run.options):
-        asked, began = (_text(each) for each in (options, run.options))
+        began, asked = _text(run.options), _text(options)
         raise RunError(f"{run.title} began with {began}, not {asked}; give it another name, or begin anew with `restart: true`")
 
 
@@ -71,89 +67,90 @@ def _text(options: Mapping[str, object]) -> str:
     return ", ".join(f"{field} {run_id}" for field, run_id in sorted(options.items())) or "no runs to take anything from"
 
 
-def selected_batches(platform: Platform, pipeline: str, partition_keys: Sequence[str]) -> list[BatchRow]:
-    """The ingested batches of a selection in ordinal order; failed ones are passed over.
+def begin_replay(platform: Platform, request: ReplayRequest) -> tuple[RunRow, list[BatchRow]]:
+    """Find or create the run of a replay, and return it with the selected batches that are ingested, in ordinal order.
 
-    Raises ``BatchGap`` when an ingested batch between the first and the last one was left out, and ``RunError`` for a batch
-    that is not ingested yet.
+    The run is the newest with the replay's identity, or a new one that begins before the first selected batch. Failed batches
+    of the selection are passed over.
+
+    Raises:
+        BatchGap: the selection leaves out an ingested batch between its first and last one, or after the run's last one.
+        RunError: a batch is not ingested yet, or the run began with other options.
+        UnknownName: the dataset has no batch of a selected partition.
     """
-    known = _batches(platform, platform.pipeline(pipeline))
-    by_key = {batch.partition_key: batch for batch in known}
-    missing = [key for key in partition_keys if key not in by_key]
-    if missing:
-        raise UnknownName("batch", missing[0], [*by_key][-5:])
-    chosen = sorted((by_key[key] for key in partition_keys), key=lambda batch: batch.ordinal)
-    for batch in known:
-        if batch.state == "open" and chosen and batch.ordinal <= chosen[-1].ordinal:
-            raise RunError(f"batch {batch.partition_key!r} is not ingested yet; materialize its samples first")
-    ingested = [batch for batch in chosen if batch.state == "ingested"]
-    if not ingested:
-        raise RunError(f"the selection of {pipeline} holds no ingested batch")
-    _require_no_gap(pipeline, known, ingested)
-    return ingested
-
-
-def continue_or_create(platform: Platform, request: ReplayRequest, selection: Sequence[BatchRow]) -> RunRow:
-    """The run of a replay: the newest with its identity, or a new one that begins before the first selected batch."""
     spec = platform.pipeline(request.pipeline)
-    known = _batches(platform, spec)
     seed = spec.seed if request.seed is None else request.seed
     options = options_of(request)
     with platform.transaction() as conn:
-        dataset = ensure_dataset(conn, platform.project.datasets[spec.dataset])
+        dataset = ensure_dataset(conn, platform.dataset(spec.dataset))
+        batches = list_batches(conn, dataset.id)
+        selection = select_batches(request, batches)
         # The pipeline's row is locked: two replays that start at once find or make the same run.
         pipeline_id = ensure_pipeline(conn, spec.name, dataset.id)
-        found = replay_run(conn, spec.name, spec_hash=spec_hash(spec), seed=seed, name=request.name)
-        if found is None or request.restart:
+        run = replay_run(conn, spec.name, spec_hash=spec_hash(spec), seed=seed, name=request.name)
+        if run is None or request.restart:
             spec_id = ensure_spec(conn, pipeline_id, spec_hash(spec), spec.model_dump(mode="json", by_alias=True))
             require_same_dataset(conn, options, dataset.id)
-            begin = _begin(known, selection[0]) | {"options": options}
+            begin = _begin(batches, selection[0]) | {"options": options}
             identity = {"name": request.name, "seed": seed, "threads": spec.threads}
-            return create_run(conn, pipeline_id=pipeline_id, spec_id=spec_id, mode="replay", **identity, **begin)
-        require_same_options(found, options)
-        _require_continuation(found, known, selection)
-        if found.state == "finished" and selection[-1].ordinal > found.last_ordinal:
-            found = move_run(conn, found, state="active", finished_at=None)
-        return found
+            created = create_run(conn, pipeline_id=pipeline_id, spec_id=spec_id, mode="replay", **identity, **begin)
+            return created, selection
+        require_same_options(run, options)
+        _require_continuation(run, batches, selection)
+        if run.state == "finished" and selection[-1].ordinal > run.last_ordinal:
+            run = move_run(conn, run, state="active", finished_at=None)
+        return run, selection
 
 
-def _begin(known: Sequence[BatchRow], first: BatchRow) -> dict[str, Any]:
-    before = [batch for batch in known if batch.ordinal < first.ordinal and batch.state == "ingested"]
+def select_batches(request: ReplayRequest, batches: Sequence[BatchRow]) -> list[BatchRow]:
+    """Pick the ingested batches of a request from all batches of its dataset, in ordinal order."""
+    by_key = {batch.partition_key: batch for batch in batches}
+    missing = [key for key in request.partition_keys if key not in by_key]
+    if missing:
+        raise UnknownName("batch", missing[0], [*by_key][-5:])
+    selected = sorted((by_key[key] for key in request.partition_keys), key=lambda batch: batch.ordinal)
+    for batch in batches:
+        if batch.state == "open" and selected and batch.ordinal <= selected[-1].ordinal:
+            raise RunError(f"batch {batch.partition_key!r} is not ingested yet; materialize its samples first")
+    ingested = [batch for batch in selected if batch.state == "ingested"]
+    if not ingested:
+        raise RunError(f"the selection of {request.pipeline} holds no ingested batch")
+    _require_no_gap(request.pipeline, batches, ingested)
+    return ingested
+
+
+def _begin(batches: Sequence[BatchRow], first: BatchRow) -> dict[str, Any]:
+    before = [batch for batch in batches if batch.ordinal < first.ordinal and batch.state == "ingested"]
     origin = key_of(before[-1].ordinal, int(before[-1].n_samples or 0) - 1) if before else ORIGIN
     return {"origin": origin, "cursor": origin, "last_ordinal": first.ordinal - 1}
 
 
-def _batches(platform: Platform, spec: PipelineSpec) -> list[BatchRow]:
-    with platform.transaction() as conn:
-        dataset = ensure_dataset(conn, platform.project.datasets[spec.dataset])
-        return list_batches(conn, dataset.id)
-
-
-def _require_no_gap(pipeline: str, known: Sequence[BatchRow], chosen: Sequence[BatchRow]) -> None:
-    ordinals = {batch.ordinal for batch in chosen}
-    last = chosen[0]
-    for batch in known:
-        if batch.state != "ingested" or not chosen[0].ordinal <= batch.ordinal <= chosen[-1].ordinal:
+def _require_no_gap(pipeline: str, batches: Sequence[BatchRow], selected: Sequence[BatchRow]) -> None:
+    ordinals = {batch.ordinal for batch in selected}
+    last = selected[0]
+    for batch in batches:
+        if batch.state != "ingested" or not selected[0].ordinal <= batch.ordinal <= selected[-1].ordinal:
             continue
         if batch.ordinal not in ordinals:
-            following = next(b for b in chosen if b.ordinal > batch.ordinal)
+            following = next(b for b in selected if b.ordinal > batch.ordinal)
             raise BatchGap(f"the selection of {pipeline}", last.partition_key, following.partition_key)
         last = batch
 
 
-def _require_continuation(run: RunRow, known: Sequence[BatchRow], selection: Sequence[BatchRow]) -> None:
-    skipped = [b for b in known if run.last_ordinal < b.ordinal < selection[0].ordinal and b.state == "ingested"]
+def _require_continuation(run: RunRow, batches: Sequence[BatchRow], selection: Sequence[BatchRow]) -> None:
+    skipped = [b for b in batches if run.last_ordinal < b.ordinal < selection[0].ordinal and b.state == "ingested"]
     if skipped:
-        last = next((b.partition_key for b in known if b.ordinal == run.last_ordinal), "(none)")
+        last = next((b.partition_key for b in batches if b.ordinal == run.last_ordinal), "(none)")
         raise BatchGap(run.title, last, selection[0].partition_key)
 
 
-_CLASS: Final = 0x6D6F6479
+#: Class of our advisory locks: "mody" in ASCII.
+_LOCK_CLASS: Final = 0x6D6F6479
 
 
 @contextmanager
 def run_lock(engine: sa.Engine, run: RunRow) -> Iterator[None]:
-    """Hold the advisory lock of a run; the server lets go of it when the process dies.
+    """Hold the advisory lock of a run; the server releases it when the process dies.
 
     Raises ``RunError`` when another process still holds it after ten seconds.
     """
@@ -161,11 +158,11 @@ def run_lock(engine: sa.Engine, run: RunRow) -> Iterator[None]:
     try:
         conn.execute(sa.text("SET lock_timeout = '10s'"))
         try:
-            conn.execute(sa.select(sa.func.pg_advisory_lock(_CLASS, run.id)))
+            conn.execute(sa.select(sa.func.pg_advisory_lock(_LOCK_CLASS, run.id)))
         except OperationalError as error:
             raise RunError(f"another process works on {run.title}; wait for it or stop it") from error
         yield
     finally:
-        # A connection that leaves the pool for good ends its session, and with it the lock, even on a dead server.
+        # A connection that leaves the pool ends its session, and with it the lock, even on a dead server.
         conn.detach()
         conn.close()

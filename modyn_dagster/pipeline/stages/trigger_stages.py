@@ -1,23 +1,23 @@
-"""Three assets of a trigger as plain functions, called by the Dagster ops and inline by a replay; and the finish of a run."""
+"""Stages of a trigger as plain functions, for Dagster ops and for replays; and the finish of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
-from modyn_dagster.catalog.results.models import ModelRow, find_model, list_models
-from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set
+from modyn_dagster.catalog.results.models import ModelRow
+from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
-from modyn_dagster.catalog.triggers import list_triggers, unfinished_trigger
+from modyn_dagster.catalog.triggers import unfinished_trigger
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import RunError
-from modyn_dagster.evaluation.composite.champion import Verdict, champions
+from modyn_dagster.evaluation.composite.champion import champions
 from modyn_dagster.pipeline import checks
 from modyn_dagster.pipeline.checks import CheckResult
-from modyn_dagster.pipeline.context import TriggerContext, trigger_context
-from modyn_dagster.pipeline.platform import Platform, spec_of
+from modyn_dagster.pipeline.context import TriggerContext, trained_contexts
+from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
 from modyn_dagster.pipeline.stages.evaluation.stage import Progress as EvaluationProgress
 from modyn_dagster.pipeline.stages.evaluation.stage import evaluate_model
@@ -33,9 +33,14 @@ StageName = Literal["training_set", "model", "evaluation"]
 
 @dataclass(frozen=True)
 class StageResult:
-    """What one asset of a trigger partition holds now, and how its checks went.
+    """Result of a stage: the content of one asset of a trigger partition, and its checks.
 
-    ``fresh`` says that it was made or changed just now; otherwise it was read from the catalog.
+    Attributes:
+        stage: name of the asset.
+        context: the trigger's context after the stage.
+        row: catalog row of the asset, or the cells of an evaluation.
+        checks: results of the asset's checks.
+        fresh: whether the stage made or changed it; otherwise it was read from the catalog.
     """
 
     stage: StageName
@@ -46,14 +51,15 @@ class StageResult:
 
     @property
     def partition_key(self) -> str:
-        """Of the trigger."""
+        """Partition key of the trigger."""
         return self.context.trigger.partition_key
 
 
 def training_set_stage(context: TriggerContext) -> StageResult:
-    """Select and write the training set of a claimed trigger, once the pipeline is known to be able to train on it."""
+    """Select and write the training set of a claimed trigger, after the preflight check of its pipeline."""
     require_runnable(context.spec, context.view.spec)
-    return _training_set(context, select_training_set(context))
+    row = select_training_set(context)
+    return _training_set(replace(context, training_set=row), row)
 
 
 def model_stage(
@@ -62,41 +68,35 @@ def model_stage(
     fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
 ) -> StageResult | None:
     """Train and commit the model of a claimed trigger; None when it was skipped because nothing was selected."""
-    with context.platform.transaction() as conn:
-        training_set = find_training_set(conn, context.trigger.id)
-    if training_set is None:
-        raise RunError(f"trigger {context.trigger.partition_key} has no training set yet; materialize it first")
-    model = train_model(context, training_set, progress, fast_path)
-    return None if model is None else _model(context, model)
+    trained = train_model(context, progress, fast_path)
+    return None if trained is None or trained.model is None else _model(trained, trained.model)
 
 
 def evaluation_stage(context: TriggerContext, *, finished: bool, progress: EvaluationProgress | None = None) -> StageResult:
-    """Judge the model of a trained trigger on the context's view."""
-    cells, changed = evaluate_model(context, finished=finished, progress=progress)
-    return replace(_evaluation(context, cells), fresh=changed)
+    """Evaluate the model of a trained trigger on the context's view."""
+    run_cells, changed = evaluate_model(context, finished=finished, progress=progress)
+    return replace(_evaluation(context, run_cells), fresh=changed)
 
 
 def recorded_stages(context: TriggerContext) -> list[StageResult]:
-    """What the catalog says of a trigger, without doing anything: for events that a kill swallowed."""
+    """Read the results of a trigger's stages from the catalog, for events that a kill swallowed."""
     with context.platform.transaction() as conn:
-        training_set = find_training_set(conn, context.trigger.id)
-        model = find_model(conn, context.trigger.id)
-        cells = list_evaluations(conn, context.run.id, context.trigger.id)
+        run_cells = list_evaluations(conn, context.run.id)
     results = []
-    if training_set is not None and training_set.removed_at is None:
-        results.append(_training_set(context, training_set))
-    if model is not None:
-        results.append(_model(context, model))
-    if cells:
-        results.append(_evaluation(context, cells))
+    if context.training_set is not None and context.training_set.removed_at is None:
+        results.append(_training_set(context, context.training_set))
+    if context.model is not None:
+        results.append(_model(context, context.model))
+    if any(cell.trigger_id == context.trigger.id for cell in run_cells):
+        results.append(_evaluation(context, run_cells))
     return [replace(result, fresh=False) for result in results]
 
 
 def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:
     training_set = open_training_set(context, row)
     leakage = only_train_samples(context.view, training_set)
-    found = [training_set_not_empty(row), leakage, *training_set_checks(row, training_set)]
-    return StageResult("training_set", context, row, found)
+    results = [training_set_not_empty(row), leakage, *training_set_checks(row, training_set)]
+    return StageResult("training_set", context, row, results)
 
 
 def _model(context: TriggerContext, row: ModelRow) -> StageResult:
@@ -104,27 +104,21 @@ def _model(context: TriggerContext, row: ModelRow) -> StageResult:
     return StageResult("model", context, row, [checks.loss_finite(row), stored_exactly(store, row)])
 
 
-def _evaluation(context: TriggerContext, cells: list[EvaluationRow]) -> StageResult:
+def _evaluation(context: TriggerContext, run_cells: Sequence[EvaluationRow]) -> StageResult:
+    cells = [cell for cell in run_cells if cell.trigger_id == context.trigger.id]
     enough = checks.enough_evaluation_samples(context.spec.evaluation, cells)
-    return StageResult("evaluation", context, cells, [enough, checks.champion(_verdict(context))])
-
-
-def _verdict(context: TriggerContext) -> Verdict:
-    with context.platform.transaction() as conn:
-        models = [model.ordinal for model in list_models(conn, context.run.id)]
-        cells = list_evaluations(conn, context.run.id)
-    verdicts = champions(models, cells, context.spec.evaluation.score_metric)
-    return next(verdict for verdict in verdicts if verdict.trigger == context.trigger.ordinal)
+    models = [model.ordinal for model in context.models]
+    verdicts = champions(models, run_cells, context.spec.evaluation.score_metric)
+    verdict = next(verdict for verdict in verdicts if verdict.trigger == context.trigger.ordinal)
+    return StageResult("evaluation", context, cells, [enough, checks.champion_check(verdict)])
 
 
 def finish_evaluations(platform: Platform, run: RunRow, view: DatasetView) -> Iterator[StageResult]:
-    """Judge every model of a run on all its intervals up to the end of a view, the open last one included."""
-    if spec_of(run).evaluation.matrix == "lazy":
+    """Evaluate every model of a run on all its intervals up to the end of a view, the open last one included."""
+    if platform.spec_of(run).evaluation.matrix == "lazy":
         return
-    with platform.transaction() as conn:
-        trained = list_triggers(conn, run.id, ["trained"])
-    for trigger in trained:
-        yield evaluation_stage(trigger_context(platform, run, trigger, view), finished=True)
+    for context in trained_contexts(platform, run, view):
+        yield evaluation_stage(context, finished=True)
 
 
 def finish_run(platform: Platform, run_id: int) -> RunRow:
@@ -133,14 +127,14 @@ def finish_run(platform: Platform, run_id: int) -> RunRow:
         run = get_run(conn, run_id, lock=True)
         if run.state == "finished":
             return run
-        left = unfinished_trigger(conn, run_id)
-        if left is not None:
-            raise RunError(f"{run.title} still has to train trigger {left.partition_key}; let it end first")
+        unfinished = unfinished_trigger(conn, run_id)
+        if unfinished is not None:
+            raise RunError(f"{run.title} still has to train trigger {unfinished.partition_key}; let it end first")
         return move_run(conn, run, state="finished", finished_at=sa.func.now())
 
 
 def finish_live_run(platform: Platform, run: RunRow) -> Iterator[StageResult]:
-    """End a live run for good: finish it, then judge its models on everything it has seen."""
+    """End a live run for good: finish it, then evaluate its models on everything it has seen."""
     finished = finish_run(platform, run.id)
-    view = platform.view(spec_of(run).dataset, until=finished.last_ordinal)
+    view = platform.view(platform.spec_of(run).dataset, until=finished.last_ordinal)
     yield from finish_evaluations(platform, finished, view)

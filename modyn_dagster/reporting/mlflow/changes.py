@@ -1,4 +1,4 @@
-"""An MLflow run brought to a wanted content: what is missing there, and what it can no longer show."""
+"""Updates of an MLflow run: missing parameters, points and tags, and content that MLflow cannot take back."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What MLflow takes in one call.
+#: Limits of one call to MLflow.
 _METRICS_PER_CALL: Final = 1000
 _OTHERS_PER_CALL: Final = 100
 _DIGEST: Final = "modyn/digest"
 
 
 def update_run(client: MlflowClient, run: Run, content: Content) -> bool:
-    """Send what differs; False, with nothing sent, where the run shows what is no longer true and cannot be taken back."""
+    """Send the differences; False, with nothing sent, if the run has a parameter or point that is wrong: MLflow keeps those."""
     digest = digest_of(content.series)
     same = run.data.tags.get(_DIGEST) == digest
     metrics = [] if same else _missing_points(client, run, content)
@@ -34,7 +34,7 @@ def update_run(client: MlflowClient, run: Run, content: Content) -> bool:
     metrics += _changed_numbers(run, content.numbers)
     _send(client, run.info.run_id, params, metrics, _changed_tags(run, content))
     log_missing_inputs(client, run, content.inputs)
-    # Last: it promises that all points are there.
+    # Last: the digest says that all points are in MLflow.
     if not same:
         client.set_tag(run.info.run_id, _DIGEST, digest)
     _set_status(client, run, content)
@@ -42,15 +42,15 @@ def update_run(client: MlflowClient, run: Run, content: Content) -> bool:
 
 
 def _missing_points(client: MlflowClient, run: Run, content: Content) -> list[tuple[str, Point]] | None:
-    """Points to add; None when some that are there should not be."""
+    """Points to add; None if the run has points that it should not have."""
     if {name for name in run.data.metrics if name.startswith(SERIES_PREFIXES)} - content.series.keys():
         return None
     missing = []
     for name, points in content.series.items():
-        there = _points(client, run, name)
-        if there - set(points):
+        present = _points(client, run, name)
+        if present - set(points):
             return None
-        missing += [(name, point) for point in points if point not in there]
+        missing += [(name, point) for point in points if point not in present]
     return missing
 
 
@@ -66,13 +66,13 @@ def _send(
 ) -> None:
     from mlflow.entities import Metric, Param, RunTag
 
-    for some in _chunks([Param(*item) for item in params.items()], _OTHERS_PER_CALL):
-        client.log_batch(run_id, params=some)
-    sent = [Metric(name, point.value, point.timestamp, point.step) for name, point in metrics]
-    for chunk in _chunks(sent, _METRICS_PER_CALL):
-        client.log_batch(run_id, metrics=chunk)
-    for few in _chunks([RunTag(*item) for item in tags.items()], _OTHERS_PER_CALL):
-        client.log_batch(run_id, tags=few)
+    for some_params in _chunks([Param(*item) for item in params.items()], _OTHERS_PER_CALL):
+        client.log_batch(run_id, params=some_params)
+    points = [Metric(name, point.value, point.timestamp, point.step) for name, point in metrics]
+    for some_metrics in _chunks(points, _METRICS_PER_CALL):
+        client.log_batch(run_id, metrics=some_metrics)
+    for some_tags in _chunks([RunTag(*item) for item in tags.items()], _OTHERS_PER_CALL):
+        client.log_batch(run_id, tags=some_tags)
 
 
 def _set_status(client: MlflowClient, run: Run, content: Content) -> None:
@@ -84,15 +84,15 @@ def _set_status(client: MlflowClient, run: Run, content: Content) -> None:
         client.update_run(run.info.run_id, status=content.status)
 
 
-def _contradicts(there: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    return any(there.get(name, value) != value for name, value in wanted.items())
+def _contradicts(present: Mapping[str, str], params: Mapping[str, str]) -> bool:
+    return any(present.get(name, value) != value for name, value in params.items())
 
 
 def _changed_tags(run: Run, content: Content) -> dict[str, str]:
-    there = run.data.tags
-    tags = {**content.defaults, **there, **content.tags}
-    # An empty tag says no more than none, and looks like an error without a text.
-    return {name: value for name, value in tags.items() if there.get(name, "") != value}
+    present = run.data.tags
+    tags = {**content.defaults, **present, **content.tags}
+    # An empty tag means the same as no tag, and looks like an error without a text.
+    return {name: value for name, value in tags.items() if present.get(name, "") != value}
 
 
 def _changed_numbers(run: Run, numbers: Mapping[str, float]) -> list[tuple[str, Point]]:

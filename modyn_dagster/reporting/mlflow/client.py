@@ -1,4 +1,4 @@
-"""Opening MLflow: once per process, without long waits, and safely while its tables are still to be made."""
+"""Clients of MLflow: opened once per process, without long waits, by several processes even before its tables exist."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _CONNECT_SECONDS: Final = 5
-#: Of the advisory lock in MLflow's database; any number that nobody else uses there.
+#: Number of the advisory lock in MLflow's database; nobody else uses it there.
 _SETUP_LOCK: Final = 0x4D4F44594E
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-#: What MLflow keeps its runs in.
+#: Databases that MLflow can store its runs in.
 _DATABASES: Final = frozenset({"postgresql", "mysql", "mssql", "sqlite"})
-#: By default MLflow waits minutes for a server that is down, prints, and tells its makers about every use.
+#: By default MLflow waits minutes for a server that is down, prints to the terminal and sends telemetry.
 _ENVIRONMENT: Final = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -37,17 +37,16 @@ _ENVIRONMENT: Final = {
 
 @cache
 def open_client(uri: str) -> MlflowClient:
-    """A client of a tracking server (``http://…``) or of its database (``postgresql://…``, much faster).
+    """Open a client of a tracking server (``http://…``) or of its database (``postgresql://…``, much faster).
 
-    The database's tables are made when they are missing; several processes may do so at once. Raises ``TrackingError``
-    within seconds when nothing answers.
+    Missing tables are created; several processes may do so at once. Raises ``TrackingError`` within seconds if nothing answers.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with tracking_errors(address_of(uri)):
         from mlflow import MlflowClient
 
-        # It prints a traceback of every error it raises, and all of them become TrackingError.
+        # MLflow prints a traceback of every error it raises; all of them become TrackingError.
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         if _is_server(uri):
             _require_answer(uri)
@@ -60,7 +59,7 @@ def open_client(uri: str) -> MlflowClient:
 
 @contextmanager
 def tracking_errors(address: str) -> Iterator[None]:
-    """Turn what MLflow, its database and its server raise into ``TrackingError``."""
+    """Turn exceptions of MLflow, its database and its server into ``TrackingError``."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -70,14 +69,14 @@ def tracking_errors(address: str) -> Iterator[None]:
 
 
 def address_of(uri: str) -> str:
-    """A tracking URI for messages: without password and options.
+    """Tracking URI for messages, without password and options.
 
-    Raises ``TrackingError`` when it is neither a server's nor a database's.
+    Raises ``TrackingError`` unless it is the URI of a server or a database.
     """
     try:
         return _parsed_address(uri)
     except (SQLAlchemyError, ValueError):
-        # The text may hold a password, so neither it nor the parser's error is shown.
+        # The URI may hold a password: neither it nor the parser's error is shown.
         rule = "the tracking URI must look like http://host:port or postgresql://user:password@host:port/mlflow"
         raise TrackingError("an address that is none", rule) from None
 
@@ -104,9 +103,9 @@ def _require_answer(uri: str) -> None:
 
 @contextmanager
 def _setup_lock(uri: str) -> Iterator[None]:
-    """Keep other processes from making the tables too; MLflow's store itself does not.
+    """Keep other processes from creating the tables too, which MLflow's store does not do.
 
-    It also finds out whether the database is there at all, which the store would try for an hour.
+    Connecting also fails fast for a missing database, where the store would try for an hour.
     """
     engine = sa.create_engine(uri, poolclass=sa.NullPool, connect_args={"connect_timeout": _CONNECT_SECONDS})
     with engine.begin() as connection:

@@ -1,11 +1,10 @@
 """Models of pipelines as registered versions in MLflow: one per trained trigger, with the aliases ``current`` and ``champion``.
 
-Like everything in MLflow they come from the catalog: what is missing is made up, an alias that is wrong is moved.
+The catalog is the source: missing versions are registered, wrong aliases are moved.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
+from modyn_dagster.digest import bytes_digest
 from modyn_dagster.evaluation.composite.champion import Verdict
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
 from modyn_dagster.reporting.mlflow.series import utc_text
@@ -33,101 +33,100 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 
 
-#: Versions that the page of a registered model lists.
-_ON_PAGE: Final = 100
+#: Versions listed on the page of a registered model.
+VERSIONS_ON_PAGE: Final = 100
 _CHAMPION_BECAUSE: Final = "modyn/champion"
 _DIGEST_TAG: Final = "modyn/told"
-#: Versions whose verdicts share a digest: so many are read again when one of them changes.
+#: Versions whose verdicts share a digest: all of them are read again when one changes.
 BLOCK: Final = 50
-#: Versions that are asked for one by one rather than with all others of their run.
+#: Missing versions that are requested one by one; for more, all versions of the run are read.
 _FEW: Final = 3
 _NEWEST_FIRST: Final = ["version_number DESC"]
 
 
 def registered_name(run: RunRow) -> str:
-    """Replays do not mix with what is live."""
+    """Name of the registered model of a pipeline; replays have their own."""
     return run.pipeline if run.mode == "live" else f"{run.pipeline}.replay"
 
 
 class RegisteredModels:
-    """The registry of one MLflow. Every method raises ``TrackingError`` when it is down or refuses."""
+    """Registry of one MLflow. Every method raises ``TrackingError`` when MLflow is down or refuses."""
 
     def __init__(self, client: MlflowClient) -> None:
         self._client = client
         self._address = address_of(client.tracking_uri)
 
     def sync(self, run: RunRow, models: Sequence[ModelRow], verdicts: Sequence[Verdict]) -> str:
-        """Register the models of a run that are missing, move the aliases, renew the page. Returns the registered name.
+        """Register missing models of a run, move the aliases and renew the page. Returns the registered name.
 
-        Versions are registered in the order of their triggers, and digests of what was told of them stand with the registered
-        model: only the newest are read, and older ones where a verdict changed. One of these that was deleted by hand is
+        Versions are registered in the order of their triggers. Digests of their verdicts are stored with the registered model:
+        only the newest versions are read, and older ones whose verdict changed. One of these that was deleted by hand is
         registered again. The aliases belong to the run whose model went live last.
         """
         name = registered_name(run)
         by_key = {partition_key(run.id, model.ordinal): model for model in models}
         keys = list(by_key)
         texts = [f"{'promoted' if verdict.promoted else 'not promoted'}: {verdict.reason}" for verdict in verdicts]
-        told = _digests(run, texts)
+        digests = _digests(run, texts)
         with self._errors():
             registered = self._ensure(name, run)
-            shown = list(self._client.search_model_versions(f"name = '{name}'", max_results=_ON_PAGE, order_by=_NEWEST_FIRST))
+            shown = list(
+                self._client.search_model_versions(f"name = '{name}'", max_results=VERSIONS_ON_PAGE, order_by=_NEWEST_FIRST)
+            )
             if keys:
-                first = _first_changed(registered.tags.get(tag := f"{_DIGEST_TAG}/{run.id}", ""), told, len(keys))
+                first = _first_changed(registered.tags.get(tag := f"{_DIGEST_TAG}/{run.id}", ""), digests, len(keys))
                 champion = partition_key(run.id, verdicts[-1].champion)
-                ours = _by_trigger(version for version in shown if belongs_to_run(version, run))
-                if len(shown) < _ON_PAGE:
-                    known, missing = ours, [key for key in keys if key not in ours]
+                own = _by_trigger(version for version in shown if belongs_to_run(version, run))
+                if len(shown) < VERSIONS_ON_PAGE:
+                    known, missing = own, [key for key in keys if key not in own]
                 else:
-                    known, missing = self._known(run_filter(name, run), ours, keys, first, champion)
+                    known, missing = self._known(run_filter(name, run), own, keys, first, champion)
                 for key in missing:
                     known[key] = self._register(name, run, by_key[key])
                     shown.append(known[key])
                 self._mark(name, known, dict(zip(keys[first:], texts[first:], strict=True)))
                 if _newest_is_of(shown, run):
                     self._move(registered, {"current": known[keys[-1]], "champion": known[champion]})
-                self._client.set_registered_model_tag(name, tag, told)
-            text = versions_page(in_order(shown)[-_ON_PAGE:], run.pipeline)
+                self._client.set_registered_model_tag(name, tag, digests)
+            text = versions_page(in_order(shown)[-VERSIONS_ON_PAGE:], run.pipeline)
             if registered.description != text:
                 self._client.update_registered_model(name, text)
         return name
 
     def live_at(self, pipeline: str, moment: datetime) -> LiveVersion | None:
-        """The version of a live pipeline that was the newest at a moment; None before the first.
-
-        A version is live from its moment on. A moment without a time zone is one in UTC.
-        """
+        """Newest version of a live pipeline at a moment; None before the first. A moment without a time zone is in UTC."""
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         with self._errors():
             versions = self._client.search_model_versions(f"name = '{pipeline}'")
         return next((live for live in reversed(in_order(versions)) if live.since <= moment), None)
 
     def _ensure(self, name: str, run: RunRow) -> RegisteredModel:
-        found = self._client.search_registered_models(f"name = '{name}'", max_results=1)
-        if found:
-            return found[0]
+        existing = self._client.search_registered_models(f"name = '{name}'", max_results=1)
+        if existing:
+            return existing[0]
         tags = {"modyn/pipeline": run.pipeline, "modyn/mode": run.mode}
         return self._client.create_registered_model(name, tags)
 
     def _known(
         self, where: str, shown: Mapping[str, ModelVersion], keys: Sequence[str], first: int, champion: str
     ) -> tuple[dict[str, ModelVersion], list[str]]:
-        """Versions of a run by trigger: at least all from ``first`` on and the champion; and the triggers that lack theirs."""
+        """Versions of a run by trigger, at least all from ``first`` on and the champion's; and the triggers without a version."""
         known = dict(shown)
         if len(known) < (n_newest := len(keys) - first):
             known |= _by_trigger(self._client.search_model_versions(where, max_results=n_newest, order_by=_NEWEST_FIRST))
         oldest = next((n for n, key in enumerate(keys[:first]) if key in known), first)
-        wanted = dict.fromkeys([champion, *keys[oldest:]])
-        missing = [key for key in wanted if key not in known]
-        asked = [f"{where} AND tag.`{TRIGGER}` = '{key}'" for key in missing] if len(missing) <= _FEW else [where]
-        for each in asked:
-            known |= _by_trigger(self._client.search_model_versions(each))
-        return known, [key for key in keys if key in wanted and key not in known]
+        required = dict.fromkeys([champion, *keys[oldest:]])
+        missing = [key for key in required if key not in known]
+        filters = [f"{where} AND tag.`{TRIGGER}` = '{key}'" for key in missing] if len(missing) <= _FEW else [where]
+        for one in filters:
+            known |= _by_trigger(self._client.search_model_versions(one))
+        return known, [key for key in keys if key in required and key not in known]
 
     def _register(self, name: str, run: RunRow, model: ModelRow) -> ModelVersion:
         tags = version_tags(run, model)
         return self._client.create_model_version(
             name,
-            # Not a file: whoever wants the weights asks the model store, which knows what they are the difference to.
+            # Not a file: the weights come from the model store, which may hold them as a difference to another model.
             f"modyn-model:///{model.hash}",
             tags=tags,
             description=f"Trigger {tags[TRIGGER]}, {model.n_samples:,} samples. `ModelStore(root).load('{model.hash}')`",
@@ -135,13 +134,13 @@ class RegisteredModels:
         )
 
     def _mark(self, name: str, known: Mapping[str, ModelVersion], texts: Mapping[str, str]) -> None:
-        """Every version tells how it did against the champion of its time."""
+        """Tag versions with their verdict against the champion of their time."""
         for key, text in texts.items():
             if known[key].tags.get(_CHAMPION_BECAUSE) != text:
                 self._client.set_model_version_tag(name, known[key].version, _CHAMPION_BECAUSE, text)
 
-    def _move(self, registered: RegisteredModel, wanted: Mapping[str, ModelVersion]) -> None:
-        for alias, version in wanted.items():
+    def _move(self, registered: RegisteredModel, aliases: Mapping[str, ModelVersion]) -> None:
+        for alias, version in aliases.items():
             if str(registered.aliases.get(alias)) != str(version.version):
                 self._client.set_registered_model_alias(registered.name, alias, version.version)
 
@@ -156,20 +155,20 @@ def _by_trigger(versions: Iterable[ModelVersion]) -> dict[str, ModelVersion]:
 
 
 def _newest_is_of(versions: Sequence[ModelVersion], run: RunRow) -> bool:
-    """Whether the model that went live last is of this run: a sync of an older one leaves the aliases alone."""
+    """Tell whether the model that went live last is of this run: a sync of an older run leaves the aliases alone."""
     newest = in_order(versions)[-1:]
     return any(live == live_version(version) and belongs_to_run(version, run) for live in newest for version in versions)
 
 
 def _digests(run: RunRow, texts: Sequence[str]) -> str:
-    """What is told of a run's versions: when it was created, and a digest of each block of verdicts."""
+    """Time of creation of a run, and a digest of each block of its verdicts."""
     blocks = ["\n".join(texts[start : start + BLOCK]) for start in range(0, len(texts), BLOCK)]
-    digests = [hashlib.blake2b(block.encode(), digest_size=6).hexdigest() for block in blocks]
+    digests = [bytes_digest(block.encode(), 6) for block in blocks]
     return " ".join([utc_text(run.created_at).replace(" ", "_"), *digests])
 
 
 def _first_changed(before: str, now: str, n: int) -> int:
-    """The first of ``n`` versions that may have to be told something else; the newest always, for it may be missing."""
+    """Index of the first of ``n`` versions whose verdict may have changed; at most the newest, which may be missing."""
     old, new = before.split(), now.split()
     if not old or old[0] != new[0]:
         return 0

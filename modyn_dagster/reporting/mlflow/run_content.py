@@ -1,4 +1,4 @@
-"""MLflow content of a pipeline run: its rows in the catalog as parameters, tags and metrics."""
+"""MLflow content of a pipeline run: rows of the catalog as parameters, tags and metrics."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -6,19 +6,25 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog import runs
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.decisions import DecisionRow, scored_decisions
 from modyn_dagster.catalog.results.evaluations import list_evaluations, list_intervals
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.training_sets import FillPoint, list_fills
-from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.reporting.mlflow.content import Content, DagsterRun, flatten, note_of, run_identity, stream_inputs, tags_of
+from modyn_dagster.catalog.runs import RunRow, get_run
+from modyn_dagster.reporting.mlflow.content import (
+    Content,
+    DagsterRun,
+    description,
+    flatten,
+    known_tags,
+    run_identity,
+    stream_inputs,
+)
 from modyn_dagster.reporting.mlflow.series import composite_points, decision_series, fill_series, interval_tags, milliseconds
-from modyn_dagster.reporting.scores import CompositeSeries, Interval, composite_series
+from modyn_dagster.reporting.scores import CompositeSeries, Interval, composite_series, spec_of
 from modyn_dagster.reporting.summary import RunSummary, summarise_run
-from modyn_dagster.spec.load import parse_spec
-from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, PipelineSpec
+from modyn_dagster.spec.pipeline import DISPLAY_FIELDS
 from modyn_dagster.spec.triggers.trigger import measures
 
 _RUN_STATUS: Final = {
@@ -40,12 +46,20 @@ def run_content(
     fills: Sequence[FillPoint] = (),
     composites: Mapping[str, CompositeSeries] = MappingProxyType({}),
 ) -> Content:
-    """Of a pipeline run: its spec as parameters, cost and score as numbers, what ``decisions`` were taken from, how full
-    its time-biased sample was, and the scores of its ``composites`` by metric.
+    """Content of a pipeline run.
+
+    Args:
+        run: its spec becomes the parameters.
+        summary: cost and score, as numbers.
+        intervals: of the run, in order of time.
+        dagster: Dagster run that did the work.
+        decisions: with a measured score, as series.
+        fills: of the time-biased sample, as series.
+        composites: scores of the composite models by metric, as series.
     """
     spec = {name: value for name, value in run.spec.items() if name not in DISPLAY_FIELDS}
     settings = {"seed": run.seed, "threads": run.threads, "run": {"mode": run.mode, "name": run.name}}
-    note = note_of([run.title, str(run.spec.get("description") or "")], dagster.url)
+    note = description([run.title, str(run.spec.get("description") or "")], dagster.url)
     tags = {
         "modyn/pipeline": run.pipeline,
         "modyn/mode": run.mode,
@@ -60,7 +74,7 @@ def run_content(
         status=_RUN_STATUS[run.state],
         start=milliseconds(run.created_at),
         end=None if run.finished_at is None else milliseconds(run.finished_at),
-        tags={**tags_of(tags), **interval_tags(intervals), **(note if dagster.url else {})},
+        tags={**known_tags(tags), **interval_tags(intervals), **(note if dagster.url else {})},
         params=flatten({**spec, **settings}),
         defaults=note,
         series={
@@ -74,9 +88,9 @@ def run_content(
 
 
 def comparison_tags(dataset: str, dagster: DagsterRun) -> dict[str, str]:
-    """Of the comparison of a dataset's pipelines: where it comes from."""
+    """Tags of the comparison of a dataset's pipelines: its asset, Dagster run and description."""
     tags = {"dagster/run_id": dagster.id, "dagster/asset_key": f"{dataset}/comparison"}
-    return tags_of(tags) | note_of([f"Pipelines of {dataset} side by side"], dagster.url)
+    return known_tags(tags) | description([f"Pipelines of {dataset} side by side"], dagster.url)
 
 
 def _summary_numbers(summary: RunSummary) -> dict[str, float]:
@@ -91,9 +105,9 @@ def _summary_numbers(summary: RunSummary) -> dict[str, float]:
 
 
 def read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunRow, Content, RunSummary, Sequence[Interval]]:
-    """A run, what is shown of it, its summary and its intervals in order of time."""
+    """A run, its content for MLflow, its summary and its intervals in order of time."""
     with transaction(engine) as conn:
-        run = runs.get_run(conn, run_id)
+        run = get_run(conn, run_id)
         summary = summarise_run(conn, run)
         intervals = list_intervals(conn, run_id)
         shown = _measured_decisions(conn, run), list_fills(conn, run_id), _composites(conn, run)
@@ -102,13 +116,12 @@ def read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunRo
 
 
 def _composites(conn: sa.Connection, run: RunRow) -> dict[str, CompositeSeries]:
-    """Of every metric the scores of the composite models."""
-    evaluation = parse_spec(run.spec, PipelineSpec, source=run.title).evaluation
+    """Scores of the composite models, by metric."""
+    evaluation = spec_of(run).evaluation
     models, cells = list_models(conn, run.id), list_evaluations(conn, run.id)
     return {metric: composite_series(models, cells, metric, evaluation.intervals) for metric in evaluation.metrics}
 
 
 def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:
-    """Decisions that were taken from something measured; an amount of samples is no score worth a curve."""
-    trigger = parse_spec(run.spec, PipelineSpec, source=run.title).trigger
-    return scored_decisions(conn, run.id) if measures(trigger) else []
+    """Decisions based on a measurement; a number of samples is no score worth a curve."""
+    return scored_decisions(conn, run.id) if measures(spec_of(run).trigger) else []

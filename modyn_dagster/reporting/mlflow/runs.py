@@ -1,4 +1,4 @@
-"""Runs in MLflow: found or made by their tags, and brought to a wanted content with as few calls as possible."""
+"""Runs in MLflow: found or created by their tags, and updated with as few calls as possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-#: Which of its two faces MLflow shows: training runs, not conversations.
+#: MLflow shows an experiment as training runs, not as conversations.
 _EXPERIMENT: Final = {"mlflow.experimentKind": "custom_model_development"}
 _SOURCE: Final = {"mlflow.source.name": "modyn-dagster", "mlflow.source.type": "JOB"}
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class TrackedRuns:
-    """The runs of one MLflow. Every method raises ``TrackingError`` when it is down or refuses."""
+    """Runs of one MLflow. Every method raises ``TrackingError`` when MLflow is down or refuses."""
 
     def __init__(self, client: MlflowClient, artifact_root: str | None = None) -> None:
         self._client = client
@@ -35,42 +35,42 @@ class TrackedRuns:
         self._experiments: dict[str, str] = {}
 
     def experiment(self, name: str) -> str:
-        """The id of an experiment; made when missing, restored when deleted."""
+        """Id of an experiment; a missing one is created, a deleted one restored."""
         with self._errors():
-            found = self._client.get_experiment_by_name(name) or self._create_experiment(name)
-            if found.lifecycle_stage == "deleted":
-                self._client.restore_experiment(found.experiment_id)
-            return str(found.experiment_id)
+            experiment = self._client.get_experiment_by_name(name) or self._create_experiment(name)
+            if experiment.lifecycle_stage == "deleted":
+                self._client.restore_experiment(experiment.experiment_id)
+            return str(experiment.experiment_id)
 
     def ensure(self, experiment_id: str, content: Content, stored: str | None) -> Run:
-        """The run with this identity: by its stored id, else by its tags, else a new one."""
+        """Run with the identity of a content: by its stored id, else by its tags, else a new one."""
         with self._errors():
             run = self._get(stored) or self._find(experiment_id, content.identity) or self._create(experiment_id, content)
         self._experiments[run.info.run_id] = str(run.info.experiment_id)
         return run
 
     def write(self, run: Run, content: Content) -> bool:
-        """Bring a run to its content, sending only what differs; series are not read again while their digest holds.
+        """Update a run, sending only the differences; series are not read again while their digest is the same.
 
-        False, with nothing sent, when the run shows a parameter or a point that is no longer true: MLflow can only add to
-        both, so the run has to be replaced.
+        False, with nothing sent, if the run has a wrong parameter or point: MLflow can only add to both, so the run must be
+        replaced.
         """
         with self._errors():
             return update_run(self._client, run, content)
 
     def exists(self, run_id: str) -> bool:
-        """Whether a run is there and not in the trash."""
+        """Tell whether a run exists and is not in the trash."""
         with self._errors():
             return self._get(run_id) is not None
 
     def tag(self, run_id: str, name: str) -> str | None:
-        """A tag of a run."""
+        """Value of a tag of a run; None without it."""
         with self._errors():
             value: str | None = self._client.get_run(run_id).data.tags.get(name)
         return value
 
     def set_tag(self, run_id: str, name: str, value: str) -> None:
-        """Set a tag, whatever it was."""
+        """Set or overwrite a tag."""
         with self._errors():
             self._client.set_tag(run_id, name, value)
 
@@ -80,9 +80,9 @@ class TrackedRuns:
             self._client.delete_run(run_id)
 
     def add_files(self, run_id: str, figures: Mapping[str, Figure], tables: Mapping[str, Any]) -> bool:
-        """Put figures and JSON files beside a run, replacing earlier ones; False, with a warning, where there is no place.
+        """Store figures and JSON files with a run, replacing earlier ones; False, with a warning, if that fails.
 
-        A wrong artifact location is no reason to miss the numbers.
+        The numbers are shown even with a wrong artifact location.
         """
         from mlflow.exceptions import MlflowException
 
@@ -97,7 +97,7 @@ class TrackedRuns:
         return True
 
     def add_file(self, run_id: str, path: Path) -> bool:
-        """Put a file beside a run, replacing one of its name; False, with a warning, where there is no place."""
+        """Store a file with a run, replacing one of the same name; False, with a warning, if that fails."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -108,7 +108,7 @@ class TrackedRuns:
         return True
 
     def experiment_of(self, run_id: str) -> str:
-        """The id of the experiment a run belongs to."""
+        """Id of the experiment of a run."""
         if run_id not in self._experiments:
             with self._errors():
                 self._experiments[run_id] = str(self._client.get_run(run_id).info.experiment_id)
@@ -122,8 +122,8 @@ class TrackedRuns:
 
         location = f"{self._artifact_root}/{name}" if self._artifact_root else None
         try:
-            made = self._client.create_experiment(name, artifact_location=location, tags=_EXPERIMENT)
-            return self._client.get_experiment(made)
+            experiment_id = self._client.create_experiment(name, artifact_location=location, tags=_EXPERIMENT)
+            return self._client.get_experiment(experiment_id)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -143,9 +143,9 @@ class TrackedRuns:
         return run if run.info.lifecycle_stage == "active" else None
 
     def _find(self, experiment_id: str, identity: Mapping[str, str]) -> Run | None:
-        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
-        found = self._client.search_runs([experiment_id], wanted, max_results=1)
-        return found[0] if found else None
+        where = " and ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
+        runs = self._client.search_runs([experiment_id], where, max_results=1)
+        return runs[0] if runs else None
 
     def _create(self, experiment_id: str, content: Content) -> Run:
         tags = {**_SOURCE, **content.identity}

@@ -1,7 +1,6 @@
-"""From the catalog to MLflow: one experiment per pipeline, a parent run per pipeline run, a child run per trigger.
+"""Tracking in MLflow: one experiment per pipeline, a parent run per pipeline run, a child run per trigger.
 
-MLflow is a display: everything in it comes from the catalog, and every sync brings it to what the catalog says now,
-whatever was or was not shown before.
+MLflow is a display of the catalog: every sync brings it to the current state of the catalog, from any earlier state.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog import runs, triggers
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.catalog.runs import RunRow, get_run, set_mlflow_run
+from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
+from modyn_dagster.catalog.triggers import set_mlflow_run as set_trigger_mlflow_run
 from modyn_dagster.reporting.mlflow.content import Content, DagsterRun
-from modyn_dagster.reporting.mlflow.registry import RegisteredModels, registered_name
+from modyn_dagster.reporting.mlflow.registry import RegisteredModels
 from modyn_dagster.reporting.mlflow.run_content import comparison_tags, read_run
 from modyn_dagster.reporting.mlflow.runs import TrackedRuns
 from modyn_dagster.reporting.mlflow.series import digest_of, interval_table
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
-#: First part of the advisory locks that keep two processes from showing the same run at once.
+#: First number of the advisory locks that keep two processes from syncing the same run at once.
 _LOCK: Final = 0x4D4C666C
 _FILES: Final = "modyn/files"
 _StoreRunId = Callable[[sa.Connection, str], None]
@@ -45,11 +44,13 @@ _StoreRunId = Callable[[sa.Connection, str], None]
 class Tracker:
     """Shows runs and triggers of the catalog in MLflow.
 
-    Every ``sync`` finds or makes what it needs and may be called again at any time, by several processes. It raises
-    ``TrackingError`` when MLflow is down or refuses; nothing is lost then, the next sync makes it up.
+    Every ``sync`` may be repeated at any time, by several processes. It raises ``TrackingError`` when MLflow is down or refuses;
+    the next sync then catches up.
 
-    ``ui_url`` is where people open MLflow. ``artifact_root``, a folder or URL, is where files of new experiments go;
-    None leaves the choice to MLflow.
+    Args:
+        client: of MLflow.
+        ui_url: address of MLflow's pages.
+        artifact_root: folder or URL for files of new experiments; None: MLflow chooses.
     """
 
     def __init__(self, client: MlflowClient, ui_url: str, artifact_root: str | None = None) -> None:
@@ -75,30 +76,26 @@ class Tracker:
     ) -> str:
         """Show a trigger: decision, training set, training, loss curve, seconds and scores. Returns its MLflow run id.
 
-        Without a Dagster run the one that last claimed the trigger is named.
+        The default Dagster run is the one that last claimed the trigger.
         """
         with _run_lock(engine, run.id):
             parent = self._parent(engine, run.id)
             record = read_trigger(engine, run.id, trigger.id)
             content = trigger_content(record, parent=parent, dagster=DagsterRun(dagster_run_id, dagster_url))
 
-            def remember(conn: sa.Connection, mlflow_run_id: str) -> None:
-                triggers.set_mlflow_run(conn, trigger.id, mlflow_run_id)
+            def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:
+                set_trigger_mlflow_run(conn, trigger.id, mlflow_run_id)
 
-            shown = self._show(engine, run.pipeline, content, record.trigger.mlflow_run_id, remember)
+            shown = self._show(engine, run.pipeline, content, record.trigger.mlflow_run_id, store_run_id)
             if record.model is not None:
                 self._models.sync(record.run, *read_models(engine, record.run))
             return shown
 
-    def sync_evaluation(self, engine: sa.Engine, run: RunRow, trigger: TriggerRow) -> str:
-        """Add the scores of intervals that closed since the last sync of a trigger. Returns its MLflow run id."""
-        return self.sync_trigger(engine, run, trigger)
-
     def sync_all(self, engine: sa.Engine, run: RunRow) -> str:
-        """Show a pipeline run with all its triggers, whatever earlier syncs missed. Returns its MLflow run id."""
+        """Show a pipeline run with all its triggers. Returns its MLflow run id."""
         with transaction(engine) as conn:
-            found = triggers.list_triggers(conn, run.id)
-        for trigger in found:
+            rows = list_triggers(conn, run.id)
+        for trigger in rows:
             self.sync_trigger(engine, run, trigger)
         return self.sync_run(engine, run)
 
@@ -111,10 +108,18 @@ class Tracker:
         figures: Mapping[str, Figure] = MappingProxyType({}),
         dagster: DagsterRun | None = None,
     ) -> str:
-        """Show the comparison of a dataset's pipelines: their scores, and the interactive page and pictures as files.
+        """Show the comparison of a dataset's pipelines in the only run of the experiment ``<dataset>.comparison``.
 
-        ``dagster`` is the Dagster run that made it. It is the one run of the experiment ``<dataset>.comparison``; returns its
-        MLflow run id.
+        Args:
+            engine: of the catalog.
+            dataset: name.
+            scores: by name.
+            page: interactive page, stored as a file.
+            figures: stored as files.
+            dagster: Dagster run that made the comparison.
+
+        Returns:
+            The MLflow run id.
         """
         identity = {"modyn/comparison": dataset}
         now = time.time_ns() // 1_000_000
@@ -129,58 +134,50 @@ class Tracker:
         return str(shown.info.run_id)
 
     def url_of(self, mlflow_run_id: str) -> str:
-        """The page of a run in MLflow's UI."""
-        return self.trigger_url(self._runs.experiment_of(mlflow_run_id), mlflow_run_id)
-
-    def trigger_url(self, experiment_id: str, mlflow_run_id: str) -> str:
-        """The same where the experiment is known; asks nobody."""
-        return f"{self._ui_url}/#/experiments/{experiment_id}/runs/{mlflow_run_id}"
+        """Page of a run in MLflow."""
+        return f"{self._ui_url}/#/experiments/{self._runs.experiment_of(mlflow_run_id)}/runs/{mlflow_run_id}"
 
     def live_at(self, pipeline: str, moment: datetime) -> LiveVersion | None:
-        """The registered version of a live pipeline that was the newest at a moment; None before the first."""
+        """Newest registered version of a live pipeline at a moment; None before the first."""
         return self._models.live_at(pipeline, moment)
 
-    def models_url(self, run: RunRow) -> str:
-        """The page that lists the registered versions of a run's pipeline, and when each was live."""
-        return f"{self._ui_url}/#/models/{registered_name(run)}"
-
     def _parent(self, engine: sa.Engine, run_id: int) -> str:
-        """The MLflow run of a pipeline run, made when missing; ``sync_run`` brings it up to date."""
+        """MLflow run id of a pipeline run, created if missing; ``sync_run`` updates its content."""
         with transaction(engine) as conn:
-            stored = runs.get_run(conn, run_id).mlflow_run_id
+            stored = get_run(conn, run_id).mlflow_run_id
         if stored is not None and self._runs.exists(stored):
             return stored
         run, content, _, _ = read_run(engine, run_id, DagsterRun())
         return self._show_run(engine, run, content)
 
     def _show_run(self, engine: sa.Engine, run: RunRow, content: Content) -> str:
-        def remember(conn: sa.Connection, mlflow_run_id: str) -> None:
-            runs.set_mlflow_run(conn, run.id, mlflow_run_id)
+        def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:
+            set_mlflow_run(conn, run.id, mlflow_run_id)
 
-        shown = self._show(engine, run.pipeline, content, run.mlflow_run_id, remember)
+        shown = self._show(engine, run.pipeline, content, run.mlflow_run_id, store_run_id)
         if run.mlflow_run_id not in (None, shown):
             self._adopt(engine, run, shown)
         return shown
 
     def _adopt(self, engine: sa.Engine, run: RunRow, parent: str) -> None:
-        """Put the triggers of a run that was replaced below the new one."""
+        """Move the triggers of a replaced run below the new one."""
         with transaction(engine) as conn:
-            found = triggers.list_triggers(conn, run.id)
-        for trigger in found:
+            rows = list_triggers(conn, run.id)
+        for trigger in rows:
             if trigger.mlflow_run_id is not None and self._runs.exists(trigger.mlflow_run_id):
                 self._runs.set_tag(trigger.mlflow_run_id, "mlflow.parentRunId", parent)
 
-    def _show(self, engine: sa.Engine, pipeline: str, content: Content, stored: str | None, remember: _StoreRunId) -> str:
+    def _show(self, engine: sa.Engine, pipeline: str, content: Content, stored: str | None, store_run_id: _StoreRunId) -> str:
         experiment = self._runs.experiment(pipeline)
         while True:
             shown = self._runs.ensure(experiment, content, stored)
             run_id: str = shown.info.run_id
             if run_id != stored:
                 with transaction(engine) as conn:
-                    remember(conn, run_id)
+                    store_run_id(conn, run_id)
             if self._runs.write(shown, content):
                 return run_id
-            # It shows what is no longer true and MLflow cannot take back: it goes, and a new one is made from the catalog.
+            # The run has content that is wrong and that MLflow cannot take back: it is replaced by a new one from the catalog.
             self._runs.delete(run_id)
             stored = None
 
@@ -195,7 +192,7 @@ class Tracker:
 
 @contextmanager
 def _run_lock(engine: sa.Engine, run_id: int) -> Iterator[None]:
-    """One process at a time shows a run: find-or-make would otherwise make two."""
+    """Let one process at a time sync a run: two could create it twice."""
     with transaction(engine) as conn:
         conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, run_id)))
         yield

@@ -1,4 +1,4 @@
-"""MLflow content of a trigger: its rows in the catalog as parameters, tags and metrics."""
+"""MLflow content of a trigger: rows of the catalog as parameters, tags and metrics."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,15 +7,22 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog import runs, triggers
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations, list_intervals
 from modyn_dagster.catalog.results.models import ModelRow, find_model
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set
-from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.catalog.timings import seconds_by_stage
-from modyn_dagster.catalog.triggers import TriggerRow
-from modyn_dagster.reporting.mlflow.content import Content, DagsterRun, flatten, note_of, run_identity, tags_of, trigger_inputs
+from modyn_dagster.catalog.triggers import TriggerRow, get_trigger
+from modyn_dagster.reporting.mlflow.content import (
+    Content,
+    DagsterRun,
+    description,
+    flatten,
+    known_tags,
+    run_identity,
+    trigger_inputs,
+)
 from modyn_dagster.reporting.mlflow.series import (
     epoch_series,
     interval_series,
@@ -39,9 +46,14 @@ _TRIGGER_STATUS: Final = {
 
 @dataclass(frozen=True)
 class TriggerRecord:
-    """What the catalog has about one trigger: ``cells`` of all samples, ``slices`` of parts of them.
+    """Catalog rows of one trigger.
 
-    ``intervals`` are those of the whole run, in order of time.
+    Attributes:
+        run, trigger, training_set, model: rows of the trigger.
+        cells: scores on all samples.
+        intervals: of the whole run, in order of time.
+        seconds: wall seconds by stage.
+        slices: scores on parts of the samples.
     """
 
     run: RunRow
@@ -55,10 +67,10 @@ class TriggerRecord:
 
 
 def trigger_content(record: TriggerRecord, *, parent: str, dagster: DagsterRun) -> Content:
-    """Of a trigger: decision, training set, training, loss curve, seconds and scores. ``parent`` is the run's MLflow run."""
+    """Content of a trigger: decision, training set, training, loss curve, seconds and scores; ``parent`` is an MLflow run id."""
     run, trigger, model = record.run, record.trigger, record.model
     title = f"Trigger {trigger.ordinal} of {run.title}: {trigger.reason}"
-    note = note_of([title, _selected(record.training_set)], dagster.url)
+    note = description([title, _selected(record.training_set)], dagster.url)
     tags = {
         "mlflow.parentRunId": parent,
         "modyn/pipeline": run.pipeline,
@@ -76,7 +88,12 @@ def trigger_content(record: TriggerRecord, *, parent: str, dagster: DagsterRun) 
         status=_TRIGGER_STATUS[trigger.state],
         start=milliseconds(trigger.created_at),
         end=None if trigger.finished_at is None else milliseconds(trigger.finished_at),
-        tags={**tags_of(tags), **interval_tags(record.intervals), **slice_tags(record.slices), **(note if dagster.url else {})},
+        tags={
+            **known_tags(tags),
+            **interval_tags(record.intervals),
+            **slice_tags(record.slices),
+            **(note if dagster.url else {}),
+        },
         params=flatten(_trigger_params(record)),
         defaults=note,
         series={
@@ -90,7 +107,7 @@ def trigger_content(record: TriggerRecord, *, parent: str, dagster: DagsterRun) 
 
 
 def _trigger_params(record: TriggerRecord) -> dict[str, Any]:
-    run, trigger, chosen, model = record.run, record.trigger, record.training_set, record.model
+    run, trigger, training_set, model = record.run, record.trigger, record.training_set, record.model
     params: dict[str, Any] = {
         "trigger": {"ordinal": trigger.ordinal, "key": trigger.key, "point": trigger.point, "reason": trigger.reason},
         "seed": run.seed,
@@ -98,11 +115,11 @@ def _trigger_params(record: TriggerRecord) -> dict[str, Any]:
         "training": run.spec["training"],
         "selection": run.spec.get("selection", {}),
     }
-    if chosen is not None:
-        times = {"first_time": chosen.time_min, "last_time": chosen.time_max}
-        window = {"after": chosen.after, "until": chosen.until}
+    if training_set is not None:
+        times = {"first_time": training_set.time_min, "last_time": training_set.time_max}
+        window = {"after": training_set.after, "until": training_set.until}
         params["window"] = {**window, **{name: utc_text(time) for name, time in times.items() if time is not None}}
-        params |= {"n_pool": chosen.n_pool, "n_samples": chosen.n_samples}
+        params |= {"n_pool": training_set.n_pool, "n_samples": training_set.n_samples}
     if model is not None:
         params |= {"model_hash": model.hash, "previous_model_hash": model.previous_hash}
     return params
@@ -124,12 +141,12 @@ def _selected(row: TrainingSetRow | None) -> str:
 
 
 def read_trigger(engine: sa.Engine, run_id: int, trigger_id: int) -> TriggerRecord:
-    """All that is shown of a trigger."""
+    """Read the catalog rows of a trigger."""
     with transaction(engine) as conn:
         cells = list_evaluations(conn, run_id, trigger_id, subsets=True)
         return TriggerRecord(
-            run=runs.get_run(conn, run_id),
-            trigger=triggers.get_trigger(conn, trigger_id),
+            run=get_run(conn, run_id),
+            trigger=get_trigger(conn, trigger_id),
             training_set=find_training_set(conn, trigger_id),
             model=find_model(conn, trigger_id),
             cells=[cell for cell in cells if cell.subset == ""],

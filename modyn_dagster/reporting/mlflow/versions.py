@@ -1,4 +1,4 @@
-"""Versions of a registered model in MLflow: their tags, the times they were live, and the page that lists them."""
+"""Versions of a registered model in MLflow: tags, live times, and the page that lists them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.evaluation.composite.champion import Verdict, champions
 from modyn_dagster.reporting.mlflow.series import utc_text
+from modyn_dagster.reporting.scores import spec_of
 from modyn_dagster.reporting.tables import Table
-from modyn_dagster.spec.load import parse_spec
-from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 
 def read_models(engine: sa.Engine, run: RunRow) -> tuple[list[ModelRow], list[Verdict]]:
-    """The models of a run, and how each did against the champion of its time."""
-    metric = parse_spec(run.spec, PipelineSpec, source=run.title).evaluation.score_metric
+    """Models of a run, and the verdict of each against the champion of its time."""
+    metric = spec_of(run).evaluation.score_metric
     with transaction(engine) as conn:
         models = list_models(conn, run.id)
         cells = list_evaluations(conn, run.id)
@@ -42,7 +41,7 @@ _CREATED: Final = "modyn/created"
 
 @dataclass(frozen=True, slots=True)
 class LiveVersion:
-    """The version that was current at a moment: its number, trigger, the id of its model in the store, and since when."""
+    """A version with its trigger, the id of its model in the store, and the moment it went live."""
 
     name: str
     version: int
@@ -52,43 +51,45 @@ class LiveVersion:
 
 
 def version_tags(run: RunRow, model: ModelRow) -> dict[str, str]:
-    """What a version is known by."""
-    # Ids begin again in another database: the time of creation tells its runs apart.
+    """Tags that identify a version."""
+    # Run ids start again in another database: the time of creation distinguishes them.
     identity = {_RUN: str(run.id), _CREATED: utc_text(run.created_at), TRIGGER: partition_key(run.id, model.ordinal)}
     return identity | {_MODEL: model.hash, _LIVE_FROM: utc_text(model.created_at)}
 
 
 def belongs_to_run(version: ModelVersion, run: RunRow) -> bool:
-    """Whether it is a model of this run."""
+    """Tell whether a version is a model of a run."""
     return (version.tags.get(_RUN), version.tags.get(_CREATED)) == (str(run.id), utc_text(run.created_at))
 
 
 def run_filter(name: str, run: RunRow) -> str:
-    """MLflow's filter for the versions of a run."""
+    """Filter for the versions of a run, in MLflow's syntax."""
     return f"name = '{name}' AND tag.`{_RUN}` = '{run.id}' AND tag.`{_CREATED}` = '{utc_text(run.created_at)}'"
 
 
 def live_version(version: ModelVersion) -> LiveVersion | None:
-    """What the tags say; None for a version that somebody registered or changed by hand."""
+    """Read a version's tags; None for a version registered or changed by hand."""
     tags = version.tags
     try:
         since = datetime.fromisoformat(tags[_LIVE_FROM])
-        found = LiveVersion(version.name, int(version.version), tags[TRIGGER], tags[_MODEL], since)
+        live = LiveVersion(version.name, int(version.version), tags[TRIGGER], tags[_MODEL], since)
     except (KeyError, ValueError):
         return None
-    return None if since.tzinfo is None else found
+    return None if since.tzinfo is None else live
 
 
 def in_order(versions: Iterable[ModelVersion]) -> list[LiveVersion]:
-    """Those of pipelines as one after the other went live; of two at the same moment the later version."""
-    found = [live for version in versions if (live := live_version(version)) is not None]
-    return sorted(found, key=lambda live: (live.since, live.version))
+    """Versions of pipelines in the order they went live; those of the same moment by number."""
+    lives = [live for version in versions if (live := live_version(version)) is not None]
+    return sorted(lives, key=lambda live: (live.since, live.version))
 
 
 def versions_page(lives: Iterable[LiveVersion], pipeline: str) -> str:
-    """The page that says which version was live when, the newest first; a version is live from its moment on.
+    """Markdown page of versions and their live times, the newest first.
 
-    Markdown, from versions in the order in which they went live. Moments are as exact as the catalog has them.
+    Args:
+        lives: versions in the order they went live.
+        pipeline: its name.
     """
     rows: list[tuple[str, ...]] = []
     until = "now"

@@ -1,4 +1,4 @@
-"""What a comparison report is made of: plain arrays and texts, whether from the catalog or made up."""
+"""Content of a comparison report, as plain arrays and texts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DecisionSeries:
-    """Scores a policy decided from, in order of time; NaN where there is no threshold. All arrays have one length."""
+    """Scores that a policy based its decisions on, in order of time; NaN for no threshold. All arrays have one length."""
 
     times: Times
     scores: Float64
@@ -26,18 +26,18 @@ class PipelineRecord:
     """One run of one pipeline.
 
     Attributes:
-        label: tells it from all others of the report.
-        group: runs of one group are one pipeline with several seeds.
+        label: unique in the report.
+        group: runs of one group are seeds of one pipeline.
         state: of the run, for example ``finished`` or ``active``.
         train_ends: last training time of every model, ``datetime64[us][models]``, in the order of training.
-        n_samples: that each was trained on, ``int64[models]``.
-        seconds: by stage, of every model, ``float64[models]``.
-        other_seconds: by stage, what belongs to no model (deciding, measuring).
+        n_samples: size of each training set, ``int64[models]``.
+        seconds: by stage, ``float64[models]``.
+        other_seconds: by stage, not of a model (deciding, measuring).
         matrices: by metric, ``float64[models, intervals]``; NaN for undefined and missing cells.
-        decisions: scores it decided from; None where its policy measures nothing.
-        n_failed: triggers that came to no model.
-        n_bytes: written to disk by all stages; None where the ledger does not say.
-        lows, highs: ends of the confidence intervals, as ``matrices``; a metric without any may be left out.
+        decisions: scores behind its decisions; None for a policy that measures nothing.
+        n_failed: triggers without a model.
+        n_bytes: written to disk by all stages; None if the ledger has no bytes.
+        lows, highs: ends of the confidence intervals, as ``matrices``; metrics without any may be missing.
         slices: matrices of parts of the samples, by name of the part, for example ``school=MIT``.
     """
 
@@ -58,7 +58,7 @@ class PipelineRecord:
 
     @property
     def total_seconds(self) -> float:
-        """Of all stages."""
+        """Wall seconds of all stages."""
         return float(sum(values.sum() for values in self.seconds.values()) + sum(self.other_seconds.values()))
 
 
@@ -70,7 +70,7 @@ class ReportData:
         title: of the page.
         starts, ends, anchors: of the intervals, ``datetime64[us][intervals]``, in order of time.
         metrics: names; the first one is shown first. Every record has a matrix of each.
-        pipelines: in the order they are listed.
+        pipelines: in the order of the page.
         missing: pipelines that never ran.
     """
 
@@ -89,7 +89,7 @@ class ReportData:
         for pipeline in self.pipelines:
             shape = (len(pipeline.train_ends), len(self.starts))
             for metric in self.metrics:
-                found = pipeline.matrices[metric].shape if metric in pipeline.matrices else None
-                if found != shape:
+                actual = pipeline.matrices[metric].shape if metric in pipeline.matrices else None
+                if actual != shape:
                     rule = f"expected {shape}, models times intervals"
-                    raise ValueError(f"{pipeline.label}: the matrix of {metric} has shape {found}, {rule}")
+                    raise ValueError(f"{pipeline.label}: the matrix of {metric} has shape {actual}, {rule}")

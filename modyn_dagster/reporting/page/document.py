@@ -1,4 +1,4 @@
-"""A comparison as one HTML file that works offline: plotly.js and the data are inside, nothing is fetched."""
+"""Comparison page: one HTML file that works offline, with plotly.js and the data inside."""
 
 from __future__ import annotations
 
@@ -27,28 +27,27 @@ from modyn_dagster.reporting.page.data import DecisionSeries, PipelineRecord, Re
 from modyn_dagster.spec.evaluation import lower_is_better
 from modyn_dagster.storage import atomic_write
 
-_PAGE: Final = "modyn_dagster.reporting.page"
 _SIGNIFICANT: Final = 6
 
 
 def write_report(data: ReportData, path: Path) -> None:
-    """Write the page; ``WriteFailed`` when the operating system refuses."""
+    """Write the page; ``WriteFailed`` if the write fails."""
     with atomic_write(path) as file:
         file.write(report_html(data).encode())
 
 
 def report_html(data: ReportData) -> str:
-    """The page: a table and plots, with metric, composite, pipelines and costs to choose from.
+    """Render the page: a table and plots, with a choice of metric, composite, pipelines and costs.
 
-    Equal data give equal pages. Matrices travel as float32, so what the page shows agrees to seven digits.
+    Equal data give equal pages. Matrices are stored as float32: numbers on the page have seven digits.
     """
     from plotly.offline import get_plotlyjs
 
-    # A name may hold what ends a script element.
+    # A name may contain the end tag of a script element.
     content = json.dumps(_content(data), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     parts = {"TITLE": html.escape(data.title), "STYLE": _file("report.css"), "PLOTLY": get_plotlyjs()}
     parts |= {"DATA": content, "SCRIPT": _file("report.js")}
-    # Split once: what is put in may itself hold a placeholder's text.
+    # Split once: an inserted text may itself contain a placeholder.
     pieces = re.split(r"\{\{([A-Z]+)\}\}", _file("report.html"))
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 
@@ -99,16 +98,16 @@ def _pipeline(record: PipelineRecord, data: ReportData) -> dict[str, Any]:
 
 
 def _summary(record: PipelineRecord, data: ReportData, metric: str) -> Mapping[str, float | None]:
-    """What does not depend on which pipelines are compared: of the last model its retention and forgetting, and the regret."""
+    """Numbers that do not depend on the other pipelines: retention and forgetting of the last model, and regret."""
     values, loss = record.matrices[metric], lower_is_better(metric)
     past = past_intervals(record.train_ends, data.ends)
-    kept, lost = retention(values, past), forgetting(values, past, lower_is_better=loss)
+    retained, forgotten = retention(values, past), forgetting(values, past, lower_is_better=loss)
     ordered = bool((np.diff(record.train_ends.astype(np.int64)) >= 0).all())
-    found = regret(values, record.train_ends, data.anchors, lower_is_better=loss) if ordered else None
+    hindsight = regret(values, record.train_ends, data.anchors, lower_is_better=loss) if ordered else None
     return {
-        "retention": _number(kept[-1]) if len(kept) else None,
-        "forgetting": _number(lost[-1]) if len(lost) else None,
-        "regret": None if found is None else _number(found.value),
+        "retention": _number(retained[-1]) if len(retained) else None,
+        "forgetting": _number(forgotten[-1]) if len(forgotten) else None,
+        "regret": None if hindsight is None else _number(hindsight.value),
     }
 
 
@@ -122,7 +121,7 @@ def _decisions(series: DecisionSeries) -> dict[str, Any]:
 
 
 def _times(times: Times) -> list[int]:
-    """Milliseconds since 1970, as JavaScript has them."""
+    """Milliseconds since 1970, as in JavaScript."""
     return [int(t) for t in times.astype("datetime64[ms]").astype(np.int64)]
 
 
@@ -135,9 +134,9 @@ def _number(value: float) -> float | None:
 
 
 def _floats(values: npt.NDArray[np.float64]) -> str:
-    """Row after row as little-endian float32 in base64: a third of the same numbers as text."""
+    """Rows as little-endian float32 in base64: a third of the size of the same numbers as text."""
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode("ascii")
 
 
 def _file(name: str) -> str:
-    return files(_PAGE).joinpath(name).read_text(encoding="utf-8")
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

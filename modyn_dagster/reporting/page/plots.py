@@ -1,4 +1,4 @@
-"""The main plots of a report as images: for Dagster's metadata, for MLflow and for pages without JavaScript."""
+"""Main plots of a report as images, for Dagster's metadata, for MLflow and for pages without JavaScript."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Label of the axis, and what a pipeline costs.
+#: Axis label and cost of a pipeline, by name.
 COSTS: Final[Mapping[str, tuple[str, Callable[[PipelineRecord], float]]]] = {
     "triggers": ("trainings", lambda record: float(len(record.train_ends))),
     "samples": ("samples trained on", lambda record: float(record.n_samples.sum())),
@@ -31,12 +31,12 @@ COSTS: Final[Mapping[str, tuple[str, Callable[[PipelineRecord], float]]]] = {
 }
 _MOST_LABELS: Final = 16
 _WORST: Final = 10
-#: Drawn as images; the page has those of all pipelines.
+#: Matrices drawn as images; the page has those of all pipelines.
 _MOST_MATRICES: Final = 4
 
 
 def report_figures(data: ReportData) -> dict[str, Figure]:
-    """The main plots by name: cost against score, scores over the intervals, and the accuracy matrix of the first pipelines."""
+    """Main plots by name: cost against score, scores over the intervals, and the score matrices of the first pipelines."""
     if not data.metrics:
         return {}
     metric = data.metrics[0]
@@ -57,16 +57,16 @@ def shared_scores(data: ReportData, metric: str) -> list[npt.NDArray[np.float64]
 
 
 def pareto_figure(data: ReportData, metric: str, cost: str = "triggers") -> Figure:
-    """Cost against score of every run, with the Pareto front; ``cost`` is one of ``COSTS``."""
-    label, of = COSTS[cost]
+    """Cost (a name of ``COSTS``) against score of every run, with the Pareto front."""
+    label, cost_of = COSTS[cost]
     figure, axes = new_axes(f"{data.title}: cost against score", label, _score_label(metric))
-    found = zip(data.pipelines, shared_scores(data, metric), strict=True)
-    judged = [(record, float(scores.mean()), of(record)) for record, scores in found if len(scores)]
-    for index, (record, score, spent) in enumerate(judged):
+    series = zip(data.pipelines, shared_scores(data, metric), strict=True)
+    scored = [(record, float(scores.mean()), cost_of(record)) for record, scores in series if len(scores)]
+    for index, (record, score, spent) in enumerate(scored):
         axes.plot([spent], [score], linestyle="", markersize=10, label=record.label, **style_of(index))
-    _bars_of_seeds(axes, judged)
-    if judged:
-        costs, scores = [spent for *_, spent in judged], [score for _, score, _ in judged]
+    _seed_error_bars(axes, scored)
+    if scored:
+        costs, scores = [spent for *_, spent in scored], [score for _, score, _ in scored]
         on_front = pareto_front(costs, scores, lower_is_better=lower_is_better(metric))
         corners = sorted((costs[i], scores[i]) for i in np.flatnonzero(on_front))
         axes.step(*zip(*corners, strict=True), where="post", color="#555555", linestyle=":", label="Pareto front")
@@ -78,10 +78,10 @@ def pareto_figure(data: ReportData, metric: str, cost: str = "triggers") -> Figu
     return figure
 
 
-def _bars_of_seeds(axes: Axes, judged: Sequence[tuple[PipelineRecord, float, float]]) -> None:
-    """A cross per pipeline of several seeds: the means, and a standard deviation to every side."""
-    for group in dict.fromkeys(record.group for record, *_ in judged):
-        runs = [(spent, score) for record, score, spent in judged if record.group == group]
+def _seed_error_bars(axes: Axes, scored: Sequence[tuple[PipelineRecord, float, float]]) -> None:
+    """Draw a cross per pipeline with several seeds: the means, and a standard deviation to every side."""
+    for group in dict.fromkeys(record.group for record, *_ in scored):
+        runs = [(spent, score) for record, score, spent in scored if record.group == group]
         if len(runs) > 1:
             (cost, score), (reach, height) = np.mean(runs, axis=0), np.std(runs, axis=0, ddof=1)
             label = f"{group}: mean of {len(runs)} seeds ± deviation"
@@ -89,7 +89,7 @@ def _bars_of_seeds(axes: Axes, judged: Sequence[tuple[PipelineRecord, float, flo
 
 
 def matrix_figure(data: ReportData, record: PipelineRecord, metric: str) -> Figure:
-    """Every model on every interval; the cells of the currently active model are boxed."""
+    """Score of every model on every interval, with boxes around the cells of the currently active model."""
     from matplotlib.patches import Rectangle
 
     title = f"{record.label}: {metric} of every model in every interval"
@@ -108,23 +108,23 @@ def matrix_figure(data: ReportData, record: PipelineRecord, metric: str) -> Figu
         [], [], linestyle="", marker="s", markerfacecolor="none", markeredgecolor=COLOURS[1], label="currently active model"
     )
     axes.legend(fontsize=10, loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
-    _name(axes, [str(start.astype("datetime64[D]")) for start in data.starts], values.shape[0])
+    _thin_ticks(axes, [str(start.astype("datetime64[D]")) for start in data.starts], values.shape[0])
     return figure
 
 
 def box_figure(data: ReportData, metric: str) -> Figure:
-    """Scores of every run over the shared intervals: median, quartiles, mean and the mean of the worst tenth."""
+    """Distribution of each run's scores over the shared intervals: median, quartiles, mean and mean of the worst tenth."""
     figure, axes = new_axes(f"{data.title}: scores over the shared intervals", "pipeline", _score_label(metric), fitted=True)
-    found = zip(data.pipelines, shared_scores(data, metric), strict=True)
-    scores = [(record.label, values) for record, values in found if len(values)]
+    series = zip(data.pipelines, shared_scores(data, metric), strict=True)
+    scores = [(record.label, values) for record, values in series if len(values)]
     if not scores:
         note(axes, "no shared interval has been scored yet")
         return figure
-    places = np.arange(1, len(scores) + 1)
+    positions = np.arange(1, len(scores) + 1)
     axes.boxplot([values for _, values in scores], showmeans=True, meanline=True, medianprops={"color": COLOURS[1]})
     worst = [expected_shortfall(values, _WORST, lower_is_better=lower_is_better(metric)) for _, values in scores]
     axes.plot(
-        places,
+        positions,
         [np.nan if value is None else value for value in worst],
         linestyle="",
         marker="v",
@@ -132,7 +132,7 @@ def box_figure(data: ReportData, metric: str) -> Figure:
         label=f"mean of the worst {_WORST} %",
     )
     crowded = sum(len(name) for name, _ in scores) > 100
-    axes.set_xticks(places, [name for name, _ in scores], rotation=30 if crowded else 0, ha="right" if crowded else "center")
+    axes.set_xticks(positions, [name for name, _ in scores], rotation=30 if crowded else 0, ha="right" if crowded else "center")
     axes.legend(fontsize=10)
     return figure
 
@@ -141,7 +141,7 @@ def _score_label(metric: str) -> str:
     return f"{metric} ({'lower' if lower_is_better(metric) else 'higher'} is better)"
 
 
-def _name(axes: Axes, starts: list[str], n_models: int) -> None:
+def _thin_ticks(axes: Axes, starts: list[str], n_models: int) -> None:
     step = max(1, -(-len(starts) // _MOST_LABELS))
     axes.set_xticks(range(0, len(starts), step), starts[::step], rotation=40, ha="right")
     step = max(1, -(-n_models // _MOST_LABELS))

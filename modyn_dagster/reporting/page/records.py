@@ -1,7 +1,6 @@
-"""From the catalog to a comparison report: one record per run, on the intervals of all of them."""
+"""Comparison report from the catalog: one record per run, on the intervals of all runs."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Final, Literal
 
 import numpy as np
@@ -11,34 +10,34 @@ from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.decisions import scored_decisions
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.results.models import ModelRow, list_models
-from modyn_dagster.catalog.runs import RunRow, choose_run
+from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_trigger
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.evaluation import anchor_of
-from modyn_dagster.reporting.comparison import common_metrics
+from modyn_dagster.reporting.comparison import choose_runs, common_metrics
 from modyn_dagster.reporting.page.data import DecisionSeries, Float64, PipelineRecord, ReportData, Times
-from modyn_dagster.reporting.scores import Interval
-from modyn_dagster.reporting.summary import with_other_seeds
-from modyn_dagster.spec.load import parse_spec
-from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.reporting.scores import Interval, spec_of, times_of
 
 _STAGES: Final = ("select", "train", "save", "evaluate")
 
 
 def read_report(conn: sa.Connection, pipelines: Sequence[str], *, title: str, metric: str | None = None) -> ReportData:
-    """The runs that stand for some pipelines (``choose_run``), each with its replays of other seeds.
+    """Read the runs of some pipelines (``choose_runs``) with the metrics that all of them evaluate.
 
-    Shown are the metrics that all of them evaluate, ``metric`` or else their score first.
+    Args:
+        conn: to the catalog.
+        pipelines: names.
+        title: of the page.
+        metric: shown first; default: the score of the pipelines.
 
     Raises:
         ConfigError: there is no metric that all of them evaluate.
     """
-    chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}
-    runs = [each for run in chosen.values() if run is not None for each in with_other_seeds(conn, run)]
+    runs, missing = choose_runs(conn, pipelines)
     metrics = common_metrics(runs, metric) if runs else ()
     cells = {run.id: list_evaluations(conn, run.id, subsets=True) for run in runs}
-    intervals = sorted({(cell.interval_start, cell.interval_end) for found in cells.values() for cell in found})
-    starts, ends = (_times([interval[side] for interval in intervals]) for side in (0, 1))
+    intervals = sorted({(cell.interval_start, cell.interval_end) for rows in cells.values() for cell in rows})
+    starts, ends = (times_of(interval[side] for interval in intervals) for side in (0, 1))
     return ReportData(
         title=title,
         starts=starts,
@@ -46,15 +45,15 @@ def read_report(conn: sa.Connection, pipelines: Sequence[str], *, title: str, me
         anchors=_anchors(runs, cells, intervals),
         metrics=metrics,
         pipelines=tuple(_record(conn, run, runs, cells[run.id], intervals, metrics) for run in runs),
-        missing=tuple(pipeline for pipeline, run in chosen.items() if run is None),
+        missing=tuple(missing),
     )
 
 
 def _anchors(runs: Sequence[RunRow], cells: Mapping[int, Sequence[EvaluationRow]], intervals: Sequence[Interval]) -> Times:
-    """Those of the first run that has the interval."""
+    """Anchors of the intervals, from the first run that has each."""
     anchors: dict[Interval, np.datetime64] = {}
     for run in reversed(runs):
-        block = _spec(run).evaluation.intervals
+        block = spec_of(run).evaluation.intervals
         for start, end in {(cell.interval_start, cell.interval_end) for cell in cells[run.id]}:
             anchors[start, end] = anchor_of(block, as_datetime64(start), as_datetime64(end))
     return np.array([anchors[interval] for interval in intervals], dtype="datetime64[us]")
@@ -72,10 +71,10 @@ def _record(
     several = sum(other.pipeline == run.pipeline for other in runs) > 1
     states = [trigger.state for trigger in list_triggers(conn, run.id)]
     spent = seconds_by_trigger(conn, run.id)
-    of_models = {model.trigger_id for model in models}
+    with_model = {model.trigger_id for model in models}
     other: dict[str, float] = {}
     for (trigger_id, stage), seconds in spent.items():
-        if trigger_id not in of_models or stage not in _STAGES:
+        if trigger_id not in with_model or stage not in _STAGES:
             other[stage] = other.get(stage, 0.0) + seconds
     whole = [cell for cell in cells if cell.subset == ""]
     parts = sorted({cell.subset for cell in cells} - {""})
@@ -84,7 +83,7 @@ def _record(
         label=f"{run.pipeline} (seed {run.seed})" if several else run.pipeline,
         group=run.pipeline,
         state=run.state,
-        train_ends=_times([model.train_end for model in models]),
+        train_ends=times_of(model.train_end for model in models),
         n_samples=np.array([model.n_samples for model in models], dtype=np.int64),
         seconds={stage: np.array([spent.get((m.trigger_id, stage), 0.0) for m in models]) for stage in _STAGES},
         matrices=_matrices(models, whole, intervals, metrics),
@@ -103,15 +102,15 @@ def _matrices(
     cells: Sequence[EvaluationRow],
     intervals: Sequence[Interval],
     metrics: Sequence[str],
-    what: Literal["value", "low", "high"] = "value",
+    field: Literal["value", "low", "high"] = "value",
 ) -> dict[str, Float64]:
     matrices = {metric: np.full((len(models), len(intervals)), np.nan) for metric in metrics}
-    row = {model.ordinal: place for place, model in enumerate(models)}
-    column = {interval: place for place, interval in enumerate(intervals)}
+    row = {model.ordinal: index for index, model in enumerate(models)}
+    column = {interval: index for index, interval in enumerate(intervals)}
     for cell in cells:
-        found = getattr(cell, what)
-        if cell.metric in matrices and found is not None:
-            matrices[cell.metric][row[cell.ordinal], column[cell.interval_start, cell.interval_end]] = found
+        number = getattr(cell, field)
+        if cell.metric in matrices and number is not None:
+            matrices[cell.metric][row[cell.ordinal], column[cell.interval_start, cell.interval_end]] = number
     return matrices
 
 
@@ -124,16 +123,8 @@ def _decisions(conn: sa.Connection, run: RunRow) -> DecisionSeries | None:
     if not rows:
         return None
     return DecisionSeries(
-        times=_times([row.time for row in rows]),
+        times=times_of(row.time for row in rows),
         scores=np.array([row.score for row in rows], dtype=np.float64),
         thresholds=np.array([np.nan if row.threshold is None else row.threshold for row in rows], dtype=np.float64),
         fired=np.array([row.fire for row in rows], dtype=np.bool_),
     )
-
-
-def _spec(run: RunRow) -> PipelineSpec:
-    return parse_spec(run.spec, PipelineSpec, source=run.title)
-
-
-def _times(moments: Sequence[datetime]) -> Times:
-    return np.array([as_datetime64(moment) for moment in moments], dtype="datetime64[us]")

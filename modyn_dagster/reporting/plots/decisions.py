@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ _PANEL_INCHES: Final = 2.6
 
 @dataclass(frozen=True, slots=True)
 class DecisionScore:
-    """A score at a decision; ``threshold`` is None where a dynamic one has not seen enough."""
+    """Score of a decision; the threshold is None while a dynamic one has seen too few values."""
 
     time: datetime
     score: float
@@ -34,22 +34,19 @@ class DecisionScore:
 
 
 def decision_scores(decisions: Sequence[DecisionRow]) -> dict[str, list[DecisionScore]]:
-    """Scores by what they are of: the decision itself, and each member or metric where a decision has several.
-
-    The decision itself is named ``score``, members and metrics by their paths, for example ``by_drift/mmd``.
-    """
-    found: dict[str, list[DecisionScore]] = {}
+    """Scores by name: ``score`` for the decision itself, members and metrics by their paths, for example ``by_drift/mmd``."""
+    scores: dict[str, list[DecisionScore]] = {}
     for row in decisions:
         for name, content in _parts("", {"score": row.score, "threshold": row.threshold, "details": row.details}):
             if content.get("score") is not None:
                 threshold = content.get("threshold")
                 score = DecisionScore(row.time, float(content["score"]), threshold, bool(content.get("fire", row.fire)))
-                found.setdefault(name or "score", []).append(score)
-    return found
+                scores.setdefault(name or "score", []).append(score)
+    return scores
 
 
 def scores_and_thresholds(decisions: Sequence[DecisionRow], *, title: str) -> Figure:
-    """A panel for every score: the score, its threshold, and where a trigger fired."""
+    """Plot of scores and their thresholds, one panel each, with the moments when a trigger fired."""
     from matplotlib.figure import Figure
 
     series = dict(list(decision_scores(decisions).items())[:_MOST_PANELS])
@@ -62,14 +59,14 @@ def scores_and_thresholds(decisions: Sequence[DecisionRow], *, title: str) -> Fi
     if not series:
         prepare_axes(panels[0], title, "sample time (UTC)", "score")
         note(panels[0], "no decision was taken from a score yet")
-    # Ticks that are hours apart do not say the year.
+    # Tick labels that are hours apart have no year.
     span = f", {naive_utc(decisions[0].time):%Y-%m-%d} to {naive_utc(decisions[-1].time):%Y-%m-%d}" if decisions else ""
     panels[-1].set_xlabel(f"sample time (UTC){span}", fontsize=12)
     return figure
 
 
 def _parts(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """A decision and what it was taken from, each with its path."""
+    """A decision and its members and metrics, each with its path."""
     yield path, content
     details = content.get("details") or {}
     for kind in ("members", "metrics"):
@@ -93,13 +90,13 @@ def _plot(axes: Axes, title: str, name: str, scores: Sequence[DecisionScore], fi
 
 
 def fill_over_time(fills: Sequence[FillPoint], *, min_fill: float, title: str) -> Figure:
-    """C / n of an R-TBS with its triggers, and the share below which a trigger is skipped."""
+    """Plot of C / n of an R-TBS with its triggers, and the share below which a trigger is skipped."""
     figure, axes = new_axes(title, "sample time (UTC)", "fill: C / n")
     axes.set_ylim(0, 1.05)
     if not fills:
         note(axes, "nothing was taken in yet")
         return figure
-    times = [point.time.astimezone(UTC).replace(tzinfo=None) for point in fills]
+    times = [naive_utc(point.time) for point in fills]
     axes.plot(times, [point.fill for point in fills], color=COLOURS[0], marker="o", markersize=3, label="fill")  # type: ignore[arg-type]  # matplotlib plots dates too
     if min_fill > 0:
         axes.axhline(min_fill, color=COLOURS[1], linestyle="--", label="min_fill")
@@ -107,7 +104,7 @@ def fill_over_time(fills: Sequence[FillPoint], *, min_fill: float, title: str) -
     for skipped, marker, label in ((False, "^", "trained on"), (True, "x", "skipped")):
         shown = [point for point in ends if point.skipped is skipped]
         if shown:
-            at = [point.time.astimezone(UTC).replace(tzinfo=None) for point in shown]
+            at = [naive_utc(point.time) for point in shown]
             axes.plot(at, [point.fill for point in shown], marker, color=COLOURS[2], markersize=9, label=label)  # type: ignore[arg-type]  # matplotlib plots dates too
     axes.legend(fontsize=10, loc="best")
     return figure

@@ -1,4 +1,4 @@
-"""Figures as files and as Markdown. matplotlib is imported where it is used; nothing here opens a window or keeps state."""
+"""Figures as files and as Markdown. matplotlib is imported on first use; no window is opened and no state kept."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 _WIDTH_INCHES: Final = 12.8
 _DPI: Final = 100
-#: Dagster keeps metadata with every event: an image should not outweigh its page.
+#: Characters of an inline image. Dagster stores metadata with every event: an image should not outweigh its page.
 MAX_MARKDOWN: Final = 60_000
 _MARKDOWN_DPIS: Final = (75, 60, 45, 30)
 
 
 def new_axes(title: str, x_label: str, y_label: str, *, height: float = 5.2, fitted: bool = False) -> tuple[Figure, Axes]:
-    """A figure that is 1280 px wide when saved, with one pair of axes.
+    """Create a figure, 1280 px wide when saved, with one pair of axes.
 
-    ``fitted`` makes room for tick labels of any length; it doubles the time, and a replay makes two figures per trigger.
+    ``fitted`` makes room for tick labels of any length. It doubles the time, and a replay draws two figures per trigger.
     """
     from matplotlib.figure import Figure
 
-    # Not pyplot: its figures live until somebody closes them.
+    # Not pyplot: its figures stay in memory until they are closed.
     figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DPI, layout="constrained" if fitted else None)
     if not fitted:
         inches = {"left": 0.9, "right": _WIDTH_INCHES - 0.2, "bottom": 0.7, "top": height - 0.45}
@@ -44,7 +44,7 @@ def new_axes(title: str, x_label: str, y_label: str, *, height: float = 5.2, fit
 
 
 def prepare_axes(axes: Axes, title: str, x_label: str, y_label: str) -> None:
-    """Title, labels and a light grid."""
+    """Set title, labels and a light grid."""
     axes.set_title(title, loc="left", fontsize=14)
     axes.set_xlabel(x_label, fontsize=12)
     axes.set_ylabel(y_label, fontsize=12)
@@ -61,12 +61,12 @@ def style_of(index: int) -> dict[str, Any]:
 
 
 def note(axes: Axes, text: str) -> None:
-    """Say in the middle of empty axes why they are empty."""
+    """Write in the middle of empty axes why they are empty."""
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=13, color="#555555")
 
 
 def as_markdown(figure: Figure) -> str:
-    """The figure as an inline image of at most ``MAX_MARKDOWN`` characters, for Dagster's metadata."""
+    """Encode a figure as an inline image of at most ``MAX_MARKDOWN`` characters, for Dagster's metadata."""
     name = figure.axes[0].get_title(loc="left").replace("[", "(").replace("]", ")")
     for dpi in _MARKDOWN_DPIS:
         encoded = base64.b64encode(_png(figure, dpi)).decode("ascii")
@@ -77,18 +77,18 @@ def as_markdown(figure: Figure) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a PNG, 1280 px wide; ``WriteFailed`` when the operating system refuses."""
+    """Write a PNG, 1280 px wide; ``WriteFailed`` if the write fails."""
     with atomic_write(path) as file:
         file.write(_png(figure, _DPI))
 
 
 def _png(figure: Figure, dpi: int) -> bytes:
     buffer = io.BytesIO()
-    # No version or date inside: equal figures are equal bytes.
+    # Without version and date, equal figures are equal bytes.
     figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()
 
 
 def naive_utc(moment: datetime) -> datetime:
-    """In UTC without a zone, as matplotlib's axes have it."""
+    """Moment in UTC without a time zone, as matplotlib's axes need it."""
     return moment.astimezone(UTC).replace(tzinfo=None)

@@ -1,16 +1,14 @@
-"""What a person looks at beside the numbers of a batch, a model, a run and a comparison."""
+"""Plots of batches, models, runs and comparisons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from modyn_dagster.reporting.comparison import Comparison
-from modyn_dagster.reporting.plots.figures import COLOURS, new_axes, note, prepare_axes, style_of
+from modyn_dagster.reporting.plots.figures import COLOURS, naive_utc, new_axes, note, prepare_axes, style_of
 from modyn_dagster.reporting.scores import IntervalScore
 from modyn_dagster.reporting.summary import RunSummary
 
@@ -20,12 +18,10 @@ if TYPE_CHECKING:
 
 _TIME: Final = "sample time (UTC)"
 _MOST_NAMES: Final = 30
-#: Of a bar on a time axis, as a share of the axis.
-_NARROWEST_BAR: Final = 1000
 
 
 def loss_curve(points: Sequence[tuple[int, float]], epoch_losses: Sequence[float]) -> Figure:
-    """Loss over training steps, and the mean of every epoch at its end. As recorded with a model."""
+    """Plot of the loss over training steps, and of the mean of every epoch at its end, as recorded with a model."""
     figure, axes = new_axes("Training loss", "step (batches seen)", "loss")
     steps = [step for step, _ in points]
     axes.plot(steps, [loss for _, loss in points], color=COLOURS[5], linewidth=1.2, label="mean since the last point")
@@ -37,7 +33,7 @@ def loss_curve(points: Sequence[tuple[int, float]], epoch_losses: Sequence[float
 
 
 def epoch_stages(epochs: Sequence[Mapping[str, Any]]) -> Figure:
-    """Seconds per stage of every epoch of a training, one on top of the other, with the samples a second. As recorded."""
+    """Plot of the seconds per stage of every epoch, stacked, as recorded with a model."""
     figure, axes = new_axes("Seconds per epoch", "epoch", "seconds", height=4.2)
     numbers, below = np.arange(1, len(epochs) + 1), np.zeros(len(epochs))
     for i, stage in enumerate(stages_of(epochs)):
@@ -50,40 +46,24 @@ def epoch_stages(epochs: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def stages_of(epochs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Stages that any epoch has, in their order."""
+    """Stages that occur in any epoch, in their order."""
     return list(dict.fromkeys(stage for epoch in epochs for stage in epoch["seconds"]))
 
 
 def label_histogram(counts: Mapping[str, int]) -> Figure:
-    """Samples per class (or bin), in the order given."""
+    """Plot of the samples per class or bin, in the given order."""
     figure, axes = new_axes("Labels", "label", "samples", height=4.2, fitted=True)
     positions = np.arange(len(counts))
     bars = axes.bar(positions, list(counts.values()), color=COLOURS[0], label=f"{sum(counts.values()):,} samples")
     if len(counts) <= _MOST_NAMES:
         axes.bar_label(bars, [f"{count:,}" for count in counts.values()], fontsize=11)
-    _name_some(axes, list(counts))
-    axes.legend(fontsize=11)
-    return figure
-
-
-def samples_over_time(times: Sequence[datetime], counts: Sequence[int], names: Sequence[str], *, title: str) -> Figure:
-    """Samples per batch or time span: a bar per entry at its time; in the order given where times are too close for that."""
-    moments = sorted(_plain(time) for time in times)
-    gap = min((later - sooner for sooner, later in pairwise(moments)), default=timedelta())
-    on_time_axis = bool(moments) and gap * _NARROWEST_BAR > moments[-1] - moments[0]
-    figure, axes = new_axes(title, _TIME if on_time_axis else "batch", "samples", height=4.2, fitted=True)
-    label = f"{len(counts):,} batches, {sum(counts):,} samples"
-    if on_time_axis:
-        axes.bar([_plain(time) for time in times], counts, width=gap * 0.8, color=COLOURS[0], label=label)  # type: ignore[arg-type]  # matplotlib plots dates too
-    else:
-        axes.bar(np.arange(len(counts)), counts, color=COLOURS[0], label=label)
-        _name_some(axes, names)
+    _thin_ticks(axes, list(counts))
     axes.legend(fontsize=11)
     return figure
 
 
 def score_over_time(summary: RunSummary) -> Figure:
-    """Scores of the currently active and the currently trained model of one run, and when models were trained."""
+    """Plot of the scores of the currently active and the currently trained model of a run, and of the training times."""
     figure, axes = new_axes(f"{summary.pipeline}: {summary.metric} over time", _TIME, summary.metric)
     _plot_scores(axes, summary.trained, "currently trained", color=COLOURS[1], linestyle="--", marker="s", markersize=4)
     _plot_scores(axes, summary.active, "currently active", color=COLOURS[0], marker="o", markersize=5)
@@ -93,7 +73,7 @@ def score_over_time(summary: RunSummary) -> Figure:
 
 
 def comparison_over_time(comparison: Comparison) -> Figure:
-    """Score of the currently active model of each run; intervals outside the shared ones count in no mean."""
+    """Plot of the scores of the currently active model of each run; the means are over the shared intervals."""
     metric = comparison.metric or "score"
     title = f"{metric} of the currently active model over time"
     figure, axes = new_axes(title, _TIME, metric)
@@ -103,13 +83,13 @@ def comparison_over_time(comparison: Comparison) -> Figure:
     if comparison.shared:
         first, last = comparison.shared[0][0], comparison.shared[-1][1]
         label = f"first to last of the {len(comparison.shared)} intervals that the means are over"
-        axes.axvspan(_plain(first), _plain(last), color="#f3f3f3", zorder=0, label=label)  # type: ignore[arg-type]  # matplotlib plots dates too
+        axes.axvspan(naive_utc(first), naive_utc(last), color="#f3f3f3", zorder=0, label=label)  # type: ignore[arg-type]  # matplotlib plots dates too
     _finish_scores(axes, [score for run in comparison.runs for score in run.summary.active])
     return figure
 
 
 def costs(comparison: Comparison) -> Figure:
-    """Seconds by stage, and samples trained on, of each run."""
+    """Plot of the seconds by stage and the samples trained on of each run."""
     from matplotlib.figure import Figure
 
     rows = max(1, len(comparison.runs))
@@ -139,12 +119,12 @@ def costs(comparison: Comparison) -> Figure:
 def _plot_scores(axes: Axes, scores: Sequence[IntervalScore], label: str, **style: object) -> None:
     # NaN breaks the line where there is no score.
     values = [np.nan if score.value is None else score.value for score in scores]
-    middles = [_plain(score.start) + (score.end - score.start) / 2 for score in scores]
+    middles = [naive_utc(score.start) + (score.end - score.start) / 2 for score in scores]
     axes.plot(middles, values, label=label, linewidth=1.8, **style)  # type: ignore[arg-type]  # matplotlib plots dates too, and styles are of many types
 
 
 def _mark_triggers(axes: Axes, summary: RunSummary) -> None:
-    moments = [_plain(model.train_end) for model in summary.models]
+    moments = [naive_utc(model.train_end) for model in summary.models]
     for index, moment in enumerate(moments):
         label = "a model is trained up to here" if index == 0 else None
         axes.axvline(moment, color="#999999", linewidth=0.9, linestyle=":", label=label, zorder=0)  # type: ignore[arg-type]  # matplotlib plots dates too
@@ -160,8 +140,8 @@ def _finish_scores(axes: Axes, scores: Sequence[IntervalScore]) -> None:
         axes.legend(fontsize=11, loc="best")
 
 
-def _name_some(axes: Axes, names: Sequence[str]) -> None:
-    """Tick labels, thinned until they can be read."""
+def _thin_ticks(axes: Axes, names: Sequence[str]) -> None:
+    """Set tick labels, thinned until they are readable."""
     step = max(1, -(-len(names) // _MOST_NAMES))
     crowded = sum(len(name) for name in names[::step]) > 120
     axes.set_xticks(
@@ -171,10 +151,5 @@ def _name_some(axes: Axes, names: Sequence[str]) -> None:
 
 def _stages(comparison: Comparison) -> list[str]:
     order = ("decide", "measure", "select", "train", "save", "evaluate")
-    found = {stage for run in comparison.runs for stage in run.summary.seconds}
-    return [*(stage for stage in order if stage in found), *sorted(found.difference(order))]
-
-
-def _plain(moment: datetime) -> datetime:
-    """In UTC without a zone, as matplotlib's axes have it."""
-    return moment.astimezone(UTC).replace(tzinfo=None)
+    stages = {stage for run in comparison.runs for stage in run.summary.seconds}
+    return [*(stage for stage in order if stage in stages), *sorted(stages.difference(order))]

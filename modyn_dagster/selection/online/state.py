@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.json_values import canonical_json
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.selection.memory import MIR, Memory
 from modyn_dagster.selection.online.samplers import unit_of
@@ -92,7 +93,7 @@ class OnlineState:
             "n_seen": self.n_seen,
             "sampler": self.sampler.state_dict(),
         }
-        return json.dumps(content, sort_keys=True).encode()
+        return canonical_json(content).encode()
 
     def load_json(self, text: bytes) -> None:
         """Go on from there. Raises ``ValueError`` when it is the state of another strategy."""

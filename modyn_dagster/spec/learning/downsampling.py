@@ -1,4 +1,4 @@
-"""Which samples of a batch, or of the training set, are worth a step."""
+"""Specs of downsampling: policies that choose samples of a batch, or of the training set, for a step."""
 
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
@@ -82,13 +82,13 @@ class PolicySpec(Spec):
 
 
 class ScheduledPolicySpec(PolicySpec):
-    """What holds from a trigger on."""
+    """Policy from a trigger on."""
 
     from_trigger: PositiveInt = Field(description="Ordinal of the trigger, counted from 0.")
 
 
 class DownsamplingSpec(PolicySpec):
-    """What holds from the first trigger on, and changes later; policy `none` trains on everything."""
+    """Policy from the first trigger on, and later changes; policy `none` trains on everything."""
 
     schedule: list[ScheduledPolicySpec] = Field([], description="In the order of their triggers.")
 
@@ -100,9 +100,9 @@ class DownsamplingSpec(PolicySpec):
         return self
 
     def at(self, trigger: int) -> PolicySpec | None:
-        """What a trigger uses; None: everything."""
-        found: PolicySpec = self
+        """Policy of a trigger; None if it trains on everything."""
+        policy: PolicySpec = self
         for change in self.schedule:
             if change.from_trigger <= trigger:
-                found = change
-        return None if found.policy == "none" else found
+                policy = change
+        return None if policy.policy == "none" else policy

@@ -1,4 +1,4 @@
-"""Built-in models by ``name``, models of the user's own, and the inputs each of them takes."""
+"""Specs of models: built-in ones by ``name``, user code by ``factory``, and the inputs that each accepts."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
@@ -114,14 +114,20 @@ ModelSpec = BoxedModelSpec | CustomSpec
 
 
 def takes_rows(model: ModelSpec) -> bool:
-    """Whether it takes a row of numbers per sample, which may be standardised; otherwise arrays reach it as they are."""
+    """Test that a model takes a row of numbers per sample, which may be standardised. Other models take arrays unchanged."""
     if isinstance(model, CNNSpec | ResNetSpec):
         return model.shape is not None
     return isinstance(model, LogisticRegressionSpec | MLPSpec)
 
 
-def inputs_problem(model: ModelSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
-    """What does not fit; None when all does, as far as a spec tells. ``groups`` are dtypes of groups of features by name."""
+def input_mismatch(model: ModelSpec, groups: Mapping[str, str] | None, parser: Parser | None) -> str | None:
+    """Reason for which features and parser do not fit a model; None if they fit, as far as specs tell.
+
+    Args:
+        model: spec of the model.
+        groups: dtypes of groups of features by name.
+        parser: spec of the parser.
+    """
     if isinstance(model, CustomSpec):
         return None
     if isinstance(model, DLRMSpec):

@@ -1,4 +1,4 @@
-"""Optimizers, learning rates, and what else a step does: clipping, averaging, compiling, early stopping, checkpoints."""
+"""Specs of optimizers, learning rates, clipping, averaging, compilation, early stopping and checkpoints."""
 
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -111,7 +111,7 @@ Optimizers = Annotated[
 
 
 def optimizer_fields(n: int) -> list[str]:
-    """Where in a spec the optimizers stand, for errors."""
+    """Dotted paths of ``n`` optimizers in a spec, for errors."""
     return ["training.optimizer"] if n == 1 else [f"training.optimizer[{i}]" for i in range(n)]
 
 
@@ -153,7 +153,7 @@ class EarlyStoppingSpec(Spec):
 
 
 class CheckpointSpec(Spec):
-    """When the state of a training is written down, so that a killed one goes on from there. It changes no result."""
+    """Intervals at which the state of a training is saved, so that a killed one goes on from there. It changes no result."""
 
     steps: PositiveInt | None = Field(None, description="Every so many optimizer steps.")
     minutes: PositiveFloat | None = Field(None, description="At the first step after so many minutes.")

@@ -1,4 +1,4 @@
-"""How bytes become arrays: a function with workers, images, texts. An import path alone is a batch parser without workers."""
+"""Specs of parsers from bytes to arrays: functions, images, texts. An import path alone is a batch parser without workers."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -12,7 +12,7 @@ Side = Annotated[int, Field(ge=1, le=65_535)]
 
 
 class WorkersSpec(Spec):
-    """Who parses. Results do not depend on it, so it is no part of a pipeline's hash."""
+    """Workers that parse. Results do not depend on them, so they are no part of a pipeline's hash."""
 
     kind: Literal["threads", "processes"] = Field(
         "threads", description="Processes for functions that hold Python's lock; threads for those that let go of it."
@@ -21,7 +21,7 @@ class WorkersSpec(Spec):
 
 
 class ThreadsSpec(Spec):
-    """How many threads decode images. Results do not depend on it, so it is no part of a pipeline's hash."""
+    """Number of threads that decode images. Results do not depend on it, so it is no part of a pipeline's hash."""
 
     count: PositiveInt = 1
 

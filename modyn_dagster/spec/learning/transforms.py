@@ -1,4 +1,4 @@
-"""What happens to a model's inputs and to labels between reading and learning: code of the project, or a few words."""
+"""Specs of transforms of a model's inputs and of labels, between reading and training."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -33,7 +33,7 @@ class TransformSpec(Spec):
 
     @property
     def path(self) -> str:
-        """Of its code."""
+        """Import path of the code."""
         return str(self.function or self.factory)
 
     @model_validator(mode="after")
@@ -56,8 +56,8 @@ class GroupedLabels(Spec):
     @model_validator(mode="after")
     def _groups_are_apart(self) -> Self:
         members = [name for group in self.groups for name in group]
-        if twice := [name for name in members if members.count(name) > 1]:
-            raise ValueError(f"{twice[0]!r} must be in one group, once")
+        if repeated := [name for name in members if members.count(name) > 1]:
+            raise ValueError(f"{repeated[0]!r} must be in one group, once")
         return self
 
 
@@ -97,7 +97,7 @@ LabelTransform = Annotated[
 
 
 def kind_after(spec: LabelTransform | None, kind: Literal["class", "target"]) -> Literal["class", "target"]:
-    """What is learnt of a dataset whose label is of this kind."""
+    """Kind of label after a transform."""
     if spec is None:
         return kind
     return "target" if isinstance(spec, OwnLabels) and spec.n_classes is None else "class"

@@ -1,4 +1,4 @@
-"""What trigger blocks share, and the two that need nothing measured."""
+"""Base of trigger blocks, and the two blocks that need no measurement."""
 
 from datetime import date, datetime
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ PolicyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$", max_le
 
 
 class TriggerBase(Spec):
-    """What every trigger block may say."""
+    """Base of trigger blocks."""
 
     max_triggers: PositiveInt | None = Field(None, description="Fire at most this often in one run.")
 

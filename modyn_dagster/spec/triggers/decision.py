@@ -1,4 +1,4 @@
-"""How a trigger decides from a score: one block per rule, told apart by ``rule``."""
+"""Specs of decisions from a score: one block per ``rule``."""
 
 from typing import Annotated, Literal, Self
 
@@ -10,7 +10,7 @@ Direction = Literal["higher", "lower"]
 
 
 class ScoreRule(Spec):
-    """What rules on scores share."""
+    """Base of rules on scores."""
 
     direction: Direction | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""Stream detectors of ``river``: one block per detector, told apart by ``name``; fields are river's."""
+"""Specs of the stream detectors of ``river``: one block per ``name``, with the fields of river."""
 
 from typing import Annotated, Literal, Self
 

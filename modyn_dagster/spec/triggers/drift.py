@@ -1,4 +1,4 @@
-"""What drift is measured on and how: windows, features and metrics."""
+"""Specs of drift measurements: windows, features and metrics."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ WindowsSpec = Annotated[AmountWindows | TimeWindows, Field(discriminator="by")]
 
 
 class FeaturesSpec(Spec):
-    """What of a sample is compared."""
+    """Features of samples that are compared."""
 
     of: Literal["columns", "embeddings", "outputs"] = Field(
         "embeddings",
@@ -46,7 +46,7 @@ class FeaturesSpec(Spec):
 
 
 class DriftMetric(Spec):
-    """What every metric may say."""
+    """Base of drift metrics."""
 
     permutations: PositiveInt = Field(200, description="For p-values.")
 

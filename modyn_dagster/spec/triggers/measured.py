@@ -1,4 +1,4 @@
-"""Trigger blocks with a point at every so many samples, where something is measured."""
+"""Trigger blocks that measure at a point after every ``every`` samples."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -18,7 +18,7 @@ from modyn_dagster.spec.triggers.decision import (
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.spec.triggers.drift import BackendMetric, DriftMetricSpec, FeaturesSpec, UnivariateMetric, WindowsSpec
 
-#: Drift metrics whose score can be zero or below: unbiased estimates of what is zero without drift.
+#: Drift metrics whose score can be zero or negative: unbiased estimates of distances that are zero without drift.
 _SIGNED_DRIFT: Final = frozenset({"mmd", "energy", "lsdd", "learned_kernel"})
 #: Tests of evidently whose score is a p-value.
 P_VALUE_TESTS: Final = frozenset(
@@ -29,7 +29,7 @@ P_VALUE_TESTS: Final = frozenset(
 )
 _SIGNED_PERFORMANCE: Final = frozenset({"r2"})
 #: Metrics of performance that grow as a model gets worse.
-_LOSSES: Final = frozenset({"log_loss", "mae", "mse"})
+_PERFORMANCE_LOSSES: Final = frozenset({"log_loss", "mae", "mse"})
 _RELATIVE: Final = "decision.relative: divides by the mean, and {} can be zero or below; give an absolute deviation"
 
 
@@ -72,7 +72,7 @@ class DriftTriggerSpec(BatchedTrigger):
         return self
 
     def direction_of(self, metric: DriftMetricSpec) -> Direction:
-        """Which way the metric goes with drift: up, but p-values go down."""
+        """Direction of the metric with drift: up, but down for p-values."""
         own = None if isinstance(self.decision, PValueRule) else self.decision.direction
         return own or ("lower" if _is_p_value(metric) else "higher")
 
@@ -116,8 +116,8 @@ class PerformanceTriggerSpec(BatchedTrigger):
 
     @property
     def direction(self) -> Direction:
-        """Which way the metric goes as the model gets worse."""
-        return "higher" if self.metric in _LOSSES else "lower"
+        """Direction of the metric as the model gets worse."""
+        return "higher" if self.metric in _PERFORMANCE_LOSSES else "lower"
 
 
 class DetectorTriggerSpec(BatchedTrigger):

@@ -1,4 +1,4 @@
-"""Trigger blocks of all triggering policies, told apart by ``kind``, and the blocks among them that measure."""
+"""Trigger blocks of all triggering policies, one per ``kind``, and the search for blocks that measure."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
@@ -128,7 +128,7 @@ for _block in (EnsembleTriggerSpec, BudgetTriggerSpec, CooldownTriggerSpec, Mini
 
 
 def nested_blocks(trigger: TriggerBase, field: str = "trigger") -> Iterator[tuple[str, TriggerBase]]:
-    """A trigger block and all inside it, each with its dotted field: members of ensembles, what wrappers wrap."""
+    """A trigger block and all blocks inside it (members of ensembles, wrapped policies), with their dotted fields."""
     yield field, trigger
     match trigger:
         case EnsembleTriggerSpec(policies=members):
@@ -139,7 +139,7 @@ def nested_blocks(trigger: TriggerBase, field: str = "trigger") -> Iterator[tupl
 
 
 def measures(trigger: TriggerBase) -> bool:
-    """Whether a policy of this block may ask for a measurement; one of the user's own may."""
+    """Test that a policy of this block may ask for a measurement; user code always may."""
     return any(_measures(block) for _, block in nested_blocks(trigger))
 
 

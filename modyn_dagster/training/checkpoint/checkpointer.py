@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.digest import source_digest
-from modyn_dagster.environment import accelerator, libraries
+from modyn_dagster.environment import environment_facts
 from modyn_dagster.spec.learning.optimizers import CheckpointSpec
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
@@ -24,8 +24,7 @@ from modyn_dagster.training.user_code import import_paths
 def surroundings(device: torch.device, *, threads: int) -> dict[str, Any]:
     """Libraries, hardware and settings of the process that decide bits beside spec, data and seed; JSON-serialisable."""
     return {
-        **libraries(),
-        **accelerator(device),
+        **environment_facts(device),
         "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]  # torch has no type for it
         "mkldnn": bool(torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),  # type: ignore[no-untyped-call]  # torch has no type for it
         "threads": threads,

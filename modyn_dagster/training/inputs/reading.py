@@ -15,7 +15,6 @@ from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TaskKind
-from modyn_dagster.storage import storage_errors
 from modyn_dagster.training.data import Reader, TrainingData
 from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.memory import Arrays
@@ -75,7 +74,7 @@ class Reading:
             yield from (then(loaded) for loaded in self._one_by_one(walk))
             return
         source = reader.resident if self.data.fast_path.resident else reader
-        with storage_errors(), closing(self._stream(source, walk, then)) as stream:
+        with closing(self._stream(source, walk, then)) as stream:
             yield from stream
 
     def _one_by_one(self, walk: Walk) -> Iterator[Loaded]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modyn_dagster.determinism import seeded
+from modyn_dagster.determinism import seed_generators
 from modyn_dagster.errors import BadSample, ConfigError, ModynError, TrainingError, WrongShape
 from modyn_dagster.imports import import_callable
 from modyn_dagster.keys import KeyArray
@@ -119,7 +119,7 @@ class Transform:
             return self._tensor(self._call(given, rng=np.random.default_rng(seed)))
         if not self.beside:
             return self._tensor(self._call(given))
-        seeded(seed)
+        seed_generators(seed)
         return self._tensor(self._call(given))
 
     def _tensor(self, returned: object) -> Tensor:

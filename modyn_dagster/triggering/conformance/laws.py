@@ -51,7 +51,7 @@ def check_policy(
         _compare("equal seeds agree", stream, expected, Trial(make, stream, answers).run())
         for n in _prefixes(stream, expected, seed):
             shorter = Trial(make, stream.prefix(n), answers).run()
-            before = [noted for noted in expected if noted.point < n]
+            before = [decision for decision in expected if decision.point < n]
             _compare("decisions do not look ahead", stream, before, shorter)
         for cut in _cuts(stream, seed):
             _compare("other batches change no decision", stream, expected, Trial(make, cut, answers).run())

@@ -41,23 +41,23 @@ class GeneratedStream:
         self._starts = [0, *accumulate(self.lengths)]
 
     def cut(self, lengths: Sequence[int]) -> "GeneratedStream":
-        """The same samples in other batches."""
+        """Return the same samples in other batches."""
         return replace(self, lengths=tuple(lengths))
 
     def prefix(self, n: int) -> "GeneratedStream":
-        """The first n samples, in the same batches as far as they go."""
+        """Return the first n samples, in the same batches as far as they go."""
         starts = [min(start, n) for start in self._starts]
         return replace(self, times=self.times[:n], lengths=[stop - start for start, stop in pairwise(starts)])
 
     def key(self, index: int) -> int:
-        """Key of a sample; ``ORIGIN`` for -1."""
+        """Return the key of a sample; ``ORIGIN`` for -1."""
         if index < 0:
             return ORIGIN
         ordinal = bisect_right(self._starts, index) - 1
         return key_of(ordinal, (index - self._starts[ordinal]) * self.stride)
 
     def index(self, key: int) -> int:
-        """Number of the last sample at or before a key; -1 before the first."""
+        """Return the number of the last sample at or before a key; -1 before the first."""
         if key < 0:
             return -1
         ordinal = ordinal_of(key)
@@ -66,7 +66,7 @@ class GeneratedStream:
         return self._starts[ordinal] + min(position_of(key) // self.stride, self.lengths[ordinal] - 1)
 
     def arriving(self) -> Iterator[Stream]:
-        """The stream as it grows batch by batch, from the first batch with which the run can begin."""
+        """Yield the stream as it grows batch by batch, from the first batch with which the run can begin."""
         begun = bisect_left(self._starts, self.origin, lo=1)
         batches = [self._batch(ordinal) for ordinal in range(len(self.lengths))]
         stream = Stream(batches[:begun], self.key(self.origin - 1))

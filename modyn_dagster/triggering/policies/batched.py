@@ -6,9 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from modyn_dagster.keys import ORIGIN
+from modyn_dagster.triggering.loop import drive_policy
 from modyn_dagster.triggering.measurement import Measured, Measurement, MeasurementSpec, Need
 from modyn_dagster.triggering.policy import Decision, ModelTrained, State, TriggeringPolicy
 from modyn_dagster.triggering.stream.training_stream import Stream
+
+
+def _unmeasured(point: int, needs: MeasurementSpec) -> Measurement:
+    raise ValueError(f"the warm-up policy needs {', '.join(needs)} at key {point}; choose one that measures nothing")
 
 
 class Warmup:
@@ -33,14 +38,10 @@ class Warmup:
     def fires(self, point: int, stream: Stream) -> str | None:
         """The reason of its last fire after its last point and up to this one; None where it stays quiet."""
         reason = None
-        cursor = max(self._cursor, stream.origin)
-        while (own := self.policy.next_point(cursor, stream)) is not None and own <= point:
-            decision = self.policy.decide(own)
-            if decision.fire:
-                self.policy.triggered(decision.key)
-                reason = decision.reason
-            cursor = own
-        self._cursor = cursor
+        self._cursor = max(self._cursor, stream.origin)
+        for own, decision, _, _ in drive_policy(self.policy, self._cursor, stream, _unmeasured, until=point):
+            reason = decision.reason if decision.fire else reason
+            self._cursor = own
         return reason
 
     def state_dict(self) -> State:

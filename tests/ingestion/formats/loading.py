@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fastpath import gather_into
+from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.data.row_decoding import RowDecoder
 from modyn_dagster.ingestion.formats.base import OpenRows, RowFormat
 from modyn_dagster.ingestion.sources.files import FileState, LoadedFile
@@ -24,7 +24,7 @@ def columns(**dtypes: str) -> list[Column]:
 def converted(format: RowFormat, data: bytes, settled: Sequence[Column] | None = None) -> dict[str, list[Any]]:
     """All cells, by the columns given or those that the file shows."""
     opened = format.open(loaded(data))
-    chosen = settled if settled is not None else [found.settled() for found in opened.find_columns()]
+    chosen = settled if settled is not None else [found.resolved() for found in opened.find_columns()]
     return {name: values.to_pylist() for name, values in opened.convert(chosen, [column.name for column in chosen]).items()}
 
 

@@ -96,14 +96,14 @@ def test_numbers_come_back_to_the_bit(rows: Sequence[tuple[int, float, bool]]) -
 )
 def test_dtypes_are_inferred(cells: list[str], dtype: str, values: list[Any]) -> None:
     data = ("a,b\n" + "".join(f"{cell},1\n" for cell in cells)).encode()
-    assert FORMAT.open(loaded(data)).find_columns()[0].settled().dtype == dtype
+    assert FORMAT.open(loaded(data)).find_columns()[0].resolved().dtype == dtype
     np.testing.assert_array_equal(converted(FORMAT, data)["a"], values)
 
 
 def test_a_dtype_is_that_of_the_whole_file_not_of_its_first_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_module, "_CHUNK", 64)
+    monkeypatch.setattr(csv_module, "CHUNK_BYTES", 64)
     data = ("a,b\n" + "1,1\n" * 50 + "2.5,\n" + "3,\n" * 50).encode()
-    assert [found.settled() for found in FORMAT.open(loaded(data)).find_columns()] == columns(a="float64", b="float64")
+    assert [found.resolved() for found in FORMAT.open(loaded(data)).find_columns()] == columns(a="float64", b="float64")
     assert converted(FORMAT, data)["a"] == [1.0] * 50 + [2.5] + [3.0] * 50
 
 
@@ -126,9 +126,9 @@ def test_columns_kept_while_they_are_found_are_those_that_are_parsed(data: st.Da
     content = "\n".join([",".join(kinds), *(",".join(f'"{cell}"' for cell in row) for row in rows)]).encode()
     keep = data.draw(st.sets(st.sampled_from(kinds)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(csv_module, "_CHUNK", chunk)
+        patched.setattr(csv_module, "CHUNK_BYTES", chunk)
         first = FORMAT.open(loaded(content))
-        settled = [found.settled() for found in first.find_columns(keep)]
+        settled = [found.resolved() for found in first.find_columns(keep)]
         found = first.convert(settled, keep)
     expected = FORMAT.open(loaded(content)).convert(settled, keep)
     assert {name: repr(values.to_pylist()) for name, values in found.items()} == {
@@ -137,9 +137,9 @@ def test_columns_kept_while_they_are_found_are_those_that_are_parsed(data: st.Da
 
 
 def test_a_dtype_does_not_depend_on_where_a_file_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_module, "_CHUNK", 64)
+    monkeypatch.setattr(csv_module, "CHUNK_BYTES", 64)
     data = ("a,b\n" + "1,x\n" * 50 + "true,2\n" * 50).encode()
-    assert [found.settled() for found in FORMAT.open(loaded(data)).find_columns()] == columns(a="bool", b="string")
+    assert [found.resolved() for found in FORMAT.open(loaded(data)).find_columns()] == columns(a="bool", b="string")
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
@@ -147,7 +147,7 @@ def test_a_missing_value_is_named_by_its_row_in_the_file_and_the_first_such_colu
     format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module: Any = {"csv": csv_module, "jsonl": jsonl_module}[format]
-    monkeypatch.setattr(module, "_CHUNK", 64)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 64)
     rows: list[tuple[int | None, int | None]] = [(1, 2)] * 99
     rows[40], rows[70] = (1, None), (None, 2)
     lines = ["a,b"] + [",".join("" if cell is None else str(cell) for cell in row) for row in rows]

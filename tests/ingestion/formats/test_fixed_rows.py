@@ -47,7 +47,7 @@ def test_records_come_back_in_any_order_with_their_own_dtypes(header_bytes: int)
     data = b"h" * header_bytes + rows.tobytes()
     format = format_of(FIELDS, header_bytes)
     opened = format.open(loaded(data))
-    settled = [found.settled() for found in opened.find_columns()]
+    settled = [found.resolved() for found in opened.find_columns()]
     order = np.random.default_rng(0).integers(0, 50, 80)
     assert opened.ranges is not None
     body = b"".join(data[opened.ranges.offsets[i] :][: opened.ranges.lengths[i]] for i in order)
@@ -72,7 +72,7 @@ def test_fields_that_have_a_role_are_converted() -> None:
 
 def test_columns_are_the_fields_as_the_spec_names_them() -> None:
     found = format_of(FIELDS).open(loaded(records(1, FIELDS).tobytes())).find_columns()
-    assert [column.settled() for column in found][:3] == [Column("t", "<i8"), Column("x", "(2, 3)>f4"), Column("big", ">i4")]
+    assert [column.resolved() for column in found][:3] == [Column("t", "<i8"), Column("x", "(2, 3)>f4"), Column("big", ">i4")]
     assert np.dtype([(column.name, column.dtype) for column in found]) == np.dtype(FIELDS)
 
 

@@ -51,14 +51,14 @@ def test_dtypes_are_inferred_and_dates_stay_text() -> None:
     data = lines(
         [{"i": 1, "f": 1, "d": "2020-01-01", "b": True}, {"i": 2, "f": 2.5, "d": "2020-01-02", "b": False}], ascii_only=True
     )
-    found = [column.settled() for column in FORMAT.open(loaded(data)).find_columns()]
+    found = [column.resolved() for column in FORMAT.open(loaded(data)).find_columns()]
     assert found == columns(i="int64", f="float64", d="string", b="bool")
 
 
 def test_a_field_that_some_objects_lack_is_missing_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl_module, "_CHUNK", 40)
+    monkeypatch.setattr(jsonl_module, "CHUNK_BYTES", 40)
     data = lines([{"i": 1}] * 5 + [{"i": 2, "x": 3, "s": "t"}] + [{"x": None, "i": 4}] * 5, ascii_only=True)
-    found = [column.settled() for column in FORMAT.open(loaded(data)).find_columns()]
+    found = [column.resolved() for column in FORMAT.open(loaded(data)).find_columns()]
     assert found == columns(i="int64", x="float64", s="string")
     np.testing.assert_array_equal(converted(FORMAT, data)["x"], [np.nan] * 5 + [3.0] + [np.nan] * 5)
     assert converted(FORMAT, data)["s"] == [""] * 5 + ["t"] + [""] * 5

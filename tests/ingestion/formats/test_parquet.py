@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath import gather_ranges
+from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ByteArray, Int64Array
 from modyn_dagster.data.row_decoding import ParquetDecoder
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.parquet import Parquet, encode_table
@@ -29,7 +29,7 @@ def parquet(content: dict[str, Any] | pa.Table) -> bytes:
 
 def table(data: bytes, settled: list[Column] | None = None) -> tuple[list[Column], pa.Table]:
     opened = FORMAT.open(loaded(data, "f.parquet"))
-    chosen = settled or [found.settled() for found in opened.find_columns()]
+    chosen = settled or [found.resolved() for found in opened.find_columns()]
     return chosen, opened.table(chosen)
 
 

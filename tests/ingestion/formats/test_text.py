@@ -29,7 +29,7 @@ def test_the_first_byte_that_is_not_utf8_is_the_one_python_names(data: bytes, st
     except UnicodeDecodeError as error:
         expected = error.start
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(text_module, "_STEP", step)
+        patched.setattr(text_module, "STEP", step)
         assert first_bad_byte(np.frombuffer(data, dtype=np.uint8)) == expected
 
 

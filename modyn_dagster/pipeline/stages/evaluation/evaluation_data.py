@@ -1,4 +1,4 @@
-"""The samples that the models of a run are judged on."""
+"""Evaluation samples of a run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,17 +16,17 @@ Times = npt.NDArray[np.datetime64]
 
 
 class EvaluationSet:
-    """Samples of a dataset as far as a view shows it: the ``evaluate`` side after a key, or all where the split has none.
+    """Evaluation samples of a view: the ``evaluate`` side of its split after a key, or all samples where the split has none.
 
     Attributes:
-        view: of the dataset they are in.
-        source: their dataset, and which side of its split where it is not the evaluation side.
-        trained_on: whether models may have been trained on them: never where the split keeps evaluation apart.
-        grows: whether more samples may come to count in batches that are predicted already.
+        view: view of their dataset.
+        source: name of their dataset, and the side of its split where it is not the evaluation side.
+        trained_on: whether models may have been trained on them; never true where the split has an evaluation side.
+        may_gain_samples: whether batches that are predicted already may gain evaluation samples.
         spans: first and last sample time of every training, where intervals between triggers follow another run.
     """
 
-    grows = False
+    may_gain_samples = False
     spans: Sequence[tuple[np.datetime64, np.datetime64]] | None = None
 
     def __init__(self, view: DatasetView, *, origin: int = ORIGIN, trained_on: bool | None = None) -> None:
@@ -37,25 +37,25 @@ class EvaluationSet:
 
     @property
     def batches(self) -> list[BatchRow]:
-        """Those that hold such samples, in order."""
+        """Batches that may hold evaluation samples, in order."""
         return [batch for batch in self.view.batches if self.view.last_key_of(batch.ordinal) > self._origin]
 
     def positions(self, batch: BatchRow) -> Positions:
-        """Positions of a batch that are predicted, deleted ones included."""
+        """Return the positions of a batch that are predicted, including deleted ones."""
         return self.view.evaluation_positions(batch)
 
-    def counts(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
-        """Which of the predicted samples are judged, deleted or not."""
+    def is_evaluated(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
+        """Return a mask of the predicted samples that are evaluated, deleted or not."""
         return np.ones(len(keys), dtype=np.bool_)
 
     def read(self, keys: KeyArray) -> Samples:
-        """Samples by key."""
+        """Read samples by key."""
         return self.view.reader.read(keys)
 
     def first_time(self) -> np.datetime64 | None:
-        """Time of the first sample, in key order; None while there is none."""
+        """Return the time of the first sample in key order; None while there is none."""
         for batch in self.batches:
-            positions = self._places(batch)
+            positions = self._evaluated_positions(batch)
             after = positions[positions > self._origin - key_of(batch.ordinal, 0)]
             if len(after):
                 time: np.datetime64 = self.view.times(batch)[after[0]]
@@ -63,42 +63,42 @@ class EvaluationSet:
         return None
 
     def times(self, *, deleted: bool) -> Times:
-        """Times of all that were deleted, or of all the others, ``datetime64[us][k]``."""
+        """Return the times of the deleted samples, or of the present ones, ``datetime64[us][k]``."""
         times = [np.empty(0, dtype="datetime64[us]")]
         for batch in self.view.batches:
-            gone = self.view.deleted.positions(batch.ordinal)
-            if deleted and not len(gone):
+            removed = self.view.deleted.positions(batch.ordinal)
+            if deleted and not len(removed):
                 continue
-            places = self._places(batch)
-            times.append(self.view.times(batch)[places[np.isin(places, gone) == deleted]])
+            positions = self._evaluated_positions(batch)
+            times.append(self.view.times(batch)[positions[np.isin(positions, removed) == deleted]])
         return np.concatenate(times)
 
-    def judged(self, predictions: Predictions) -> Predictions:
-        """Those of the predicted samples that count: neither deleted nor outside."""
-        return predictions.take(np.flatnonzero(self.counts(predictions.keys) & ~self.view.deleted.among(predictions.keys)))
+    def evaluated(self, predictions: Predictions) -> Predictions:
+        """Filter predictions: drop deleted samples and samples that are not evaluated."""
+        return predictions.take(np.flatnonzero(self.is_evaluated(predictions.keys) & ~self.view.deleted.among(predictions.keys)))
 
-    def _places(self, batch: BatchRow) -> Positions:
+    def _evaluated_positions(self, batch: BatchRow) -> Positions:
         positions = self.positions(batch)
-        return positions[self.counts(keys_of(batch.ordinal, positions))]
+        return positions[self.is_evaluated(keys_of(batch.ordinal, positions))]
 
 
 class OtherDatasetEvaluation(EvaluationSet):
-    """Another dataset, whose classes may stand in another order: by name they are those of the pipeline's own.
+    """Samples of another dataset, with their classes matched by name to those of the pipeline's dataset.
 
-    A class that the pipeline's dataset does not have becomes one that no model knows.
+    A class that the pipeline's dataset lacks gets a number that no model predicts.
     """
 
     def __init__(self, view: DatasetView, own: DatasetView) -> None:
         super().__init__(view, trained_on=False)
         ours, theirs = own.row.class_names, view.row.class_names
-        place = {name: number for number, name in enumerate([*ours, *(name for name in theirs if name not in ours)])}
-        self._classes = np.array([place[name] for name in theirs], dtype=np.int64) if list(ours) != list(theirs) else None
+        numbers = {name: number for number, name in enumerate([*ours, *(name for name in theirs if name not in ours)])}
+        self._classes = np.array([numbers[name] for name in theirs], dtype=np.int64) if list(ours) != list(theirs) else None
 
     def read(self, keys: KeyArray) -> Samples:
-        """Samples by key, their classes numbered as those of the pipeline's dataset."""
+        """Read samples by key, with class numbers of the pipeline's dataset."""
         samples = super().read(keys)
         if self._classes is None or samples.labels is None:
             return samples
-        known = samples.labels >= 0
-        labels = np.where(known, self._classes[np.where(known, samples.labels, 0)], samples.labels)
+        labelled = samples.labels >= 0
+        labels = np.where(labelled, self._classes[np.where(labelled, samples.labels, 0)], samples.labels)
         return replace(samples, labels=labels)

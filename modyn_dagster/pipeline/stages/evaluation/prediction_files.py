@@ -1,4 +1,4 @@
-"""Prediction files of a trigger's model: those on disk, those of an equal model of another run, and missing ones."""
+"""Prediction files of a trigger's model: missing stretches, links to files of equal models, and new files."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sqlalchemy as sa
 
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.results.models import ModelRow
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def missing_batches(context: TriggerContext, data: EvaluationSet, files: Sequence[PredictionFileRow]) -> list[list[BatchRow]]:
-    """Stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
+    """Return the stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
     covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
     stretches: list[list[BatchRow]] = []
     open_stretch = False
-    wanted = {batch.ordinal for batch in model_batches(context, data)}
+    due = {batch.ordinal for batch in model_batches(context, data)}
     for batch in data.view.batches:
-        missing = batch.ordinal in wanted and not any(first <= batch.ordinal <= last for first, last in covered)
+        missing = batch.ordinal in due and not any(first <= batch.ordinal <= last for first, last in covered)
         if missing and open_stretch:
             stretches[-1].append(batch)
         elif missing:
@@ -42,18 +43,29 @@ def missing_batches(context: TriggerContext, data: EvaluationSet, files: Sequenc
     return stretches
 
 
-def reuse_predictions(
-    context: TriggerContext, model: ModelRow, data: EvaluationSet, stretch: Sequence[BatchRow]
+def equal_predictions(
+    conn: sa.Connection, context: TriggerContext, model: ModelRow, data: EvaluationSet, stretch: Sequence[BatchRow]
+) -> list[PredictionFileRow]:
+    """List the files that equal models of other runs have made of the same batches."""
+    predictor = predictor_id(model.hash, context.spec.training)
+    files = same_predictions(conn, predictor, data.source, *_ends(data, stretch))
+    runs = {run_id: get_run(conn, run_id) for _, run_id in files}
+    return [file for file, run_id in files if _predicts_alike(runs[run_id], context.run)]
+
+
+def link_predictions(
+    context: TriggerContext,
+    model: ModelRow,
+    data: EvaluationSet,
+    stretch: Sequence[BatchRow],
+    files: Sequence[PredictionFileRow],
 ) -> dict[str, Any] | None:
-    """The row of a file that an equal model of another run has made of the same batches, linked to a path of our own."""
+    """Link the first of some equal files that is present to a path of this model, and return its row; None without one."""
     first, last = _ends(data, stretch)
     predictor = predictor_id(model.hash, context.spec.training)
-    with context.platform.transaction() as conn:
-        found = same_predictions(conn, predictor, data.source, first, last)
-        runs = {run_id: get_run(conn, run_id) for _, run_id in found}
     target = predictions_path(context.run.id, context.trigger.ordinal, predictor, first, last)
-    for file, run_id in found:
-        if _predicts_alike(runs[run_id], context.run) and _link(context.platform.home, file.path, target):
+    for file in files:
+        if _link(context.platform.home, file.path, target):
             written = WrittenPredictions(file.checksum, file.n_samples, first, last)
             return _row(context, model, data, stretch, target, written)
     return None
@@ -61,15 +73,13 @@ def reuse_predictions(
 
 @dataclass(frozen=True, slots=True)
 class PredictedStretch:
-    """What a model made of some batches; its file is being written.
+    """Predictions of consecutive batches, while their file is being written.
 
     Attributes:
-        path: of the file.
-        predictions: what is in it.
+        predictions: content of the file.
         wait: waits for the file, and returns its row; ``WriteFailed`` when the disk refuses.
     """
 
-    path: str
     predictions: Predictions
     wait: Callable[[], dict[str, Any]]
 
@@ -82,7 +92,7 @@ def predict(
     writer: PredictionWriter,
     stretch: Sequence[BatchRow],
 ) -> PredictedStretch:
-    """Predict the samples of some batches and let them be written."""
+    """Predict the samples of some batches and start writing their file."""
     name = predictor_id(model.hash, context.spec.training)
     relative = predictions_path(context.run.id, context.trigger.ordinal, name, *_ends(data, stretch))
     kind = predictor.kind
@@ -92,7 +102,7 @@ def predict(
     def wait() -> dict[str, Any]:
         return _row(context, model, data, stretch, relative, written.result())
 
-    return PredictedStretch(relative, Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]), wait)
+    return PredictedStretch(Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]), wait)
 
 
 def _ranges(data: EvaluationSet, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
@@ -127,12 +137,12 @@ def _ends(data: EvaluationSet, stretch: Sequence[BatchRow]) -> tuple[int, int]:
 
 
 def _predicts_alike(run: RunRow, other: RunRow) -> bool:
-    """Whether equal weights give equal outputs to the bit: the same way to read samples and to compute."""
+    """Check that two runs read samples and compute alike, so that equal weights give bit-identical outputs."""
     return run.spec["training"] == other.spec["training"] and run.threads == other.threads
 
 
 def _link(home: Path, existing: str, path: str) -> bool:
-    """One file under two names: removing either leaves the other. False where the existing one is gone."""
+    """Link a file under a second name; removing either leaves the other. False where the existing file is missing."""
     (home / path).parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(home / existing, home / path)

@@ -1,25 +1,35 @@
-"""The stage ``evaluation``: predict the evaluation samples a model has not seen yet, then score the closed intervals."""
+"""Stage ``evaluation``: predict the batches that a model has not predicted yet, then score the closed intervals."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
-from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
-from modyn_dagster.catalog.results.models import ModelRow, find_model
-from modyn_dagster.catalog.results.predictions import list_predictions, record_predictions
+from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.catalog.results.evaluations import (
+    CellResult,
+    EvaluationRow,
+    find_addresses,
+    list_evaluations,
+    record_evaluations,
+    remove_evaluations,
+)
+from modyn_dagster.catalog.results.models import ModelRow
+from modyn_dagster.catalog.results.predictions import PredictionFileRow, list_predictions, record_predictions
 from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.errors import RunError
 from modyn_dagster.evaluation.predictions.files import PredictionWriter, read_predictions
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.models import predictor_id, predictor_of
-from modyn_dagster.pipeline.stages.evaluation.cells import record_cells, score_closed_intervals
+from modyn_dagster.pipeline.stages.evaluation.cells import score_closed_intervals
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
     PredictedStretch,
+    equal_predictions,
+    link_predictions,
     missing_batches,
     predict,
-    reuse_predictions,
 )
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 
@@ -29,87 +39,131 @@ Progress = Callable[[int, int], None]
 def evaluate_model(
     context: TriggerContext, *, finished: bool, progress: Progress | None = None
 ) -> tuple[list[EvaluationRow], bool]:
-    """Judge the model of a trained trigger on the batches of the context's view.
+    """Evaluate the model of a trained trigger on the batches of the context's view.
 
-    Returns all its cells, and whether any of them is new. Only missing predictions are made and only missing or outdated
-    cells are scored, so calling it again is cheap. An interval is scored once stream time has passed its end, or the run
-    has ``finished``. What an equal model of another run has predicted or was given as a score is taken over.
+    Returns all cells of the run, and whether any cell of this model is new. Only missing predictions are made, and only
+    missing or outdated cells are scored, so another call is cheap. An interval is scored once stream time has passed its end,
+    or the run has ``finished``. Predictions and scores of an equal model of another run are reused.
     """
-    with context.platform.transaction() as conn:
-        model = find_model(conn, context.trigger.id)
+    model = context.model
     if model is None:
         raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: there is no model to evaluate")
     data = evaluation_set(context)
+    recorded = _read(context, model, data)
+    reused = [link_predictions(context, model, data, missing.batches, missing.equal) for missing in recorded.missing]
+    stretches = [missing.batches for missing, values in zip(recorded.missing, reused, strict=True) if values is None]
+    rows = [values for values in reused if values is not None]
+    predicted: list[_Predicted] = []
     with PredictionWriter() as writer:
-        predicted = _predict_missing(context, model, data, writer, progress)
         try:
-            scored = score_closed_intervals(context, model, data, _all_of(context, model, predicted), finished=finished)
+            if stretches:
+                _predict(context, model, data, writer, stretches, predicted, progress)
+            predictions = _concatenated(context, recorded.files, rows, predicted)
+            scored = score_closed_intervals(
+                context, model, data, predictions, recorded.cells, lambda a: _known_results(context, a), finished=finished
+            )
         finally:
-            # Also where scoring fails: what was predicted is there for the next time. Rows of files go before those of cells.
-            for each in predicted:
-                _record(context, each)
-    record_cells(context, scored)
+            # Also where predicting or scoring fails: the next call reuses the files. Their rows precede those of cells.
+            _record_files(context, rows, predicted)
     with context.platform.transaction() as conn:
-        return list_evaluations(conn, context.run.id, context.trigger.id), bool(scored.rows)
+        record_evaluations(conn, scored.rows)
+        remove_evaluations(conn, scored.removed)
+        return list_evaluations(conn, context.run.id), bool(scored.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """Consecutive batches without predictions, and files of equal models of other runs that cover them."""
+
+    batches: Sequence[BatchRow]
+    equal: Sequence[PredictionFileRow]
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """Catalog rows of a model before its evaluation."""
+
+    files: Sequence[PredictionFileRow]
+    cells: Sequence[EvaluationRow]
+    missing: Sequence[_Missing]
 
 
 @dataclass(frozen=True, slots=True)
 class _Predicted:
-    """A stretch, and what predicting it took; the time for which its file is waited comes on top."""
+    """A stretch whose file is being written, and the timing of its prediction, without the wait for the file."""
 
     stretch: PredictedStretch
     timing: Timing
 
 
-def _predict_missing(
-    context: TriggerContext, model: ModelRow, data: EvaluationSet, writer: PredictionWriter, progress: Progress | None
-) -> list[_Predicted]:
-    """Returns what was predicted just now, whose files are still being written."""
+def _read(context: TriggerContext, model: ModelRow, data: EvaluationSet) -> _Recorded:
     with context.platform.transaction() as conn:
         files = list_predictions(conn, context.trigger.id, predictor_id(model.hash, context.spec.training))
-    stretches = []
-    for stretch in missing_batches(context, data, files):
-        if (values := reuse_predictions(context, model, data, stretch)) is None:
-            stretches.append(stretch)
-        else:
-            with context.platform.transaction() as conn:
-                record_predictions(conn, values)
-    made: list[_Predicted] = []
-    if not stretches:
-        return made
+        cells = list_evaluations(conn, context.run.id, context.trigger.id, subsets=True)
+        stretches = missing_batches(context, data, files)
+        missing = [_Missing(batches, equal_predictions(conn, context, model, data, batches)) for batches in stretches]
+    return _Recorded(files, cells, missing)
+
+
+def _predict(
+    context: TriggerContext,
+    model: ModelRow,
+    data: EvaluationSet,
+    writer: PredictionWriter,
+    stretches: Sequence[Sequence[BatchRow]],
+    predicted: list[_Predicted],
+    progress: Progress | None,
+) -> None:
+    """Predict stretches of batches and add them to ``predicted``; their files are then still being written."""
     total = sum(int(batch.n_samples or 0) for stretch in stretches for batch in stretch)
     done = 0
     with closing(predictor_of(context.platform, context.run, model, data.view)) as predictor:
         for stretch in stretches:
             watch = Stopwatch("evaluate")
-            found = predict(context, model, data, predictor, writer, stretch)
-            made.append(_Predicted(found, watch.read()))
+            result = predict(context, model, data, predictor, writer, stretch)
+            predicted.append(_Predicted(result, watch.read()))
             done += sum(int(batch.n_samples or 0) for batch in stretch)
             if progress is not None:
                 progress(done, total)
-    return made
 
 
-def _record(context: TriggerContext, made: _Predicted) -> None:
-    """Commit a file once it is written, with what it took."""
-    waiting = Stopwatch("evaluate")
-    values = made.stretch.wait()
-    n_bytes = (context.platform.home / values["path"]).stat().st_size
-    waited = waiting.read(values["n_samples"], n_bytes)
-    with context.platform.transaction() as conn:
-        record_predictions(conn, values)
-        timing = replace(waited, seconds=made.timing.seconds + waited.seconds)
-        record_timing(conn, context.run.id, context.trigger.id, None, timing)
-
-
-def _all_of(context: TriggerContext, model: ModelRow, made: Sequence[_Predicted]) -> Predictions | None:
-    """All that the model predicted, in key order: read from files but for what was made just now; None where that is nothing."""
-    with context.platform.transaction() as conn:
-        listed = list_predictions(conn, context.trigger.id, predictor_id(model.hash, context.spec.training))
-        files = [file for file in listed if file.removed_at is None]
-    parts = [read_predictions(context.platform.home / file.path, file.checksum) for file in files]
-    parts += [each.stretch.predictions for each in made]
+def _concatenated(
+    context: TriggerContext,
+    files: Sequence[PredictionFileRow],
+    reused: Sequence[dict[str, Any]],
+    predicted: Sequence[_Predicted],
+) -> Predictions | None:
+    """Concatenate all predictions of the model in key order; None where there are none."""
+    paths = [(file.path, file.checksum) for file in files if file.removed_at is None]
+    paths += [(values["path"], values["checksum"]) for values in reused]
+    parts = [read_predictions(context.platform.home / path, checksum) for path, checksum in paths]
+    parts += [item.stretch.predictions for item in predicted]
     if not parts:
         return None
     parts.sort(key=lambda part: int(part.keys[0]) if len(part) else 0)
     return Predictions.concat(parts)
+
+
+def _known_results(context: TriggerContext, addresses: Sequence[str]) -> dict[str, CellResult]:
+    with context.platform.transaction() as conn:
+        return find_addresses(conn, addresses)
+
+
+def _record_files(context: TriggerContext, reused: Sequence[dict[str, Any]], predicted: Sequence[_Predicted]) -> None:
+    """Commit the rows of files once they are written, and the timings; where one cannot be written, those before it."""
+    rows, timings = list(reused), []
+    try:
+        for item in predicted:
+            waiting = Stopwatch("evaluate")
+            values = item.stretch.wait()
+            n_bytes = (context.platform.home / values["path"]).stat().st_size
+            waited = waiting.read(values["n_samples"], n_bytes)
+            rows.append(values)
+            timings.append(replace(waited, seconds=item.timing.seconds + waited.seconds))
+    finally:
+        if rows:
+            with context.platform.transaction() as conn:
+                for values in rows:
+                    record_predictions(conn, values)
+                for timing in timings:
+                    record_timing(conn, context.run.id, context.trigger.id, None, timing)

@@ -1,6 +1,7 @@
 """Evaluation on training data: the training sets of a run, or all samples between its triggers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -9,14 +10,13 @@ import numpy.typing as npt
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.results.models import ModelRow, list_models
-from modyn_dagster.catalog.results.training_sets import find_training_set
+from modyn_dagster.catalog.results.training_sets import TrainingSetRow, list_training_sets
 from modyn_dagster.catalog.runs import RunRow, choose_run
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.view import DatasetView, Positions
 from modyn_dagster.errors import RunError
 from modyn_dagster.keys import ORIGIN, KeyArray
 from modyn_dagster.pipeline.context import TriggerContext
-from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet, OtherDatasetEvaluation
 from modyn_dagster.selection.training_set import TrainingSet
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset, TrainingSetData, TriggerSpanData
@@ -25,10 +25,10 @@ _NOTHING: Final = np.empty(0, dtype=np.uint64)
 
 
 def evaluation_set(context: TriggerContext) -> EvaluationSet:
-    """What the models of a context's run are judged on, as far as the context sees; it is the same for all triggers of the run.
+    """Return the evaluation samples of a run, as far as the context's view reaches; they are the same for all its triggers.
 
     Raises:
-        RunError: training sets that retention has removed.
+        RunError: retention has removed a training set that they consist of.
     """
     match context.spec.evaluation.data:
         case EvaluateSplit():
@@ -36,18 +36,18 @@ def evaluation_set(context: TriggerContext) -> EvaluationSet:
         case OtherDataset(dataset=name):
             return OtherDatasetEvaluation(context.platform.view(name), context.view)
         case TrainingSetData(pipeline=name) | TriggerSpanData(pipeline=name) as data:
-            run, view = _run_and_view(context, name)
-            with context.platform.transaction() as conn:
-                models = [] if run is None else list_models(conn, run.id)
+            run, models, sets = _training_history(context, name, with_sets=isinstance(data, TrainingSetData))
+            dataset = context.spec.dataset if name in (None, context.run.pipeline) else context.platform.pipeline(name).dataset
+            view = context.view if dataset == context.spec.dataset else context.platform.view(dataset)
             if isinstance(data, TrainingSetData):
-                return TrainingSetEvaluation(context.platform, context.view, view, models)
+                return TrainingSetEvaluation(context.platform.home, context.view, view, models, sets)
             return TriggerSpanEvaluation(context.view, view, models, ORIGIN if run is None else run.origin)
 
 
 class TrainingStreamEvaluation(EvaluationSet):
-    """Training samples of a run. All of its stream's are predicted, so that new training sets need no new pass."""
+    """Training samples of a run. The whole training stream is predicted, so new training sets need no new pass."""
 
-    grows = True
+    may_gain_samples = True
 
     def __init__(self, own: DatasetView, view: DatasetView, models: Sequence[ModelRow]) -> None:
         super().__init__(view, trained_on=own.row.id == view.row.id)
@@ -55,57 +55,71 @@ class TrainingStreamEvaluation(EvaluationSet):
         self.spans = [(as_datetime64(model.train_start), as_datetime64(model.train_end)) for model in models]
 
     def positions(self, batch: BatchRow) -> Positions:
-        """The train side of a batch."""
+        """Return the train side of a batch."""
         return self.view.positions_on(batch, TRAIN)
 
 
 class TrainingSetEvaluation(TrainingStreamEvaluation):
-    """Those that were selected for any of the models."""
+    """Samples that were selected for any model of a run."""
 
-    def __init__(self, platform: Platform, own: DatasetView, view: DatasetView, models: Sequence[ModelRow]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        own: DatasetView,
+        view: DatasetView,
+        models: Sequence[ModelRow],
+        training_sets: Mapping[int, TrainingSetRow],
+    ) -> None:
         super().__init__(own, view, models)
-        self._selected = _keys(platform, models)
+        self._selected = _keys(home, models, training_sets)
 
-    def counts(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
-        """Which of these keys some model was trained on."""
-        places = np.searchsorted(self._selected, keys)
-        found = places < len(self._selected)
-        found[found] = self._selected[places[found]] == keys[found]
-        return found
+    def is_evaluated(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
+        """Return a mask of the keys that some model was trained on."""
+        rows = np.searchsorted(self._selected, keys)
+        selected = rows < len(self._selected)
+        selected[selected] = self._selected[rows[selected]] == keys[selected]
+        return selected
 
 
 class TriggerSpanEvaluation(TrainingStreamEvaluation):
-    """All from the run's begin to the last one that its newest model could be trained on."""
+    """Samples from the origin of a run up to its newest trained trigger."""
 
     def __init__(self, own: DatasetView, view: DatasetView, models: Sequence[ModelRow], origin: int) -> None:
         super().__init__(own, view, models)
         self._origin = origin
         self._last = max((model.key for model in models), default=origin)
 
-    def counts(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
-        """Which of these keys lie between the begin and the newest trigger."""
+    def is_evaluated(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
+        """Return a mask of the keys between the origin and the newest trained trigger."""
         signed = keys.astype(np.int64)
         return (signed > self._origin) & (signed <= self._last)
 
 
-def _run_and_view(context: TriggerContext, pipeline: str | None) -> tuple[RunRow | None, DatasetView]:
-    if pipeline is None or pipeline == context.run.pipeline:
-        return context.run, context.view
+def _training_history(
+    context: TriggerContext, pipeline: str | None, *, with_sets: bool
+) -> tuple[RunRow | None, Sequence[ModelRow], dict[int, TrainingSetRow]]:
+    """Read run, models and, on request, training sets by trigger id: of the context's run, or of another pipeline's."""
+    is_own = pipeline is None or pipeline == context.run.pipeline
+    run, models, sets = context.run if is_own else None, context.models, dict[int, TrainingSetRow]()
+    if is_own and not with_sets:
+        return run, models, sets
     with context.platform.transaction() as conn:
-        run = choose_run(conn, pipeline)
-    dataset = context.platform.pipeline(pipeline).dataset
-    return run, context.view if dataset == context.spec.dataset else context.platform.view(dataset)
+        if not is_own:
+            run = choose_run(conn, str(pipeline))
+            models = [] if run is None else list_models(conn, run.id)
+        if with_sets and run is not None:
+            sets = {row.trigger_id: row for row in list_training_sets(conn, run.id)}
+    return run, models, sets
 
 
-def _keys(platform: Platform, models: Sequence[ModelRow]) -> KeyArray:
-    """Keys of all their training sets, ascending, each once."""
+def _keys(home: Path, models: Sequence[ModelRow], training_sets: Mapping[int, TrainingSetRow]) -> KeyArray:
+    """Read the keys of all training sets, ascending and unique."""
     parts = [_NOTHING]
     for model in models:
-        with platform.transaction() as conn:
-            row = find_training_set(conn, model.trigger_id)
+        row = training_sets.get(model.trigger_id)
         if row is None or row.removed_at is not None:
             raise RunError(
                 f"evaluation.data: retention removed the training set of trigger {model.ordinal} of run {model.run_id}"
             )
-        parts += [part.keys for part in TrainingSet.open(platform.home / row.path, row.checksum).partitions()]
+        parts += [part.keys for part in TrainingSet.open(home / row.path, row.checksum).partitions()]
     return np.unique(np.concatenate(parts))

@@ -15,13 +15,13 @@ from modyn_dagster.selection import TrainingSet
 
 
 def training_set_not_empty(row: TrainingSetRow) -> CheckResult:
-    """A trigger with an empty training set is skipped; worth a look, but not an error."""
+    """Check that a training set is not empty; an empty one skips its trigger, which is a warning and no error."""
     text = row.details.get("skipped") or f"{row.n_samples} samples of a window of {row.n_pool}"
     return CheckResult("not_empty", row.n_samples > 0, False, text, {"samples": row.n_samples, "window": row.n_pool})
 
 
 def only_train_samples(view: DatasetView, training_set: TrainingSet) -> CheckResult:
-    """No calibrating or evaluating key was selected: every partition is looked at against the dataset's split."""
+    """Check in every partition that no key of the calibrate or evaluate side of the split was selected."""
     leaked = {"calibrate": 0, "evaluate": 0}
     for partition in training_set.partitions():
         sides = view.sides(partition.keys)
@@ -32,52 +32,55 @@ def only_train_samples(view: DatasetView, training_set: TrainingSet) -> CheckRes
     return CheckResult("only_train_samples", total == 0, True, text, dict(leaked))
 
 
-#: A sum in float32 weights of a window may be off by this share of it.
+#: Relative rounding error of a sum of float32 weights.
 _ROUNDING: Final = 1e-5
 
 
 def training_set_checks(row: TrainingSetRow, training_set: TrainingSet) -> list[CheckResult]:
-    """``keys_once``: the recorded number of keys, each inside the window and none twice; ``weights_sum``: the weights are
-    positive and add up to the window, whose samples they stand for; ``chances_sum``: so do the inverses of the chances with which
-    samples were chosen, each between 0 and 1. Where a set does not tell its chances they are the inverses of its weights.
+    """Check keys, weights and inclusion probabilities of a training set.
 
-    Weights of ``1 / p`` add up to the window in expectation only: they may be off by four times the spread that independent
-    draws would have. A group of which nothing was selected is represented by none, and missing from the sum: worth a look.
+    ``keys_once`` checks the recorded number of keys, each inside the window and none twice. ``weights_sum`` checks that weights
+    are positive and add up to the size of the window. ``chances_sum`` checks the same of the inverse inclusion probabilities,
+    each between 0 and 1; a set without recorded probabilities passes, because they are the inverses of its weights.
+
+    Weights of ``1 / p`` add up to the window in expectation only: they may be off by four times the spread of independent
+    draws. A group without any selected sample is missing from the sum, which is worth a look.
     """
-    keys, weights, chances = _Keys(row), _Sum(), _Sum()
-    has_chances = False
+    keys, weights, inverses = _Keys(row), _WeightSum(), _WeightSum()
+    has_probabilities = False
     for i, partition in enumerate(training_set.partitions()):
         keys.add(partition.keys.astype(np.int64))
         weights.add(partition.weights.astype(np.float64))
-        told = training_set.chances(i)
-        has_chances |= told is not None
-        if told is not None:
+        probabilities = training_set.chances(i)
+        if probabilities is not None:
+            has_probabilities = True
+            possible = (probabilities > 0) & (probabilities <= 1)
             with np.errstate(divide="ignore", invalid="ignore"):
-                chances.add(np.where((told > 0) & (told <= 1), 1 / told.astype(np.float64), np.nan))
-    return [keys.judged(row), _weights_sum(row, weights), _chances_sum(row, chances if has_chances else None)]
+                inverses.add(np.where(possible, 1 / probabilities.astype(np.float64), np.nan))
+    return [keys.check(row), _weights_sum(row, weights), _chances_sum(row, inverses if has_probabilities else None)]
 
 
-def _weights_sum(row: TrainingSetRow, found: "_Sum") -> CheckResult:
-    effective = found.effective
-    text = f"weights add up to {found.total:.6g} for a window of {row.n_pool}; "
-    text += f"the effective sample size is {effective:.6g} of {found.n}"
-    counts = {"sum": found.total, "effective": effective, "impossible": found.n_impossible}
-    return CheckResult("weights_sum", found.fits(row), False, text, counts)
+def _weights_sum(row: TrainingSetRow, weights: "_WeightSum") -> CheckResult:
+    effective = weights.effective
+    text = f"weights add up to {weights.total:.6g} for a window of {row.n_pool}; "
+    text += f"the effective sample size is {effective:.6g} of {weights.n}"
+    counts = {"sum": weights.total, "effective": effective, "impossible": weights.n_impossible}
+    return CheckResult("weights_sum", weights.fits(row), False, text, counts)
 
 
-def _chances_sum(row: TrainingSetRow, found: "_Sum | None") -> CheckResult:
-    if found is None:
-        text = "the set tells no chances: they are the inverses of its weights, or nobody knows them"
+def _chances_sum(row: TrainingSetRow, inverses: "_WeightSum | None") -> CheckResult:
+    if inverses is None:
+        text = "the set records no inclusion probabilities: they are the inverses of its weights, or unknown"
         return CheckResult("chances_sum", True, False, text)
-    text = f"the inverses of the chances add up to {found.total:.6g} for a window of {row.n_pool}; "
-    text += f"weighed by them the effective sample size would be {found.effective:.6g} of {found.n}"
-    counts = {"sum": found.total, "effective": found.effective, "impossible": found.n_impossible}
-    return CheckResult("chances_sum", found.fits(row), False, text, counts)
+    text = f"the inverse inclusion probabilities add up to {inverses.total:.6g} for a window of {row.n_pool}; "
+    text += f"weighed by them the effective sample size would be {inverses.effective:.6g} of {inverses.n}"
+    counts = {"sum": inverses.total, "effective": inverses.effective, "impossible": inverses.n_impossible}
+    return CheckResult("chances_sum", inverses.fits(row), False, text, counts)
 
 
 @dataclass
 class _Keys:
-    """Counts what is wrong with keys that should ascend inside a window."""
+    """Counts of missing, repeated and outside keys, which should ascend inside a window."""
 
     row: TrainingSetRow
     n: int = 0
@@ -93,15 +96,15 @@ class _Keys:
         self.n_outside += int(np.count_nonzero((keys <= self.row.after) | (keys > self.row.until)))
         self._last = int(keys[-1]) if len(keys) else self._last
 
-    def judged(self, row: TrainingSetRow) -> CheckResult:
+    def check(self, row: TrainingSetRow) -> CheckResult:
         counts: dict[str, Any] = {"missing": row.n_samples - self.n, "repeated": self.n_repeated, "outside": self.n_outside}
         text = f"{counts['missing']} keys are missing, {self.n_repeated} repeated or out of order, "
         return CheckResult("keys_once", not any(counts.values()), True, f"{text}{self.n_outside} outside of the window", counts)
 
 
 @dataclass
-class _Sum:
-    """Of weights that should add up to a window."""
+class _WeightSum:
+    """Sum of weights that should add up to the size of a window."""
 
     n: int = 0
     n_impossible: int = 0
@@ -120,8 +123,8 @@ class _Sum:
         return self.total**2 / self.squares if self.squares else 0.0
 
     def fits(self, row: TrainingSetRow) -> bool:
-        """Whether all are possible and their sum is the window, up to chance."""
-        # A decaying sample hardly holds old items: only who drew it knows how far sums may be off.
+        """Compare the sum with the window, up to random deviation; impossible weights never fit."""
+        # A decaying sample holds few old items, so its strategy records the variance of the sum.
         variance = max(0.0, self.squares - self.total, float(row.details.get("variance", 0.0)))
         spread = 4 * math.sqrt(variance) + _ROUNDING * row.n_pool
         return self.n_impossible == 0 and (self.n == 0 or abs(self.total - row.n_pool) <= spread)

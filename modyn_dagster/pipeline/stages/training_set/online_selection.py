@@ -1,16 +1,17 @@
-"""Online strategies in pipelines: their state up to a trigger, from the state up to an earlier one and the batches since.
+"""Online strategies in pipelines: advance the state of an earlier trigger over the batches since.
 
-The state is a function of the stream and of the run's earlier triggers: from any earlier state, or from none, the same
-follows. So it may be computed again at any time, after a kill or where a file is gone, by a replay as in production.
+The state depends on the stream and on the run's earlier triggers alone, whichever earlier state the computation begins with.
+After a kill, or where a file is missing, it is computed again, in a replay as in production.
 """
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import sqlalchemy as sa
 
 from modyn_dagster.catalog.results.training_sets import find_training_set
-from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
+from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange, key_of, ordinal_of, ordinals_of
@@ -26,26 +27,24 @@ from modyn_dagster.storage import verify_checksum
 
 #: Points of the fill that are recorded with a trigger.
 _MOST_FILLS: Final = 200
-#: Chances below are told as this.
-_SMALLEST: Final = 1e-30
+#: Least inclusion probability in the variance, which divides by it.
+_LEAST_PROBABILITY: Final = 1e-30
 
 
 def online_state(context: TriggerContext, spec: OnlineSpec) -> OnlineState:
-    """The state of a strategy when everything up to the trigger's key was taken in, deleted samples left out."""
-    with context.platform.transaction() as conn:
-        earlier = [row for row in list_triggers(conn, context.run.id) if row.ordinal < context.trigger.ordinal]
-    state, following = _newest_state(context, spec, earlier)
+    """Compute the state of a strategy at the trigger's key, without deleted samples."""
+    state, following = _newest_state(context, spec)
     state.forget(context.view.deleted.among)
     for trigger in following:
-        _take(context, state, trigger)
-        state = _after(context, state, trigger)
+        _advance_state(context, state, trigger)
+        state = _state_after(context, state, trigger)
     state.fills.clear()
-    _take(context, state, context.trigger)
+    _advance_state(context, state, context.trigger)
     return state
 
 
 def online_selection(context: TriggerContext, state: OnlineState) -> tuple[OnlineSelection, KeyRange, dict[str, Any]]:
-    """What the trigger trains on, the window it stands for, and what is worth recording beside it."""
+    """Return the selection of a trigger, its window, and the details to record with it."""
     spec, view = state.spec, context.view
     keys, begin, details = state.keys(), state.begin, dict[str, Any]()
     n_pool = state.n_seen - _n_deleted(view, KeyRange(begin, state.until))
@@ -53,19 +52,19 @@ def online_selection(context: TriggerContext, state: OnlineState) -> tuple[Onlin
         begin, n_pool = int(keys[0]) - 1 if len(keys) else state.until, len(keys)
     if isinstance(spec, RTBSSpec) and isinstance(state.sampler, RTBS):
         fill = state.sampler.fill
-        details |= {"fill": fill, "fills": _thinned(state.fills)}
+        details |= {"fill": fill, "fills": _downsampled_fills(state.fills)}
         if fill < spec.min_fill:
             details["skipped"] = f"too little fresh data: fill {fill:.4g} is below min_fill {spec.min_fill:g}"
             keys = keys[:0]
-    chances = None
+    probabilities = None
     if isinstance(spec, WeighedOnlineSpec) and isinstance(state.sampler, Sampler):
-        chances = inclusion_probabilities(state.sampler, _ages(view, state, keys))
+        probabilities = inclusion_probabilities(state.sampler, _ages(view, state, keys))
         share = min(1.0, (context.spec.selection.limit or len(keys)) / max(1, len(keys)))
         details["variance"] = _variance(view, state, state.sampler, KeyRange(begin, state.until), share)
     selection = OnlineSelection(
         context.spec.selection,
         keys,
-        chances,
+        probabilities,
         n_pool=n_pool,
         unbiased=isinstance(spec, WeighedOnlineSpec) and spec.weights == "unbiased",
         seed=context.run.seed,
@@ -74,21 +73,20 @@ def online_selection(context: TriggerContext, state: OnlineState) -> tuple[Onlin
     return selection, KeyRange(begin, context.trigger.key), details
 
 
-def _newest_state(
-    context: TriggerContext, spec: OnlineSpec, earlier: Sequence[TriggerRow]
-) -> tuple[OnlineState, Sequence[TriggerRow]]:
-    """The newest recorded state that can be read, or one from the beginning; and the triggers after it."""
-    for number in range(len(earlier) - 1, -1, -1):
-        state = _read(context, spec, earlier[number])
-        if state is not None:
-            return _after(context, state, earlier[number]), earlier[number + 1 :]
-    begin = ORIGIN if context.spec.selection.window == "all" else context.run.origin
-    return _fresh(context, spec, begin, -1), earlier
-
-
-def _read(context: TriggerContext, spec: OnlineSpec, trigger: TriggerRow) -> OnlineState | None:
+def _newest_state(context: TriggerContext, spec: OnlineSpec) -> tuple[OnlineState, Sequence[TriggerRow]]:
+    """Read the newest recorded state that is intact, or begin a new one; return it with the triggers after it."""
+    earlier = context.earlier_triggers
     with context.platform.transaction() as conn:
-        row = find_training_set(conn, trigger.id)
+        for number in range(len(earlier) - 1, -1, -1):
+            state = _recorded_state(conn, context, spec, earlier[number])
+            if state is not None:
+                return _state_after(context, state, earlier[number]), earlier[number + 1 :]
+    begin = ORIGIN if context.spec.selection.window == "all" else context.run.origin
+    return _initial_state(context, spec, begin, -1), earlier
+
+
+def _recorded_state(conn: sa.Connection, context: TriggerContext, spec: OnlineSpec, trigger: TriggerRow) -> OnlineState | None:
+    row = find_training_set(conn, trigger.id)
     recorded = row.details.get("state") if row is not None else None
     if recorded is None or recorded["strategy"] != spec.model_dump(mode="json"):
         return None
@@ -98,27 +96,27 @@ def _read(context: TriggerContext, spec: OnlineSpec, trigger: TriggerRow) -> Onl
     except CorruptFile:
         # Retention removed it, or an attempt was killed while it replaced it.
         return None
-    state = _fresh(context, spec, ORIGIN, -1)
+    state = _initial_state(context, spec, ORIGIN, -1)
     state.load_json(path.read_bytes())
     return state
 
 
-def _after(context: TriggerContext, state: OnlineState, trigger: TriggerRow) -> OnlineState:
+def _state_after(context: TriggerContext, state: OnlineState, trigger: TriggerRow) -> OnlineState:
     if trigger.state != "trained":
         return state
     if state.spec.reset == "after_trigger":
-        return _fresh(context, state.spec, trigger.key, trigger.ordinal)
+        return _initial_state(context, state.spec, trigger.key, trigger.ordinal)
     state.learnt()
     return state
 
 
-def _fresh(context: TriggerContext, spec: OnlineSpec, begin: int, after: int) -> OnlineState:
-    """``after`` is the ordinal of the trigger that reset it, -1 at the beginning: each life has its own choices."""
+def _initial_state(context: TriggerContext, spec: OnlineSpec, begin: int, after: int) -> OnlineState:
+    """Begin a state. ``after`` is the ordinal of the trigger that reset it, or -1; every reset has its own random choices."""
     return OnlineState(spec, build_sampler(spec, seed_for(context.run.seed, "online", after)), begin, begin)
 
 
-def _take(context: TriggerContext, state: OnlineState, trigger: TriggerRow) -> None:
-    """Take in what came up to a trigger."""
+def _advance_state(context: TriggerContext, state: OnlineState, trigger: TriggerRow) -> None:
+    """Feed the samples up to a trigger into the state."""
     if isinstance(state.sampler, Memory):
         update_replay_memory(context, state, state.sampler, trigger)
     else:
@@ -128,7 +126,7 @@ def _take(context: TriggerContext, state: OnlineState, trigger: TriggerRow) -> N
 
 
 def _ages(view: DatasetView, state: OnlineState, keys: KeyArray) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """How old the samples are at the state's time, in units of the sampler's ``elapsed``."""
+    """Return the ages of samples at the state's time, in units of the sampler's ``elapsed``."""
     times = batch_times(view)
     ordinals = np.array(list(times), np.int64)
     at = np.array(list(times.values()), np.int64)[np.searchsorted(ordinals, ordinals_of(keys))]
@@ -136,14 +134,15 @@ def _ages(view: DatasetView, state: OnlineState, keys: KeyArray) -> "np.ndarray[
 
 
 def _variance(view: DatasetView, state: OnlineState, sampler: Sampler, window: KeyRange, share: float) -> float:
-    """Of the sum of the inverted chances over the sample, were each sample of the stream drawn independently; ``share`` is
-    that of the sample which the limit leaves.
+    """Return the variance of the sum of inverse inclusion probabilities over the sample, for independent draws.
+
+    ``share`` is the part of the sample that the limit leaves.
     """
     inside = [batch for batch in view.batches if ordinal_of(window.after + 1) <= batch.ordinal <= ordinal_of(window.until)]
     firsts = np.array([key_of(batch.ordinal, 0) for batch in inside], np.uint64)
     sizes = np.array([batch.n_train or 0 for batch in inside], np.float64)
-    chances = np.maximum(share * inclusion_probabilities(sampler, _ages(view, state, firsts)), _SMALLEST)
-    return float(np.sum(sizes * (1 / chances - 1)))
+    probabilities = np.maximum(share * inclusion_probabilities(sampler, _ages(view, state, firsts)), _LEAST_PROBABILITY)
+    return float(np.sum(sizes * (1 / probabilities - 1)))
 
 
 def _n_deleted(view: DatasetView, window: KeyRange) -> int:
@@ -154,7 +153,7 @@ def _any_deleted(view: DatasetView) -> bool:
     return any(batch.n_deleted for batch in view.batches)
 
 
-def _thinned(fills: Sequence[tuple[int, float]]) -> list[list[float]]:
-    """At most so many points at equal distances, the first and the last among them."""
+def _downsampled_fills(fills: Sequence[tuple[int, float]]) -> list[list[float]]:
+    """Pick a limited number of points at equal distances, including the first and the last."""
     n, kept = len(fills), min(len(fills), _MOST_FILLS)
     return [list(fills[i * (n - 1) // max(1, kept - 1)]) for i in range(kept)]

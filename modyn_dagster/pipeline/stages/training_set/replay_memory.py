@@ -6,7 +6,6 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.data.labels import task_kind
 from modyn_dagster.data.window_columns import WindowColumns
@@ -19,80 +18,74 @@ from modyn_dagster.selection.memory import CLIB, GDumb, Memory, Needs
 from modyn_dagster.selection.online import OnlineState
 from modyn_dagster.training.data import EMBEDDING, OUTPUTS
 
-Known = dict[str, npt.NDArray[np.float64]]
+SampleValues = dict[str, npt.NDArray[np.float64]]
 
 
 def update_replay_memory(context: TriggerContext, state: OnlineState, memory: Memory, trigger: TriggerRow) -> None:
-    """Take in what came up to a trigger, batch by batch; deleted samples, and those without a class, are passed over.
+    """Add the samples up to a trigger, batch by batch, without deleted samples and samples without a class.
 
-    Losses and gradients are those of the model of the last trained trigger before it, on fixed blocks of positions as all
-    measuring: the same live and in a replay. Until there is one the memory does without.
+    Losses and gradients come from the model of the last trained trigger before it, on the fixed blocks of positions that all
+    measurements use, so they are equal live and in a replay. Before the first model the memory gets none.
     """
     window = KeyRange(state.until, trigger.key)
     with _newest_model(context, memory, trigger) as model:
         for part in batch_parts(context.view, window):
             keys, labels = _labelled(context, part)
-            known: dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]] = {}
+            values: dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]] = {}
             if isinstance(memory, GDumb | CLIB):
-                known["labels"] = labels
+                values["labels"] = labels
             if model is not None and memory.VALUES and len(keys):
-                known |= _values(context, model, memory.needs(keys))
-            state.remember(keys, len(part.keys), part.time, part.until, **known)
+                values |= _values(context, model, memory.needs(keys))
+            state.remember(keys, len(part.keys), part.time, part.until, **values)
 
 
 @contextmanager
 def _newest_model(context: TriggerContext, memory: Memory, trigger: TriggerRow) -> Iterator[FeatureExtractor | None]:
-    model = _model_before(context, trigger) if memory.VALUES else None
-    if model is None:
+    models = [model for model in context.models if model.ordinal < trigger.ordinal] if memory.VALUES else []
+    if not models:
         yield None
         return
-    predictor = predictor_of(context.platform, context.run, model, context.view)
+    predictor = predictor_of(context.platform, context.run, models[-1], context.view)
     try:
-        yield FeatureExtractor(predictor, model.hash, BlockCache())
+        yield FeatureExtractor(predictor, models[-1].hash, BlockCache())
     finally:
         predictor.close()
 
 
-def _model_before(context: TriggerContext, trigger: TriggerRow) -> ModelRow | None:
-    with context.platform.transaction() as conn:
-        earlier = [model for model in list_models(conn, context.run.id) if model.ordinal < trigger.ordinal]
-    return earlier[-1] if earlier else None
-
-
 def _labelled(context: TriggerContext, part: BatchPart) -> tuple[KeyArray, npt.NDArray[np.int64]]:
-    """The samples of a part that are there and, where the dataset has classes, have one."""
+    """Return the present samples of a part and their classes, without unlabelled ones where the dataset has classes."""
     if context.view.spec.label is None or context.view.spec.label.kind != "class":
         return part.keys[~part.deleted], np.zeros(int(np.count_nonzero(~part.deleted)), np.int64)
     window = KeyRange(int(part.keys[0]) - 1, part.until)
-    found = list(WindowColumns(context.view, window, context.spec.selection.backend).labels())
-    keys = np.concatenate([np.empty(0, np.uint64), *(chunk for chunk, _ in found)])
-    labels = np.concatenate([np.empty(0, np.int64), *(chunk for _, chunk in found)])
+    chunks = list(WindowColumns(context.view, window, context.spec.selection.backend).labels())
+    keys = np.concatenate([np.empty(0, np.uint64), *(chunk for chunk, _ in chunks)])
+    labels = np.concatenate([np.empty(0, np.int64), *(chunk for _, chunk in chunks)])
     return keys[labels >= 0], labels[labels >= 0]
 
 
-def _values(context: TriggerContext, model: FeatureExtractor, needs: Needs) -> Known:
-    """Losses, or the gradients of the last layer as two factors, ``float64[m, …]`` in the order of ``needs.keys``."""
+def _values(context: TriggerContext, model: FeatureExtractor, needs: Needs) -> SampleValues:
+    """Compute losses, or the two factors of the last layer's gradients: ``float64[m, …]`` in the order of ``needs.keys``."""
     order = np.argsort(needs.keys)
     taps = {OUTPUTS} | ({EMBEDDING} if "gradients" in needs.values else set())
-    found = model.values(context.view, needs.keys[order], taps)
-    back = np.argsort(order)
-    outputs = found.taps[OUTPUTS].astype(np.float64)[back]
-    truth = np.asarray(found.truth)[back]
+    samples = model.values(context.view, needs.keys[order], taps)
+    inverse = np.argsort(order)
+    outputs = samples.taps[OUTPUTS].astype(np.float64)[inverse]
+    truth = np.asarray(samples.truth)[inverse]
     is_class = task_kind(context.spec.training, context.view.spec) == "class"
-    errors, losses = _of_classes(outputs, truth) if is_class else _of_targets(outputs, truth)
+    errors, losses = cross_entropy_gradients(outputs, truth) if is_class else squared_error_gradients(outputs, truth)
     if "losses" in needs.values:
         return {"losses": losses}
-    embeddings = found.taps[EMBEDDING].astype(np.float64)[back]
-    # The last layer's bias sees a one.
+    embeddings = samples.taps[EMBEDDING].astype(np.float64)[inverse]
+    # The input of the last layer's bias is one.
     return {"gradients": errors, "embeddings": np.column_stack([embeddings, np.ones(len(embeddings))])}
 
 
-def _of_classes(
+def cross_entropy_gradients(
     logits: npt.NDArray[np.float64], truth: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Gradients of the cross-entropy by the logits, ``[m, classes]``, and its values, ``[m]``.
+    """Compute the gradients of the cross-entropy by the logits, ``[m, classes]``, and its values, ``[m]``.
 
-    A class that came after the model has the least probability there is; a sample without a class has no loss.
+    A class unknown to the model gets the smallest positive probability; a sample without a class has no loss.
     """
     shifted = logits - logits.max(axis=1, keepdims=True)
     powers = np.exp(shifted)
@@ -105,9 +98,9 @@ def _of_classes(
     return errors, losses
 
 
-def _of_targets(
+def squared_error_gradients(
     outputs: npt.NDArray[np.float64], truth: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The same of squared errors; a sample without a target has none."""
+    """Compute the gradients of the squared errors, and the errors; both are zero for a sample without a target."""
     errors: npt.NDArray[np.float64] = np.nan_to_num(outputs - truth[:, None], nan=0.0)
     return 2.0 * errors, (errors**2).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Which keys are meant: listed, in files, or those of a source file."""
+"""Keys to delete: listed, in files, or those of a source file."""
 
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from modyn_dagster.errors import ConfigError, DataError, UnknownKey
 from modyn_dagster.ingestion.deletion.keys import keys_of_file, keys_of_source_file, keys_of_text
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from tests.ingestion.test_purge import FILES, erase, keys_of_positions
+from tests.ingestion.deletion.test_purge import FILES, erase, keys_of_positions
 from tests.ingestion.world import World, dataset_spec
 
 ROWS = "time,x,label\n2020-01-01,1,cat\n2020-01-02,2,dog\n2020-01-03,3,cat\n"
@@ -68,7 +68,7 @@ def test_keys_stand_one_per_line_or_in_a_column(tmp_path: Path, text: str, expec
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", r"must hold one key per line, or have a column 'key'"),
+        (b"", r"must have one key per line, or a column 'key'"),
         (b"name\n7\n", r"it begins with \['name'\]"),
         (b"1,2\n", r"it begins with \['1', '2'\]"),
         (b"1\n2\nx\n", r"row 3, column 'key': must be a key, a whole number, found 'x'"),
@@ -125,7 +125,7 @@ def test_files_with_the_same_bytes_at_other_times_are_not_guessed(world: World) 
         world.write(f"day/cats/2020010{day}.png", b"same")
     world.write("day/_READY", "")
     world.run_import(FILES)
-    with pytest.raises(DataError, match=r"2 files of its batch hold the same bytes.*which of 0, 1 is meant"):
+    with pytest.raises(DataError, match=r"2 files of its batch have the same bytes.*one of the keys 0, 1"):
         of_source(world, FILES, "day/cats/20200101.png")
 
 

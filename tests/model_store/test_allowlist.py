@@ -1,4 +1,4 @@
-"""What a file names runs only where it is allowed: nothing else is called, and nothing else is imported."""
+"""Allowlist of functions that files name: nothing else is called or imported."""
 
 import random
 import sys

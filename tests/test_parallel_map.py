@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from modyn_dagster.parallel_map import in_order, n_workers
+from modyn_dagster.parallel_map import map_in_threads, n_workers
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -11,9 +11,9 @@ def test_results_come_in_the_order_of_the_items() -> None:
         time.sleep(0.002 * (i % 3))
         return i * i
 
-    assert list(in_order(work, range(50))) == [i * i for i in range(50)]
-    assert list(in_order(work, [7])) == [49]
-    assert list(in_order(work, [])) == []
+    assert list(map_in_threads(work, range(50))) == [i * i for i in range(50)]
+    assert list(map_in_threads(work, [7])) == [49]
+    assert list(map_in_threads(work, [])) == []
 
 
 def test_the_first_error_in_order_is_raised_and_what_is_far_behind_never_runs() -> None:
@@ -27,7 +27,7 @@ def test_the_first_error_in_order_is_raised_and_what_is_far_behind_never_runs() 
 
     done: list[int] = []
     with pytest.raises(ValueError, match="item 3"):
-        done.extend(in_order(work, range(1000)))
+        done.extend(map_in_threads(work, range(1000)))
     assert max(ran) < 3 + 2 * n_workers() + n_workers()
 
 
@@ -41,7 +41,7 @@ def test_a_consumer_that_is_slow_holds_the_workers_back() -> None:
             started += 1
         return i
 
-    results = in_order(work, range(1000))
+    results = map_in_threads(work, range(1000))
     for taken in range(1, 20):
         next(results)
         time.sleep(0.001)

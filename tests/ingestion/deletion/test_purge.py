@@ -22,7 +22,8 @@ from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile, DeletedKey, UnknownKey
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.ingestion.deletion.purge import PurgedBatch, purge_samples
-from modyn_dagster.ingestion.deletion.shard import Ranges, ranges_of_strings
+from modyn_dagster.ingestion.deletion.shard import ranges_of_strings
+from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.world import World, dataset_spec

@@ -1,4 +1,4 @@
-"""Things lent and work handed over: nobody shares a thing, nothing is left out and nothing changes its place."""
+"""Object pools and executors: no object has two borrowers, and work keeps its order."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.model_store.format.threads import InlineExecutor, ObjectPool, batches, memory, worth
+from modyn_dagster.model_store.format.threads import InlineExecutor, ObjectPool, batches, buffers, executor_for
 
 ENOUGH = 1 << 20
 
@@ -24,10 +24,10 @@ def test_batches_are_all_items_in_order_and_each_but_the_last_is_just_enough(siz
 
 
 def test_a_thing_is_with_one_borrower_at_a_time_and_comes_back_whatever_happens():
-    things = memory(8)
+    things = buffers(8)
 
     def borrow(n: int) -> bool:
-        with things.lent() as thing, things.lent() as other:
+        with things.borrow() as thing, things.borrow() as other:
             thing[:] = other[:] = bytes([n] * 8)
             time.sleep(0.001)
             return thing.tobytes() == other.tobytes() == bytes([n] * 8)
@@ -40,16 +40,16 @@ def test_what_was_lent_is_lent_again_and_only_a_few_are_kept():
     made = iter(range(1000))
     things = ObjectPool(lambda: next(made))
     try:
-        with things.lent():
+        with things.borrow():
             raise ValueError
     except ValueError:
         pass
-    with things.lent() as again:
+    with things.borrow() as again:
         assert again == 0
 
     def nested(depth: int) -> None:
         if depth:
-            with things.lent():
+            with things.borrow():
                 nested(depth - 1)
 
     nested(100)
@@ -60,8 +60,8 @@ def test_what_was_lent_is_lent_again_and_only_a_few_are_kept():
 
 def test_little_work_is_done_by_whoever_submits_it_and_much_by_threads():
     with ThreadPoolExecutor(1) as pool:
-        assert worth(pool, 1 << 30) is pool
-        few = worth(pool, 1000)
+        assert executor_for(pool, 1 << 30) is pool
+        few = executor_for(pool, 1000)
     assert isinstance(few, InlineExecutor)
     own = threading.get_ident()
     assert few.submit(threading.get_ident).result() == own

@@ -1,4 +1,4 @@
-"""What is said of a spec that is wrong: the field that was meant, and what may stand there."""
+"""Errors of wrong specs name the field that was meant and the allowed values."""
 
 from typing import Any
 

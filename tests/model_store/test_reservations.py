@@ -1,4 +1,4 @@
-"""What savers and removers of a store without locks tell each other, one case each; ``test_orders.py`` runs all orders."""
+"""Reservations of savers and removers of a store without locks, one case each; ``test_orders.py`` runs all orders."""
 
 import threading
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def test_of_two_savers_of_one_model_the_first_stays(tmp_path, memory_url, monkey
     root = tmp_path if is_local else memory_url
     store, another = ModelStore(root), ModelStore(root)
     saves = three_savers(store)
-    folder: Any = store._repository.folder
+    folder: Any = store.repository.folder
     real = folder.writing
     models: list[str] = []
 
@@ -58,26 +58,26 @@ def test_a_base_that_was_removed_and_stored_otherwise_is_seen(memory_url, monkey
 
 def before_announcing(store: ModelStore, monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Have this done once, when the store has planned a file and is about to say so."""
-    notices: Any = store._repository.folder.notices
-    real = notices.announce
+    reservations: Any = store.repository.folder.reservations
+    real = reservations.announce
 
     def late(*args: Any) -> PurePath:
-        monkeypatch.setattr(notices, "announce", real)
+        monkeypatch.setattr(reservations, "announce", real)
         do()
         return PurePath(real(*args))
 
-    monkeypatch.setattr(notices, "announce", late)
+    monkeypatch.setattr(reservations, "announce", late)
 
 
 def test_nobody_relies_on_a_model_that_somebody_is_about_to_put(memory_url):
     """It may come with other tensors in its file."""
     store = ModelStore(memory_url)
     base = store.save(SMALL[0], strategy=Snapshot(compress=False))
-    notices = RemoteFolder(memory_url, {}).notices
-    notice = notices.announce(base, frozenset(["f" * 64]))
+    reservations = RemoteFolder(memory_url, {}).reservations
+    reservation = reservations.announce(base, frozenset(["f" * 64]))
     child = store.save(SMALL[2], base=base, strategy="delta")
     assert store.info(child).needs == ()
-    notices.withdraw(notice)
+    reservations.withdraw(reservation)
     other = store.save(SMALL[3], base=base, strategy="delta")
     assert store.info(other).needs != ()
 
@@ -112,31 +112,31 @@ def test_a_child_that_goes_meanwhile_leaves_no_notice(chain, monkeypatch):
     before_announcing(store, monkeypatch, lambda: another.delete(third))
     with pytest.raises(UnknownModel, match=third):
         store.delete(second, rebase=True)
-    assert not store._repository.folder.files("coming")
+    assert not store.repository.folder.files("coming")
     assert store.verify() == []
 
 
 def test_what_one_remover_takes_back_another_still_says(memory_url):
-    notices = RemoteFolder(memory_url, {}).notices
-    with notices.removing("a" * 64):
-        with notices.removing("a" * 64):
-            assert notices.going() == {"a" * 64}
-        assert notices.going() == {"a" * 64}
-    assert notices.going() == frozenset()
+    reservations = RemoteFolder(memory_url, {}).reservations
+    with reservations.removal("a" * 64):
+        with reservations.removal("a" * 64):
+            assert reservations.removals() == {"a" * 64}
+        assert reservations.removals() == {"a" * 64}
+    assert reservations.removals() == frozenset()
 
 
 def test_a_remover_waits_for_a_saver(memory_url, monkeypatch):
     monkeypatch.setattr(removal, "PATIENCE", 60.0)
     store = ModelStore(memory_url)
     base = store.save(SMALL[0])
-    notices = RemoteFolder(memory_url, {}).notices
-    notice = notices.announce("c" * 64, frozenset([base]))
+    reservations = RemoteFolder(memory_url, {}).reservations
+    reservation = reservations.announce("c" * 64, frozenset([base]))
     remover = threading.Thread(target=store.delete, args=(base,))
     remover.start()
     remover.join(0.3)
     assert remover.is_alive()
-    assert notices.going() == {base}
-    notices.withdraw(notice)
+    assert reservations.removals() == {base}
+    reservations.withdraw(reservation)
     remover.join(20)
     assert store.list() == []
 
@@ -144,14 +144,14 @@ def test_a_remover_waits_for_a_saver(memory_url, monkeypatch):
 def test_what_a_killed_saver_announced_counts_for_a_day_or_until_gc(memory_url, monkeypatch):
     store = ModelStore(memory_url)
     base = store.save(SMALL[0])
-    notice = RemoteFolder(memory_url, {}).notices.announce("c" * 64, frozenset([base]))
+    reservation = RemoteFolder(memory_url, {}).reservations.announce("c" * 64, frozenset([base]))
     with pytest.raises(ModelInUse, match=f"{base} is needed by 1 others .{'c' * 64}.*being saved.*gc"):
         store.delete(base, rebase=True)
     assert store.verify() == [] == store.gc()
-    assert store.gc(older_than=0) == [notice]
+    assert store.gc(older_than=0) == [reservation]
     store.delete(base)
     again = store.save(SMALL[0])
-    RemoteFolder(memory_url, {}).notices.announce("c" * 64, frozenset([again]))
+    RemoteFolder(memory_url, {}).reservations.announce("c" * 64, frozenset([again]))
     monkeypatch.setattr(removal, "ABANDONED", 0.0)
     store.delete(again)
     assert store.list() == []
@@ -161,15 +161,15 @@ def test_who_is_not_answered_leaves_the_notice(memory_url, monkeypatch):
     """The request may still be obeyed."""
     store = ModelStore(memory_url)
     base = store.save(SMALL[0])
-    folder: Any = store._repository.folder
-    real = folder._put
+    folder: Any = store.repository.folder
+    real = folder.put_file
 
     def unanswered(local: str, full: str, path: PurePath) -> None:
         if path.suffix == ".pack":
             raise WriteFailed(path, "no answer")
         real(local, full, path)
 
-    monkeypatch.setattr(folder, "_put", unanswered)
+    monkeypatch.setattr(folder, "put_file", unanswered)
     with pytest.raises(WriteFailed):
         store.save(SMALL[1], base=base, strategy="delta")
     with pytest.raises(ModelInUse):

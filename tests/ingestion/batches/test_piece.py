@@ -41,8 +41,8 @@ NONE = np.empty(0, dtype=np.int64)
 
 
 def test_files_come_in_the_order_asked_for_with_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piece, "_GROUP_BYTES", 50)
-    monkeypatch.setattr(piece, "_GROUP_FILES", 7)
+    monkeypatch.setattr(piece, "GROUP_BYTES", 50)
+    monkeypatch.setattr(piece, "GROUP_FILES", 7)
     rng = np.random.default_rng(0)
     contents = [rng.bytes(int(size)) for size in rng.integers(1, 60, 100)]
     files, versions = files_of(tmp_path, contents)
@@ -54,7 +54,7 @@ def test_files_come_in_the_order_asked_for_with_their_versions(tmp_path: Path, m
 
 
 def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piece, "_GROUP_BYTES", 200_000)
+    monkeypatch.setattr(piece, "GROUP_BYTES", 200_000)
     files, _ = files_of(tmp_path, [b"x" * 100_000] * 100)
     tracemalloc.start()
     try:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from modyn_dagster.data.arrow_rows import ByteArray
+from fastpath.array_types import ByteArray
 from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import WriteFailed
 from modyn_dagster.ingestion.batches.batch_files import staged_shard

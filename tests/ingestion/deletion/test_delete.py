@@ -50,7 +50,7 @@ def test_deleted_keys_are_listed_recorded_counted_and_no_longer_read(world: Worl
     filled(world, spec)
     gone = [key_of(0, 5), key_of(2, 0), key_of(2, 3)]
     plan = delete(world, spec, [*gone[::-1], gone[0]], "a wish")
-    assert [(step.batch.ordinal, step.fresh.tolist(), step.n_already) for step in plan] == [(0, [5], 0), (2, [0, 3], 0)]
+    assert [(step.batch.ordinal, step.newly_deleted.tolist(), step.n_already) for step in plan] == [(0, [5], 0), (2, [0, 3], 0)]
     assert listed(world, spec) == gone
     assert recorded(world) == dict.fromkeys(gone, "a wish")
     assert [(batch.deleted_version, batch.n_deleted, batch.n_samples) for batch in world.batches(spec)] == [
@@ -86,10 +86,10 @@ def test_deleting_again_changes_nothing_and_is_counted(world: World) -> None:
     delete(world, spec, [1, 2], "first")
     before = world.files(), world.batches(spec), recorded(world)
     [step] = delete(world, spec, [1, 2], "second")
-    assert (len(step.fresh), step.n_already) == (0, 2)
+    assert (len(step.newly_deleted), step.n_already) == (0, 2)
     assert (world.files(), world.batches(spec), recorded(world)) == before
     [step] = delete(world, spec, [2, 3], "second")
-    assert (step.fresh.tolist(), step.n_already) == ([3], 1)
+    assert (step.newly_deleted.tolist(), step.n_already) == ([3], 1)
     assert recorded(world) == {1: "first", 2: "first", 3: "second"}
 
 
@@ -159,7 +159,7 @@ def test_lists_and_rows_say_the_same_after_any_deletions(
     for wanted in deletions:
         keys = {key_of(*place) for place in wanted}
         plan = delete(world, spec, sorted(keys))
-        assert sum(len(step.fresh) for step in plan) == len(keys - expected)
+        assert sum(len(step.newly_deleted) for step in plan) == len(keys - expected)
         assert sum(step.n_already for step in plan) == len(keys & expected)
         expected |= keys
     assert listed(world, spec) == sorted(expected)

@@ -1,4 +1,4 @@
-"""Pairs in order, of many slices of one ranking: brute force as the oracle."""
+"""Ordered pairs of many slices of one ranking: brute force as the oracle."""
 
 import numpy as np
 import pytest

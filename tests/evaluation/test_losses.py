@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
-from modyn_dagster.evaluation.metrics.losses import binary_odds, sample_losses
+from modyn_dagster.evaluation.metrics.losses import binary_softmax, sample_losses
 
 logits = st.floats(width=32, allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 1.0, 88.0, -0.125, 1e10])
 outputs = st.integers(0, 40).flatmap(lambda n: arrays(np.float32, (n, 2), elements=logits))
@@ -22,7 +22,7 @@ def test_losses_squares_and_confidences_have_the_bits_of_the_softmax(outputs, se
     powers = np.exp(shifted)
     total = powers.sum(axis=1)
     losses = np.log(total) - shifted[np.arange(len(labels)), labels]
-    found = binary_odds(outputs)
+    found = binary_softmax(outputs)
     np.testing.assert_array_equal(found.losses(labels), losses)
     np.testing.assert_array_equal(found.squares(labels), np.square(powers[:, 1] / total - labels))
     np.testing.assert_array_equal(found.confidences(), 1 / total)

@@ -15,8 +15,8 @@ from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.ingestion.deletion.purge import purge_samples
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
+from tests.ingestion.deletion.test_purge import PARQUET, write_parquet
 from tests.ingestion.killing import DONE, work_until
-from tests.ingestion.test_purge import PARQUET, write_parquet
 from tests.ingestion.world import World
 
 KEYS = np.array([key_of(0, 1), key_of(0, 4), key_of(1, 0)], dtype=np.uint64)

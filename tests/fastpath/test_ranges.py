@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath import gather_into, gather_ranges
-from fastpath.arrays.ranges import ByteArray, Int64Array
+from fastpath.array_types import ByteArray, Int64Array
 
 
 @st.composite

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastpath.array_types import TimeArray
 from modyn_dagster.catalog.database.mapping import as_timestamp
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.formats.times import TimeArray, parse_times
+from modyn_dagster.ingestion.formats.times import parse_times
 
 MOMENTS = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29))
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
