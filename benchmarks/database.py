@@ -1,4 +1,4 @@
-"""A Postgres of the benchmark's own, as the product starts it, and what it costs."""
+"""Postgres server for the benchmark, started as the product starts it, and its cost."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Coresets against apricot and cords, and what choosing from batches costs beside the forward pass it needs.
+"""Coresets against apricot and cords, and the cost of choosing from batches beside that of the forward pass.
 
 ``python benchmarks/downsampling.py --json figures.json``. CRAIG, GradMatch and k-center choose ``k`` of ``n x width`` gradients
 that lie in clusters. cords and apricot take part where they are installed; none of them offers k-center, so its figure

@@ -1,4 +1,4 @@
-"""How fast models are judged, and what is seen of it put on a page.
+"""Speed of evaluating models and of building the report.
 
 ``python benchmarks/evaluation.py [--quick] [--json FILE] [--only matrix,sliding,report]``
 

@@ -1,4 +1,4 @@
-"""Groups of figures: chosen on the command line, measured one after the other, each with a table of its own."""
+"""Groups of figures: chosen on the command line, measured one after the other, with one table each."""
 
 import argparse
 import time

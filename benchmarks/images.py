@@ -1,4 +1,4 @@
-"""JPEG files of about 10 KB, as many as wanted: smooth shapes and some grain, with a class that the picture shows.
+"""Generator of JPEG files of about 10 KB: smooth shapes and some grain, with a class visible in the picture.
 
 ``python benchmarks/images.py FOLDER --images 5000`` writes ``FOLDER/<class>/<number>.jpg``.
 """

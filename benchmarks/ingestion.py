@@ -1,4 +1,4 @@
-"""How fast samples come in, and their keys out again: figures F14 to F16.
+"""Speed of ingesting samples and of selecting their keys: figures F14 to F16.
 
 ``python benchmarks/ingestion.py [--quick] [--json FILE] [--only F14,F15] [--work DIR]``
 

@@ -1,4 +1,4 @@
-"""Accuracy matrices and Pareto plots of real streams: what it is worth to train again, and how often.
+"""Accuracy matrices and Pareto plots of real streams: gain of retraining, by frequency.
 
 ``python benchmarks/judged_streams.py --data FOLDER --plots FOLDER [--streams digits_by_era,elec2,demo] [--report FOLDER]``
 

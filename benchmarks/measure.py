@@ -1,4 +1,4 @@
-"""Interleaved repetitions, their medians, paired ratios, and how busy the machine was meanwhile.
+"""Interleaved repetitions, their medians, paired ratios, and the load of the machine.
 
 Contenders run in turn, round after round, so that a disturbance hits all of them; a ratio is taken inside each round and the
 median of these is reported, never a ratio of two medians. A value is the median of at least five rounds, with the smallest

@@ -1,4 +1,4 @@
-"""Flows of models as MMlib evaluates them, really trained: what model stores are measured on."""
+"""Flows of trained models, as in MMlib's evaluation, for measuring model stores."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

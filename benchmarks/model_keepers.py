@@ -1,4 +1,4 @@
-"""Model stores that keep modules, asked alike: ours and, where a checkout is given, MMlib's."""
+"""Common interface to model stores that save modules: ours and, given a checkout, MMlib's."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""How much the model store's benchmark measures, and where: networks, flows, folders, and clocks."""
+"""Setting of the model store's benchmark: networks, flows, folders, and clocks."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Nine ways of training on a part of each trigger's data against all of them, as in Modyn's Figures 1, 8 and 11.
+"""Nine selection policies on a part of each trigger's data against full data, as in Modyn's Figures 1, 8 and 11.
 
 ``python benchmarks/reproduce_selection.py --data FOLDER [--streams digits_by_era,...] [--policies uniform,margin,...]
 [--ratios 0.5,0.25,0.125] [--seeds 0,1,2] [--results FILE] [--json FILE] [--plots FOLDER] [--quick]``

@@ -1,4 +1,4 @@
-"""The experiments of the time-biased sampling paper again: paper, reference and ours.
+"""Reproduction of the time-biased sampling paper's experiments: paper, reference and ours.
 
 ``python benchmarks/reproduce_tbs.py [--usenet2 FILE] [--json FILE] [--plots FOLDER] [--runs N] [--quick]``
 

@@ -1,4 +1,4 @@
-"""How fast training sets are selected, and streams sampled: figures S1, S2 and T1.
+"""Speed of selecting training sets and of sampling streams: figures S1, S2 and T1.
 
 ``python benchmarks/selection.py [--quick] [--json FILE] [--only S,T] [--work DIR] [--rows N]``
 

@@ -1,4 +1,4 @@
-"""The nine ways of training on a part that Modyn's paper compares (SIGMOD 2025, §7.1), and more: blocks of a pipeline."""
+"""Blocks of a pipeline for the nine selection policies of Modyn's paper (SIGMOD 2025, §7.1), and for more."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Replay pipelines that differ in what they train on; every result is a line of a file, so that a broken run goes on."""
+"""Replay pipelines that differ in their selection; every result is a line of a file, so that an interrupted run can resume."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The streams that selection policies are compared on, as files of a dataset, and the small model that each is learnt with."""
+"""The streams that selection policies are compared on, as files of a dataset, and the small model for each stream."""
 
 import zlib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What the figures share: sizes, the folder for data, the interpreter with other libraries, and the rows themselves."""
+"""Shared setting of the figures: sizes, folder for data, interpreter with other libraries, and rows."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field

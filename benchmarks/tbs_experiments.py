@@ -1,4 +1,4 @@
-"""The experiments of the paper as data: streams, samplers, what the paper reports, and how our runs are summed up."""
+"""The experiments of the paper as data: streams, samplers, numbers reported by the paper, and the summary of our runs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The three models of the paper, each trained on a sample and judged on the next batch before the sample sees it."""
+"""The three models of the paper, each trained on a sample and evaluated on the next batch before it enters the sample."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal

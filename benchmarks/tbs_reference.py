@@ -1,4 +1,4 @@
-"""R-TBS item by item, with Python lists and its own random numbers: what the paper's pseudo-code says, to compare with."""
+"""R-TBS item by item, with Python lists and its own random numbers: the paper's pseudo-code, as a reference."""
 
 import math
 import random

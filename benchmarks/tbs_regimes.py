@@ -1,4 +1,4 @@
-"""Figure 1 of the paper: how the sizes of T-TBS and R-TBS samples behave in four regimes of batch sizes."""
+"""Figure 1 of the paper: sizes of T-TBS and R-TBS samples in four regimes of batch sizes."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the time-biased sampling paper leaves open about Table 1, tried out: which choices come nearest to its numbers.
+"""Sweep over the choices that the time-biased sampling paper leaves open for Table 1, to find those nearest to its numbers.
 
 ``python benchmarks/tbs_sweep.py [--runs N]``. Open are how many batches a run has, from which batch on the shortfall counts
 where a pattern's first change does not end at 20, who wins a tie among neighbours, and whether the 100 centres are drawn once

@@ -1,4 +1,4 @@
-"""How fast samples come by key, shuffled, and what that is worth: figures F1 to F13.
+"""Throughput of shuffled reads by key, and its effect on training: figures F1 to F13.
 
 ``python benchmarks/throughput.py [--quick] [--json FILE] [--only F1,F5] [--work DIR] [--data FOLDER]``
 

@@ -1,4 +1,4 @@
-"""What the training loop costs beside the same updates written by hand, and what determinism costs.
+"""Cost of the training loop beside the same updates written by hand, and cost of determinism.
 
 ``python benchmarks/training.py --json figures.json``. Both loops make the same updates in the same order on tensors in memory;
 what happens before the first step and after the last one does not count.

@@ -1,4 +1,4 @@
-"""Rows of files that are not in the page cache, the ways one would fetch them without fastpath.
+"""Methods to read rows of files that are not in the page cache, without fastpath.
 
 Every contender takes ``(paths, file int32[n], offset int64[n], width)`` and returns ``uint8[n, width]``; opening the files
 is part of it. ``forget(paths)`` makes files cold.

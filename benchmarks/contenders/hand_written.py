@@ -1,4 +1,4 @@
-"""Trainings by ``train`` and by the loop that a person would write for tensors in memory: the same updates, step by step."""
+"""Trainings by ``train`` and by a hand-written loop over tensors in memory, with the same updates step by step."""
 
 import itertools
 import time

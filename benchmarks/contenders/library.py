@@ -1,4 +1,4 @@
-"""What every library contender offers, and the batch made of the rows it hands out as bytes."""
+"""Interface of a library contender, and the batch made of the rows that it returns as bytes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

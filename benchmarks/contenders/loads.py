@@ -1,4 +1,4 @@
-"""Sample rows into a table as one would do it without a binary encoder."""
+"""Loads of sample rows into a table without a binary encoder."""
 
 import io
 from typing import Final

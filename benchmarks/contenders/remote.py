@@ -1,4 +1,4 @@
-"""Library contenders in processes of their own, asked from here batch by batch, so that they take turns with ours."""
+"""Library contenders in separate processes, requested batch by batch, so that they take turns with ours."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a NumPy user gets from the same files without keys: read them in order, or index one memory map."""
+"""NumPy baselines on the same files without keys: read them in order, or index one memory map."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One library contender in a process of its own: it may be installed in another environment than ours.
+"""Process of one library contender, which may be installed in another environment than ours.
 
 ``python -m benchmarks.contenders.worker lance FOLDER FILE ...`` writes the files' rows in the library's format, then answers
 requests on standard input, one JSON object a line: ``{"positions": FILE.npy, "check": true}`` with the seconds that took,

@@ -1,4 +1,4 @@
-"""The adaptive choice over a committed trace: what it costs, of the best choice in hindsight and of the best single strategy."""
+"""The adaptive choice over a committed trace: cost relative to the best choice in hindsight and the best single strategy."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""F10: rows in key order from files that are not in memory, by how many of them are wanted."""
+"""F10: rows in key order from files that are not in memory, by the share of rows requested."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A fleet of nodes that train on what they were given and send back what they made (DIST-20 of MMlib)."""
+"""Fleet of nodes that train a given model and send back the result (DIST-20 of MMlib)."""
 
 import statistics
 import time

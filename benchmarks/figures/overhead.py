@@ -1,4 +1,4 @@
-"""What a replay's ledger has as stage ``decide``: the loop over batches that replay and production share, measuring left out."""
+"""Overhead of the stage ``decide``: the loop over batches that replay and production share, without measurements."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The interactive report of many pipelines: how fast it is built, how large it is, and how soon it answers in a browser."""
+"""The interactive report of many pipelines: time to build it, its size, and its response time in a browser."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Provenance: how small its record is, whether the training gives the same bits, and whether the probe cries wolf."""
+"""Provenance: size of its record, bit-identity of the retrained model, and false alarms of the probe."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final

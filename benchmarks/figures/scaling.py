@@ -1,4 +1,4 @@
-"""F3 at 4 GiB, F11 and F12: what threads bring, what gigabytes cost, and how fast an epoch is resumed in its middle."""
+"""F3 at 4 GiB, F11 and F12: speed-up by threads, cost of gigabytes, and time to resume an epoch in its middle."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""T1: how fast samples of a stream take in its batches."""
+"""T1: update speed of the samplers of a stream."""
 
 import math
 import time
