@@ -1,4 +1,4 @@
-"""Numbers of hypothesis examples: a law names its own number, and the profile in use scales it."""
+"""Numbers of examples and runs: a law names its own number, and hypothesis' profile in use scales it."""
 
 from typing import Final
 
@@ -12,6 +12,6 @@ _FEWEST: Final = 5
 def examples(n: int) -> int:
     """Number of examples for a law that gets ``n`` in `make test`: 1/5 of that in `make check`, ten times as many in `make soak`.
 
-    For ``@settings(max_examples=examples(40))``.
+    For ``@settings(max_examples=examples(40))``, and for the runs of simulations whose bounds follow from their number.
     """
     return max(_FEWEST, n * settings().max_examples // _USUAL)

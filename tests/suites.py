@@ -1,8 +1,8 @@
 """Suites: `make check` (fast), `make test` (everything a change must pass) and the parts of `make soak`.
 
 A test belongs to the fast suite unless it is marked ``process`` or ``long``. Tests that use a server get the mark ``process`` by
-their fixtures, those of some folders by their place. Soak tests are marked ``soak("<part>")``; the parts of ``LAWS`` run the
-hypothesis tests of their folders once more, with many times as many examples.
+their fixtures, those of some folders by their place. Soak tests are marked ``soak("<part>")``. The parts of ``LAWS`` run the
+laws of their folders once more, with ten times as many examples: hypothesis tests, and simulations marked ``law``.
 """
 
 import os
@@ -37,7 +37,7 @@ MARKED: Final = {
     "kills-store": "savers and removers of models killed before every write",
     "fuzz": "tens of thousands of damaged files",
 }
-#: Parts with the hypothesis tests of some folders under the profile ``deep``.
+#: Parts with the laws of some folders under the profile ``deep``.
 LAWS: Final = {
     "laws-data": ("tests/ingestion", "tests/catalog_ingestion", "tests/catalog", "tests/spec"),
     "laws-fastpath": ("tests/fastpath",),
@@ -151,7 +151,7 @@ def _is_marked(item: pytest.Item, name: str) -> bool:
 
 
 def _is_law(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)
+    return _is_marked(item, "law") or (isinstance(item, pytest.Function) and is_hypothesis_test(item.obj))
 
 
 def _is_below(item: pytest.Item, folders: tuple[str, ...]) -> bool:

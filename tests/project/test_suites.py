@@ -28,14 +28,23 @@ def test_that_forks():
 def test_that_may_fork(): test_that_forks()
 @pytest.mark.long
 def test_that_trains(): pass
+@pytest.mark.law
+def test_simulation(): pass
 @pytest.mark.soak("fuzz")
 def test_of_fuzz(): pass
 @given(st.booleans())
 def test_law(value): pass
 """
-MARKERS = (
-    "[pytest]\nmarkers =\n    process\n    long\n    soak\npythonpath = {}\naddopts = --strict-markers --import-mode=importlib\n"
-)
+SETTINGS = """
+[pytest]
+markers =
+    process
+    long
+    law
+    soak
+pythonpath = {}
+addopts = --strict-markers --import-mode=importlib
+"""
 
 
 def ran(folder: Path, *arguments: str) -> tuple[set[str], str]:
@@ -43,7 +52,7 @@ def ran(folder: Path, *arguments: str) -> tuple[set[str], str]:
     (folder / "tests" / "fastpath").mkdir(parents=True, exist_ok=True)
     (folder / "tests" / "fastpath" / "test_some.py").write_text(TESTS)
     (folder / "conftest.py").write_text("from tests.suites import pytest_addoption, pytest_configure\n")
-    (folder / "pytest.ini").write_text(MARKERS.format(ROOT))
+    (folder / "pytest.ini").write_text(SETTINGS.format(ROOT))
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "tests", *arguments]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     said = result.stdout + result.stderr
@@ -52,20 +61,23 @@ def ran(folder: Path, *arguments: str) -> tuple[set[str], str]:
 
 def test_without_an_option_all_but_the_soak_suite_runs(tmp_path: Path) -> None:
     passed, said = ran(tmp_path)
-    assert passed == {
-        "test_plain", "test_of_a_server", "test_that_forks", "test_that_may_fork", "test_that_trains", "test_law"
-    }, said  # fmt: skip
+    expected = {"plain", "of_a_server", "that_forks", "that_may_fork", "that_trains", "law", "simulation"}
+    assert passed == {f"test_{name}" for name in expected}, said
 
 
 def test_the_fast_suite_has_what_starts_no_process_and_refuses_unmarked_ones_that_do(tmp_path: Path) -> None:
     passed, said = ran(tmp_path, "--fast")
-    assert passed == {"test_plain", "test_law"}, said
+    assert passed == {"test_plain", "test_law", "test_simulation"}, said
     assert "starts a process (os.fork): mark it with pytest.mark.process" in said
 
 
 @pytest.mark.parametrize(
     ("part", "expected"),
-    [("fuzz", {"test_of_fuzz"}), ("laws-fastpath", {"test_law"}), ("all", {"test_of_fuzz", "test_law"})],
+    [
+        ("fuzz", {"test_of_fuzz"}),
+        ("laws-fastpath", {"test_law", "test_simulation"}),
+        ("all", {"test_of_fuzz", "test_law", "test_simulation"}),
+    ],
 )
 def test_a_part_of_the_soak_suite_runs_alone(tmp_path: Path, part: str, expected: set[str]) -> None:
     passed, said = ran(tmp_path, "--soak", part)
