@@ -23,7 +23,7 @@ settings.register_profile("few", deadline=None, max_examples=15)
 settings.register_profile("deep", deadline=None, max_examples=1000)
 
 #: Fixtures that start a server or a process.
-STARTING: Final = frozenset({"postgres_server", "own_server", "new_server", "running_server", "forks", "s3"})
+STARTING: Final = frozenset({"postgres_server", "own_server", "new_server", "running_server", "forks", "s3", "browser"})
 #: Folders whose tests all start processes, by their paths from the root.
 STARTING_FOLDERS: Final = ("tests/integration", "tests/dagster")
 
