@@ -55,9 +55,7 @@ DAMAGE = {
     "with a flipped bit": Damage(lambda content, at, bit: flipped_bit(content, 8 * at + bit), save_again=True),
     "that is cut short or longer": Damage(lambda content, at, bit: content[:at] if bit % 2 else content + content[at:], False),
 }
-MATRIX = [
-    pytest.param(kind, damage, id=f"{of} {done}") for of, kind in KINDS.items() for done, damage in DAMAGE.items()
-]  # fmt: skip
+MATRIX = [pytest.param(kind, damage, id=f"{of} {done}") for of, kind in KINDS.items() for done, damage in DAMAGE.items()]
 
 
 @pytest.fixture
