@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpath import Columns, CorruptFile, SampleStore, StoreError
+from fastpath import Columns, CorruptFile, StoreError
 from fastpath.errors import DeletedKey
 from fastpath.format.deletions import write_deleted
-from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 from fastpath.rows.attempts import Scratch
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, batches, one_file_of_rows, rows
+from tests.fastpath.sound_files import write_one_row
 
 PAGE = mmap.PAGESIZE
 ROWS = 3 * PAGE // 8
@@ -127,42 +127,6 @@ def test_a_file_without_mtime_is_compared_by_its_checksum_once(files: MadeStore)
     os.utime(path, ns=(before, before))
     with files.open(modified={}) as store, pytest.raises(CorruptFile, match="expected checksum"):
         store.read(keys_of(9))
-
-
-@pytest.mark.parametrize("make", ["missing", "folder", "pipe", "link out", "dots"])
-def test_what_is_no_file_below_the_root_is_refused(files: MadeStore, tmp_path: Path, make: str) -> None:
-    path = files.files[0, 0]
-    outside = path.rename(tmp_path / "outside")
-    match make:
-        case "folder":
-            path.mkdir()
-        case "pipe":
-            os.mkfifo(path)
-        case "link out":
-            path.symlink_to(outside)
-        case "dots":
-            files.home.joinpath("outside2").write_bytes(outside.read_bytes())
-            write_one_row(files.indexes[0], "../outside2", outside.stat().st_size)
-    with files.open(width=8, checksums={}) as store:
-        expected = "a file below the dataset's root" if make in ("link out", "dots") else "a (regular )?file"
-        with pytest.raises(CorruptFile, match=f"expected {expected}"):
-            store.read(keys_of(0))
-
-
-def write_one_row(path: Path, name: str | None, size: int, length: int = 8) -> None:
-    extents = Extents(np.zeros(1, np.int32), np.zeros(1, np.int64), np.array([length], np.int64))
-    with path.open("wb") as out:
-        write_index_to(out, np.zeros(1, "datetime64[us]"), None, None, extents, [IndexedFile(name, size, "x")])
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "a\0b", "../../x", "loop/x", "", "."])
-def test_a_path_in_an_index_cannot_leave_the_root(tmp_path: Path, name: str) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    (root / "loop").symlink_to("loop")
-    write_one_row(tmp_path / "0.arrow", name, 100)
-    with SampleStore.open([tmp_path / "0.arrow"], root=root, home=tmp_path) as store, pytest.raises(CorruptFile):
-        store.read_blobs(keys_of(0))
 
 
 def test_files_in_place_need_a_root(files: MadeStore) -> None:

@@ -48,19 +48,6 @@ def mappings() -> list[tuple[int, int, str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize(("size", "found"), [(5, "6 bytes"), (7, "6 bytes")])
-def test_a_file_of_another_size_is_refused(tmp_path: Path, size: int, found: str) -> None:
-    path = tmp_path / "rows"
-    path.write_bytes(b"sixsix")
-    with pytest.raises(CorruptFile, match=f"rows: expected {size} bytes, found {found}"):
-        resident_copy(path, size)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorruptFile, match="gone: expected a file of 3 bytes, found No such file"):
-        resident_copy(tmp_path / "gone", 3)
-
-
 def test_a_file_that_ends_before_its_size_is_refused() -> None:
     # The size of such a file is that of a page, whatever is in it: like a file cut short after it was opened.
     path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
