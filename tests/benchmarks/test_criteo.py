@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from benchmarks.criteo import BLOCK, SIZES, blocks, dataset, write_dataset, write_files
 from benchmarks.rows import N_CATEGORICAL, N_NUMERIC, ROW, Rows
 from modyn_dagster.spec.dataset import DatasetSpec
+from tests.examples import examples
 
 
 def rows_of(n: int, seed: int = 1) -> Rows:
@@ -63,7 +64,7 @@ def test_labels_depend_on_numbers_and_on_categories():
     assert max(rates) - min(rates) > 0.01
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(n=st.integers(0, 400), rows_per_file=st.integers(1, 150))
 def test_files_hold_all_rows_in_order_however_they_are_cut(tmp_path_factory, n, rows_per_file):
     folder = tmp_path_factory.mktemp("criteo")

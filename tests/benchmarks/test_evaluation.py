@@ -19,6 +19,7 @@ def test_the_matrix_agrees_with_running_each_model_on_each_interval_separately(t
             assert [cell[metric].value for metric in METRICS] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.long
 def test_sliding_intervals_are_measured_as_seconds_at_most() -> None:
     [figure] = sliding_figures(Machine(), 2000, 5)
     assert (figure.id, figure.unit, figure.goal, figure.at_most) == ("sliding", "s", 5.0, True)

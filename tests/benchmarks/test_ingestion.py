@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.csv as arrow_csv
+import pytest
 import sqlalchemy as sa
 
 from benchmarks.contenders import loads as others
@@ -49,6 +50,7 @@ def test_every_way_to_load_samples_loads_the_same(engine):
     assert found[1:] == found[:1] * 3
 
 
+@pytest.mark.process
 def test_an_unknown_figure_is_refused():
     command = [sys.executable, str(ROOT / "benchmarks/ingestion.py"), "--only", "F99"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -56,6 +58,7 @@ def test_an_unknown_figure_is_refused():
     assert "no group F99; there are F14, F15, F16" in done.stderr
 
 
+@pytest.mark.process
 def test_the_command_writes_a_figure_with_its_five_fields(scratch):
     out = scratch / "out.json"
     command = [sys.executable, str(ROOT / "benchmarks/ingestion.py"), "--quick", "--only", "F16", "--rows", "40000"]

@@ -18,6 +18,7 @@ from benchmarks.model_keepers import Ours, differing, module_of
 from benchmarks.model_setting import DELTA, Setting
 from modyn_dagster.model_store import ChangedLayers, ModelStore, Snapshot
 from modyn_dagster.model_store.strategies.settings import Strategy
+from tests.examples import examples
 
 
 def tiny() -> nn.Module:
@@ -31,7 +32,8 @@ TREES = st.recursive(VALUES, lambda each: st.lists(each, max_size=3) | st.dictio
 DOCUMENTS = st.dictionaries(st.text().filter(lambda name: name != "id"), TREES, max_size=4)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.long
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["model_info", "environment"]), DOCUMENTS, st.booleans(), DOCUMENTS), max_size=5))
 def test_documents_come_back_as_they_were_saved_and_extended(saves):
     with tempfile.TemporaryDirectory() as path:
@@ -92,6 +94,7 @@ def test_a_saved_model_is_taken_back_and_the_others_stay(tmp_path):
     assert differing(ours.recover(base).state_dict(), before.state_dict()) is None
 
 
+@pytest.mark.long
 def test_a_chain_has_figures_of_bytes_saving_and_every_recovery(tmp_path):
     strategies: dict[str, Strategy] = {"ba": Snapshot(compress=False), "pua": ChangedLayers(), "delta": DELTA}
     keepers = {name: Ours(ModelStore(tmp_path / name), strategy, tiny) for name, strategy in strategies.items()}
@@ -107,6 +110,7 @@ def test_a_chain_has_figures_of_bytes_saving_and_every_recovery(tmp_path):
     assert goals == {"M.save.delta.ba": 1.5, "M.recover.delta.ba": 1.2, "M.stairs.delta": 1.1}
 
 
+@pytest.mark.long
 def test_a_model_that_comes_back_different_ends_the_measurement(tmp_path):
     class Forgetful(Ours):
         def recover(self, model: str) -> nn.Module:

@@ -32,6 +32,7 @@ class Colours(nn.Sequential):
 TINY = Recipe(Colours, batch=2, steps=1, pretraining=1)
 
 
+@pytest.mark.process
 def test_the_command_writes_figures_with_their_five_fields(tmp_path):
     out = tmp_path / "out.json"
     command = [sys.executable, str(ROOT / "benchmarks/model_store.py"), "--quick", "--only", "G4", "--threads", "1"]
@@ -116,6 +117,7 @@ def test_models_are_saved_against_those_they_derive_from():
         assert [store.info(model).base for model in line] == [None, *line[:-1]]
 
 
+@pytest.mark.long
 def test_only_the_measured_rounds_count_by_either_clock():
     tidied, done = [], []
 

@@ -51,6 +51,7 @@ def test_rows_taken_from_a_map_are_those_asked_for(paths, words, tmp_path):
     assert np.array_equal(batch["label"].numpy(), rows["label"])
 
 
+@pytest.mark.process
 def test_a_library_that_is_not_installed_is_missing_with_its_reason(paths, tmp_path):
     with Remote("litdata", Path(sys.executable), tmp_path, paths) as remote, pytest.raises(Missing, match="'litdata'"):
         remote.ready()
@@ -81,6 +82,7 @@ def test_the_plot_leaves_out_what_was_not_measured(tmp_path):
         assert image.size[0] > 1_000
 
 
+@pytest.mark.process
 def test_the_command_writes_a_figure_with_its_five_fields(tmp_path):
     out = tmp_path / "out.json"
     command = [sys.executable, str(ROOT / "benchmarks/throughput.py"), "--quick", "--only", "F1", "--rows", "70000"]
@@ -93,6 +95,7 @@ def test_the_command_writes_a_figure_with_its_five_fields(tmp_path):
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.process
 def test_an_unknown_figure_is_refused(tmp_path):
     command = [sys.executable, str(ROOT / "benchmarks/throughput.py"), "--only", "F99"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

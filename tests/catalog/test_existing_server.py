@@ -50,6 +50,7 @@ def existing(programs: Path, scratch: Path) -> Iterator[Settings]:
         account.run([*control, "-m", "immediate", "stop"])
 
 
+@pytest.mark.process
 def test_an_existing_server_gets_our_databases_and_schema(existing: Settings) -> None:
     assert create_databases(existing) == ["modyn", "dagster", "mlflow"]
     engine = open_engine(existing)
@@ -61,6 +62,7 @@ def test_an_existing_server_gets_our_databases_and_schema(existing: Settings) ->
     assert not existing.home.exists()
 
 
+@pytest.mark.process
 def test_dagster_keeps_its_storage_there(existing: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create_databases(existing)
     monkeypatch.setenv("DAGSTER_PG_URL", child_environment(existing)["DAGSTER_PG_URL"])

@@ -37,6 +37,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["db", *arguments])
 
 
+@pytest.mark.process
 def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("status", "upgrade", "env"):
         result = run(command)
@@ -69,6 +70,7 @@ def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres, monkeypat
     assert "Connection refused" in down.output
 
 
+@pytest.mark.process
 def test_a_port_that_cannot_be_had_is_an_error_that_names_it(embedded: EmbeddedPostgres) -> None:
     assert run("start", "--port", "70000").exit_code == 2
     run("start")

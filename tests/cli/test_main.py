@@ -58,6 +58,7 @@ def test_every_command_explains_itself(name: str) -> None:
     assert result.output.startswith("Usage:")
 
 
+@pytest.mark.process
 def test_help_imports_no_command() -> None:
     program = (
         "import sys\n"
@@ -69,6 +70,7 @@ def test_help_imports_no_command() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_loads_torch_before_it_needs_it(name: str) -> None:
     lazy = COMMANDS[name]

@@ -14,6 +14,8 @@ import pytest
 from modyn_dagster.cli.ui.processes import MARK, Service, Services, stop_leftovers
 from modyn_dagster.errors import ServiceFailed
 
+pytestmark = pytest.mark.process
+
 SLEEP = "import time; time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('ready', 'w').close(); {SLEEP}"
 PARENT = f"""

@@ -57,6 +57,7 @@ def test_the_folder_is_free_again_afterwards_also_after_an_error(tmp_path: Path)
     assert not (tmp_path / "ui.json").exists()
 
 
+@pytest.mark.process
 def test_a_killed_holder_blocks_nobody(tmp_path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None

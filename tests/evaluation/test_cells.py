@@ -61,6 +61,7 @@ def test_without_intervals_there_are_no_cells_and_without_samples_undefined_ones
     assert cells == [{"accuracy": Score(None, 0, "no labelled samples")}]
 
 
+@pytest.mark.process
 def test_what_is_exported_is_what_all_lists_and_needs_no_torch() -> None:
     for name in evaluation.__all__:
         assert getattr(evaluation, name) is not None
@@ -68,6 +69,7 @@ def test_what_is_exported_is_what_all_lists_and_needs_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("classes", [2, 3, 9])
 def test_many_intervals_at_once_have_the_bits_of_each_alone(classes: int) -> None:
     """Overlapping, nested, equal, empty and unordered ones, ties, and a class that is no longer known."""

@@ -20,6 +20,7 @@ from modyn_dagster.evaluation import (
     regret,
     retention,
 )
+from tests.examples import examples
 
 Float64 = npt.NDArray[np.float64]
 
@@ -76,7 +77,8 @@ def judged(values: Float64, ends: list[int], anchors: list[int]) -> list[int]:
     return [j for j, models in enumerate(able) if models and np.isfinite(values[models, j]).all()]
 
 
-@settings(max_examples=200)
+@pytest.mark.long
+@settings(max_examples=examples(200))
 @given(matrices(), st.integers(1, 6) | st.none(), st.sampled_from([0.0, 0.05, 0.3]), st.booleans())
 def test_the_best_schedule_is_the_best_of_all_subsets(
     case: tuple[Float64, list[int], list[int]], most: int | None, cost: float, losses: bool

@@ -11,6 +11,7 @@ from modyn_dagster.evaluation import bootstrap, confidence_interval, find_metric
 from modyn_dagster.evaluation.metrics.confidence import score_resamples
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
 from modyn_dagster.randomness import rng_for
+from tests.examples import examples
 
 
 @given(st.integers(1, 500), st.data(), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
@@ -46,7 +47,8 @@ NAMES = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.long
+@settings(max_examples=examples(400), deadline=None)
 @given(st.sampled_from(NAMES), st.integers(2, 3), st.integers(1, 9), st.integers(0, 10**6), st.booleans())
 def test_many_resamples_at_once_give_what_each_gives_alone(name: str, k: int, n: int, seed: int, odd: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -60,7 +62,7 @@ def test_many_resamples_at_once_give_what_each_gives_alone(name: str, k: int, n:
     np.testing.assert_allclose(found, [np.nan if value is None else value for value in expected], rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(["mae", "mse", "r2"]), st.integers(1, 12), st.integers(0, 10**6), st.booleans())
 def test_many_resamples_of_targets_give_what_each_gives_alone(name: str, n: int, seed: int, odd: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from modyn_dagster.evaluation import Interval, Predictions
 from modyn_dagster.evaluation.cells import cell_address, data_versions
 from modyn_dagster.keys import keys_of
+from tests.examples import examples
 
 SECOND = 1_000_000
 
@@ -40,7 +41,8 @@ samples = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.long
+@settings(max_examples=examples(300), deadline=None)
 @given(one=samples, other=samples, start=st.integers(0, 9), length=st.integers(0, 9))
 def test_versions_are_equal_exactly_where_the_judged_samples_are(one, other, start, length):
     inside = [{sample for sample in stream if start <= sample[2] < start + length} for stream in (one, other)]
@@ -48,7 +50,7 @@ def test_versions_are_equal_exactly_where_the_judged_samples_are(one, other, sta
     assert (first == second) == (inside[0] == inside[1])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(stream=samples, seed=st.integers(0, 99))
 def test_neither_order_nor_outputs_nor_other_intervals_count(stream, seed):
     predictions = a_stream(stream)

@@ -8,12 +8,14 @@ from hypothesis.extra.numpy import arrays
 
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
 from modyn_dagster.evaluation.metrics.losses import binary_softmax, sample_losses
+from tests.examples import examples
 
 logits = st.floats(width=32, allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 1.0, 88.0, -0.125, 1e10])
 outputs = st.integers(0, 40).flatmap(lambda n: arrays(np.float32, (n, 2), elements=logits))
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.long
+@settings(max_examples=examples(300), deadline=None)
 @given(outputs=outputs, seed=st.integers(0, 9))
 def test_losses_squares_and_confidences_have_the_bits_of_the_softmax(outputs, seed):
     labels = np.random.default_rng(seed).integers(0, 2, len(outputs))

@@ -28,6 +28,7 @@ from modyn_dagster.evaluation import (
 from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.evaluation import EvaluationSpec
 from modyn_dagster.spec.load import parse_spec
+from tests.examples import examples
 
 Outputs = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -48,7 +49,7 @@ def softmax(outputs: Outputs) -> npt.NDArray[np.float64]:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(classified(), st.integers(1, 6))
 def test_top_k_accuracy_counts_classes_among_the_k_largest_outputs(case: Case, k: int) -> None:
     outputs, truth = case
@@ -59,7 +60,7 @@ def test_top_k_accuracy_counts_classes_among_the_k_largest_outputs(case: Case, k
         assert score(f"accuracy_top{k}", outputs, truth).value == pytest.approx(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(classified(), st.sampled_from(["macro", "micro", "weighted"]))
 def test_all_averages_of_f1_agree_with_scikit_learn(case: Case, average: str) -> None:
     outputs, truth = case
@@ -67,7 +68,7 @@ def test_all_averages_of_f1_agree_with_scikit_learn(case: Case, average: str) ->
     assert score(f"f1_{average}", outputs, truth).value == pytest.approx(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(classified(), st.integers(0, 4))
 def test_f1_of_a_class_agrees_with_scikit_learn(case: Case, positive: int) -> None:
     outputs, truth = case
@@ -79,7 +80,7 @@ def test_f1_of_a_class_agrees_with_scikit_learn(case: Case, positive: int) -> No
         assert found.undefined == f"neither a sample nor a prediction of class {positive}"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(classified(2, 2))
 def test_average_precision_of_two_classes_agrees_with_scikit_learn(case: Case) -> None:
     outputs, truth = case
@@ -90,7 +91,7 @@ def test_average_precision_of_two_classes_agrees_with_scikit_learn(case: Case) -
         assert found.value == pytest.approx(sk.average_precision_score(truth, outputs[:, 1] - outputs[:, 0]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(classified(3, 5))
 def test_areas_of_single_classes_agree_with_scikit_learn_and_their_mean_is_the_whole(case: Case) -> None:
     outputs, truth = case
@@ -107,7 +108,7 @@ def test_areas_of_single_classes_agree_with_scikit_learn_and_their_mean_is_the_w
         assert whole.value == pytest.approx(np.mean([value for value in each.values() if value is not None]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(classified())
 def test_brier_score_agrees_with_scikit_learn(case: Case) -> None:
     outputs, truth = case
@@ -117,7 +118,7 @@ def test_brier_score_agrees_with_scikit_learn(case: Case) -> None:
     assert score("brier", outputs, truth).value == pytest.approx(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(classified(2, 4))
 def test_calibration_error_agrees_with_its_definition(case: Case) -> None:
     outputs, truth = case
@@ -135,7 +136,7 @@ def test_calibration_error_agrees_with_torchmetrics(k: int) -> None:
     assert score("calibration_error", outputs, truth).value == pytest.approx(theirs.item(), abs=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(classified(2, 4), st.integers(0, 3), st.sampled_from(["accuracy", "accuracy_top2", "log_loss", "brier"]))
 def test_a_mean_of_one_class_is_that_of_its_samples_alone(case: Case, positive: int, metric: str) -> None:
     outputs, truth = case
@@ -156,7 +157,7 @@ def at(seconds: int) -> np.datetime64:
     return np.datetime64(seconds * 1_000_000, "us")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(classified(2, 4), st.integers(2, 9), st.integers(2, 20), st.randoms())
 def test_every_metric_of_overlapping_intervals_is_that_of_each_interval_alone(
     case: Case, every: int, length: int, random: Any

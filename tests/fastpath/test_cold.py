@@ -218,6 +218,7 @@ def major_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
+@pytest.mark.process
 def test_owners_and_writers_are_told_what_is_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     path.write_bytes(b"x")

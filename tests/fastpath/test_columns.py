@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fastpath import Columns, Group, SampleStore
+from tests.examples import examples
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, rows
 
 CODES = ["?", "i1", "u1", "i2", "u2", "f2", "i4", "u4", "f4", "i8", "u8", "f8"]
@@ -95,7 +96,7 @@ nested = np.dtype([("p", ">i4"), ("q", [("r", "<u2"), ("s", ">f8", (2,))])])
 OWN_FIELD = st.sampled_from([*(np.dtype(code) for code in OWN), nested])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(OWN_FIELD, hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)), min_size=1, max_size=4),
     st.integers(0, 9),
@@ -113,7 +114,7 @@ def test_a_field_by_itself_keeps_its_type_and_shape(tmp_path_factory: Any, field
         assert found[name].tobytes() == wanted.tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(SOURCES), st.sampled_from([(), (2,), (5,), (2, 3)])), min_size=1, max_size=8),
     st.sampled_from(TARGETS),

@@ -315,6 +315,7 @@ with open(path, "rb") as file:
 """
 
 
+@pytest.mark.process
 def test_bus_errors_of_others_still_end_the_process_and_are_reported_by_whoever_did_before(tmp_path: Path) -> None:
     files = one_file_of_rows(tmp_path, ROWS)
     command = [sys.executable, "-c", OTHERS_BUS_ERROR, str(files.indexes[0]), str(tmp_path)]

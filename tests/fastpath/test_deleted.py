@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fastpath.errors import CorruptFile
 from fastpath.format.deletions import newest_deleted, read_deleted
+from tests.examples import examples
 from tests.fastpath.sound_files import list_of_deleted
 
 positions = st.sets(st.integers(0, 2**32 - 1)).map(lambda found: np.array(sorted(found), dtype=np.uint32))
@@ -33,7 +34,7 @@ def test_positions_that_do_not_ascend_are_not_written(values: list[int]) -> None
         list_of_deleted(np.array(values, dtype=np.uint32))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(at=st.integers(0, 10**6), flip=st.integers(1, 255))
 def test_a_changed_byte_is_found_by_the_checksum_and_never_breaks_the_reader_without_one(
     tmp_path: Path, at: int, flip: int

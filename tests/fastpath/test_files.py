@@ -52,6 +52,7 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
         assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("resident", [False, True])
 def test_a_store_that_is_let_go_gives_its_memory_back_before_garbage_is_collected(tmp_path: Path, resident: bool) -> None:
     files = one_file_a_sample(tmp_path, 20)
@@ -84,6 +85,7 @@ def test_more_files_than_may_be_mapped_are_read_in_rounds(tmp_path: Path, monkey
         assert {str(files.files[0, int(key)]) for key in recent} <= set(mapped_paths(tmp_path))
 
 
+@pytest.mark.long
 def test_several_threads_with_more_files_than_may_be_mapped_all_come_to_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +120,7 @@ def test_threads_that_need_the_same_new_files_at_once_all_read_right(tmp_path: P
                 assert all(threads.map(read, range(6 * round_, 6 * round_ + 6)))
 
 
+@pytest.mark.process
 def test_a_forked_process_reads_on_whatever_threads_did(tmp_path: Path) -> None:
     files = one_file_of_rows(tmp_path, 10, ordinals=(0, 1))
     with files.open(width=8, threads=2) as store:

@@ -17,6 +17,7 @@ TARGETS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("program", "target", "variants"),
     [

@@ -118,6 +118,7 @@ print(read, refused)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("compress", [True, False])
 def test_an_index_with_random_damage_is_read_or_refused_and_never_crashes(tmp_path: Path, compress: bool) -> None:
     samples = [PlacedSample(i // 40 % 2, int(i % 7 == 0), bytes([i]) * 5) for i in range(120)]

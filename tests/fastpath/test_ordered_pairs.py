@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpath.arrays.ordered_pairs import ordered_pairs
+from tests.examples import examples
 
 
 def ranked(scores: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -13,7 +14,8 @@ def ranked(scores: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return np.argsort(values, kind="stable").astype(np.int32), np.unique(values, return_inverse=True)[1].astype(np.int32)
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.long
+@settings(max_examples=examples(300), deadline=None)
 @given(rows=st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=25), data=st.data())
 def test_every_slice_counts_its_own_pairs(rows, data):
     n = len(rows)

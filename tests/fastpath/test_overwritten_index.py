@@ -120,6 +120,7 @@ def test_a_list_of_deleted_samples_is_compared_with_its_checksum(one_run, tmp_pa
         one_run.open(deleted={1: path}, deleted_checksums={1: "0" * 32}).check(one_run.keys)
 
 
+@pytest.mark.process
 def test_a_child_knows_the_width_although_a_thread_of_its_parent_was_finding_out(one_run, monkeypatch):
     store, entered, leave = one_run.open(), threading.Event(), threading.Event()
     find = BatchTable.common_width

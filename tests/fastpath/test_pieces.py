@@ -87,6 +87,7 @@ def test_the_first_error_is_raised_when_all_pieces_have_ended():
     assert len(ended) == 4
 
 
+@pytest.mark.long
 def test_requests_go_on_while_others_close_the_store(tmp_path):
     before = set(threading.enumerate())
     store, keys = row_store(tmp_path)

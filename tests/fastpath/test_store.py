@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import fastpath.rows.attempts
 import fastpath.threads.workers
 from fastpath import Blobs, FixedRows, SampleStore, UnknownKey
+from tests.examples import examples
 from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, batches, one_file_of_rows, rows
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=examples(40), deadline=None)
 
 
 @contextmanager
@@ -46,6 +47,7 @@ def test_blobs_are_the_samples_in_the_order_of_keys(of: list[MadeBatch], separat
         assert blobs.buffer.tobytes() == b"".join(expected)
 
 
+@pytest.mark.long
 @few
 @given(batches(width=5), st.data())
 def test_samples_of_one_width_are_rows(of: list[MadeBatch], data: st.DataObject) -> None:
@@ -62,6 +64,7 @@ def test_samples_of_one_width_are_rows(of: list[MadeBatch], data: st.DataObject)
         assert records["b"].tolist() == [files.content[key][4] for key in keys.tolist()]
 
 
+@pytest.mark.long
 @few
 @given(batches(), st.sampled_from(["labels", "targets", None]), st.data())
 def test_labels_and_times_are_those_of_the_indexes(of: list[MadeBatch], kind: str | None, data: st.DataObject) -> None:
@@ -281,6 +284,7 @@ def test_a_closed_store_opens_again(tmp_path: Path) -> None:
         store.close()
 
 
+@pytest.mark.long
 @few
 @given(batches(), st.data())
 def test_a_resident_store_reads_the_same(of: list[MadeBatch], data: st.DataObject) -> None:

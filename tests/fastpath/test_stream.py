@@ -34,6 +34,7 @@ def keys_of(stream: BatchStream) -> list[list[int]]:
 GRID = list(product([1, 7, 64, 100, 300], [False, True], [1, 2, 5], [(0, 1), (1, 1), (1, 3), (3, 2)]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shuffle", "block_size"), [(False, 1), (True, 1), ("blocks", 1), ("blocks", 50), ("blocks", 999)], ids=str
 )

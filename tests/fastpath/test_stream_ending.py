@@ -224,6 +224,7 @@ def test_many_streams_begun_and_left_do_not_pile_up(rows):
     wait_until_gone(running())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("ending", "code"),
     [("", 0), ("sys.exit(3)", 3), ("raise KeyError", 1), ("import _thread; _thread.interrupt_main(); next(i)", -signal.SIGINT)],

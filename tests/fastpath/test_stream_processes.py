@@ -47,6 +47,7 @@ def test_a_pickled_stream_goes_on_where_it_stood(rows):
     assert next(iterator).number == 4
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_a_stream_in_a_child_gives_the_same_batches(stream, method):
     whole = keys_of(stream)
@@ -65,6 +66,7 @@ def test_a_stream_in_a_child_gives_the_same_batches(stream, method):
     stream.set_epoch(0)
 
 
+@pytest.mark.process
 def test_an_iteration_of_the_parent_says_so_in_a_forked_child(stream):
     iterator = iter(stream)
     next(iterator)
@@ -88,6 +90,7 @@ def test_an_iteration_of_the_parent_says_so_in_a_forked_child(stream):
     stream.set_epoch(0)
 
 
+@pytest.mark.process
 def test_forks_at_any_moment_of_an_iteration_do_not_hang(rows):
     store, keys = rows
     stream = BatchStream(store, keys, 5, seed=1, threads=3, prefetch=3)
@@ -108,6 +111,7 @@ def test_forks_at_any_moment_of_an_iteration_do_not_hang(rows):
         assert ended[1] == 0
 
 
+@pytest.mark.process
 def test_a_child_that_is_killed_in_the_middle_does_not_hang_the_parent(stream):
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
@@ -145,6 +149,7 @@ def number_and_keys(batch) -> tuple[int, bytes]:
     return batch.number, batch.keys.tobytes()
 
 
+@pytest.mark.process
 def test_workers_of_a_data_loader_share_an_epoch(rows):
     store, keys = rows
     stream = BatchStream(store, keys, 50, seed=3, threads=2, transform=number_and_keys)

@@ -118,6 +118,7 @@ def test_another_set_may_be_opened_by_who_expects_none(path):
     assert TrainingSet.open(path).checksum != CHECKSUM
 
 
+@pytest.mark.process
 def test_a_file_that_is_cut_short_under_a_reader_is_an_error_not_a_crash(tmp_path):
     # In a process of its own: a crash would take the tests with it.
     path = tmp_path / "set.arrow"

@@ -62,6 +62,7 @@ def test_live_they_are_what_they_are_replayed(found: Subjects) -> None:
         assert others <= {"run", "predictions"}
 
 
+@pytest.mark.process
 def test_the_json_schemas_are_those_recorded(tmp_path: Path) -> None:
     assert schemas(tmp_path) == read_common(RECORD)["schemas"]
 

@@ -130,6 +130,7 @@ def server() -> Iterator[socket.socket]:
         yield listener
 
 
+@pytest.mark.process
 def test_loading_the_definitions_loads_nothing_heavy_and_touches_neither_postgres_nor_the_network(
     server: socket.socket, tmp_path: Path
 ) -> None:

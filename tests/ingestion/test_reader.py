@@ -13,6 +13,7 @@ from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.errors import CorruptFile, StorageError, UnknownKey
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
+from tests.examples import examples
 from tests.ingestion.world import World, dataset_spec
 
 SPEC = dataset_spec(label={"from": {"source": "column", "column": "label"}})
@@ -32,7 +33,7 @@ def csv_bytes(rows: list[tuple[int, int, str, int]], newline: str) -> bytes:
     return out.getvalue().encode()
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files=FILES, newline=st.sampled_from(["\n", "\r\n"]), data=st.data())
 def test_samples_are_those_a_plain_parser_finds_in_any_order_of_keys(
     world: World, files: list[list[tuple[int, int, str, int]]], newline: str, data: st.DataObject

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.errors import ModelInUse, UnknownModel
 from modyn_dagster.model_store import Delta, ModelStore, Snapshot
+from tests.examples import examples
 from tests.model_store.lineages import lineages, moved, network
 from tests.model_store.states import assert_exact
 from tests.model_store.test_strategies import depth_of
@@ -75,7 +76,7 @@ def test_rebasing_makes_no_difference_one_to_a_difference(tmp_path):
     assert_exact(store.load(grandchild), last)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(lineages(), st.randoms(use_true_random=False))
 def test_whatever_is_deleted_the_others_come_back(lineage, random):
     with tempfile.TemporaryDirectory() as root:

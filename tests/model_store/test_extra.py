@@ -102,6 +102,7 @@ class Training:
         self.rates = extra["rates"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_training_that_goes_on_from_the_store_ends_as_if_never_interrupted(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from modyn_dagster.errors import CorruptFile, ModynError, StorageError
 from modyn_dagster.model_store import ModelStore, Snapshot
 from modyn_dagster.model_store.format.hash_tree import leaf_hash, model_id
+from tests.examples import examples
 from tests.model_store.test_pack_damage import pack_of, planted
 from tests.model_store.test_reading_on import documents_of
 
@@ -75,6 +76,7 @@ def test_a_shape_of_very_many_dimensions_takes_no_time(store):
     assert store.load(store.save({"a": deep}))["a"].shape == deep.shape
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("names", [["x" * (33 << 20)], [f"{n:05} " * 700 for n in range(8_000)]], ids=["long", "many"])
 def test_names_that_could_not_be_read_again_are_refused_before_anything_is_there(store, names, compress):
@@ -98,7 +100,7 @@ def test_half_a_character_is_refused_wherever_it_stands(store):
 
 
 @given(st.integers(1, 1100), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_json_of_any_depth_is_read_or_refused(depth, packed):
     nested = '{"strategy":"snapshot","architecture":{"factory":"a:b","args":{"a":' + "[" * depth + "]" * depth + "}}}"
     with tempfile.TemporaryDirectory() as root:
@@ -187,6 +189,7 @@ store.save({"a": torch.ones(4)})
 """
 
 
+@pytest.mark.process
 def test_bombs_are_refused_in_little_memory(store):
     lists = b'{"about":{"a":[' + b"[]," * (10 << 20) + b"0]}}"
     planted(store, pack_of(lists), "1" * 64)

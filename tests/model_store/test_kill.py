@@ -82,6 +82,7 @@ def kill_points(total: int) -> list[int]:
     return sorted({*range(1, min(6, total) + 1), total // 2, *range(max(1, total - 5), total + 1)})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("strategy", ["snapshot", "delta"])
 def test_killed_at_any_write_or_rename_the_store_stays_readable(tmp_path, strategy):
     first, second = network(), moved(network(), 1)

@@ -67,6 +67,7 @@ RECIPE = Provenance(train="tests.model_store.trainings:train")
 SAVERS = [saving("changed_layers"), saving("delta"), saving("provenance", provenance=RECIPE)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("saver", SAVERS, ids=["changed_layers", "delta", "provenance"])
 @pytest.mark.parametrize("rebase", [True, False])
 def test_no_order_of_a_saver_and_a_remover_leaves_a_model_without_its_base(saver, rebase):
@@ -77,6 +78,7 @@ def test_no_order_of_a_saver_and_a_remover_leaves_a_model_without_its_base(saver
     assert {(type(None), ModelInUse), (UnknownModel, type(None))} <= kinds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("saver", SAVERS[1:], ids=["delta", "provenance"])
 def test_nor_does_a_saver_that_is_killed_anywhere(saver):
     for n_writes in range(3):
@@ -84,6 +86,7 @@ def test_nor_does_a_saver_that_is_killed_anywhere(saver):
         assert any(isinstance(errors[0], Killed) for errors in ends)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_models", [1, 2])
 def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
     for n_writes in range(4):
@@ -91,6 +94,7 @@ def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
         assert any(isinstance(errors[1], Killed) for errors in ends)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n_models", "uses"),
     [
@@ -111,6 +115,7 @@ def test_who_saves_a_model_that_is_being_removed_saves_it():
     assert all(errors == [None, None] for errors in ends)
 
 
+@pytest.mark.long
 def test_nor_does_a_third_who_relies_on_one_of_two_savers_of_one_model(memory_url):
     store = ModelStore(memory_url)
     saves = three_savers(store)

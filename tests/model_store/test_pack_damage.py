@@ -18,6 +18,7 @@ from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
 from modyn_dagster.model_store.format.codec import table
 from modyn_dagster.model_store.format.hash_tree import leaf_hash, model_id
 from modyn_dagster.model_store.format.pack import MAGIC
+from tests.examples import examples
 from tests.model_store.lineages import moved, network
 
 ID = "5" * 64
@@ -104,7 +105,8 @@ ROWS = st.tuples(
 ).map(list)
 
 
-@settings(max_examples=200)
+@pytest.mark.long
+@settings(max_examples=examples(200))
 @given(
     st.dictionaries(st.sampled_from("abc"), ROWS | JSON, max_size=3),
     JSON | st.just({"strategy": "delta"}),

@@ -17,6 +17,7 @@ from modyn_dagster.model_store.format.metadata import ModelMetadata
 from modyn_dagster.model_store.format.model_file import StoredModel
 from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.model_store.info import tree_of
+from tests.examples import examples
 from tests.model_store.lineages import moved, network
 from tests.model_store.states import assert_exact, flipped_bit
 
@@ -62,7 +63,7 @@ def test_a_file_that_cannot_be_read_hides_no_other_model(store, leads_to):
     assert_exact(store.load(model), network())
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_a_flipped_bit_in_a_document_is_found_and_put_right_by_the_next_save(data):
     with tempfile.TemporaryDirectory() as root:

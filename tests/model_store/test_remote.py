@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from modyn_dagster.errors import ConfigError, CorruptFile, ModelInUse, StorageError, UnknownModel, WriteFailed, without_secrets
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
 from modyn_dagster.model_store.backends.remote import Address
+from tests.examples import examples
 from tests.model_store.lineages import lineages, moved, network
 from tests.model_store.states import assert_exact, flipped_bit
 
@@ -63,7 +64,7 @@ def change(store: ModelStore, model: str, content: bytes | None = None) -> bytes
     return bytes(before)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.sampled_from(["memory", "file"]), lineages(), st.randoms(use_true_random=False))
 def test_mixed_lineages_come_back_bit_for_bit_whatever_is_deleted(scheme, lineage, random):
     with fresh_root(scheme) as root:
@@ -84,7 +85,7 @@ def test_mixed_lineages_come_back_bit_for_bit_whatever_is_deleted(scheme, lineag
         assert another.list() == [] == another.verify()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_a_flipped_bit_anywhere_is_found(data):
     with fresh_root("memory") as root:
@@ -327,6 +328,7 @@ def test_information_and_differences_read_no_weights(remote, monkeypatch):
     assert 0 < n_read < 2 << 20
 
 
+@pytest.mark.process
 def test_another_process_reads_a_file_url(tmp_path):
     url = f"file://{tmp_path}/a folder"
     state = network()

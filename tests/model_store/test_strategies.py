@@ -18,6 +18,7 @@ from torch import Tensor
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, UnknownModel
 from modyn_dagster.model_store import Adaptive, Delta, ModelStore, Prices, Snapshot
 from modyn_dagster.model_store.commit.dependencies import reserve_dependencies
+from tests.examples import examples
 from tests.model_store.lineages import STRATEGIES, lineages, moved, network
 from tests.model_store.states import DTYPES, STATES, assert_exact
 
@@ -33,7 +34,8 @@ def depth_of(store: ModelStore, model: str) -> int:
         return max(sources.depth(stored, name) for name in stored.entries)
 
 
-@settings(max_examples=60)
+@pytest.mark.long
+@settings(max_examples=examples(60))
 @given(lineages())
 def test_every_model_of_a_mixed_lineage_comes_back_bit_for_bit(lineage):
     with tempfile.TemporaryDirectory() as root:
@@ -47,7 +49,7 @@ def test_every_model_of_a_mixed_lineage_comes_back_bit_for_bit(lineage):
         assert sorted(saved) == store.list()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(STATES)
 def test_a_compressed_snapshot_comes_back_bit_for_bit(state):
     with tempfile.TemporaryDirectory() as root:
@@ -55,6 +57,7 @@ def test_a_compressed_snapshot_comes_back_bit_for_bit(state):
         assert_exact(store.load(store.save(state, strategy=Snapshot(compress=True))), state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_tensors_of_several_chunks_and_every_dtype_survive(store, dtype, strategy):

@@ -19,6 +19,7 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.learning.parsing import ImageParserSpec
 from modyn_dagster.spec.load import Project, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
+from tests.examples import examples
 
 DATASET = DatasetSpec.model_validate(
     {
@@ -164,7 +165,7 @@ def test_a_run_that_was_moved_since_it_was_read_cannot_be_moved(world):
         runs.move_run(conn, run, cursor=7)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(steps=st.lists(st.sampled_from(["claim a", "claim b", "give up", "finish"]), max_size=12))
 def test_at_most_one_attempt_ever_finishes_a_trigger(world, steps):
     platform, run, _ = world

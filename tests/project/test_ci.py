@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 PASSED = '<testcase classname="tests.a" name="test_one"/>'
 SKIPPED = '<testcase classname="tests.a" name="test_two"><skipped message="apt-get install chromium"/></testcase>'

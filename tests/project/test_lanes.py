@@ -6,6 +6,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.lanes import LANE_OF, LANES
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +18,7 @@ def test_lanes_name_files_that_are_there() -> None:
     assert [file for file in LANE_OF if not (ROOT / file).is_file()] == []
 
 
+@pytest.mark.process
 def test_the_tests_of_a_lane_and_those_of_a_file_go_to_one_worker(tmp_path: Path) -> None:
     """Asked of pytest itself: marks that pytest-xdist offers for this were without effect for a while, and nobody saw it."""
     files = [*LANE_OF, *(f"tests/test_{number}.py" for number in range(8))]

@@ -59,18 +59,21 @@ def ran(folder: Path, *arguments: str) -> tuple[set[str], str]:
     return {line.split("::")[1].split()[0] for line in said.splitlines() if "PASSED" in line}, said
 
 
+@pytest.mark.process
 def test_without_an_option_all_but_the_soak_suite_runs(tmp_path: Path) -> None:
     passed, said = ran(tmp_path)
     expected = {"plain", "of_a_server", "that_forks", "that_may_fork", "that_trains", "law", "simulation"}
     assert passed == {f"test_{name}" for name in expected}, said
 
 
+@pytest.mark.process
 def test_the_fast_suite_has_what_starts_no_process_and_refuses_unmarked_ones_that_do(tmp_path: Path) -> None:
     passed, said = ran(tmp_path, "--fast")
     assert passed == {"test_plain", "test_law", "test_simulation"}, said
     assert "starts a process (os.fork): mark it with pytest.mark.process" in said
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("part", "expected"),
     [
@@ -84,11 +87,13 @@ def test_a_part_of_the_soak_suite_runs_alone(tmp_path: Path, part: str, expected
     assert passed == expected, said
 
 
+@pytest.mark.process
 def test_a_part_that_there_is_not_is_refused_with_those_there_are(tmp_path: Path) -> None:
     _, said = ran(tmp_path, "--soak", "fuzzy")
     assert f"--soak fuzzy: no such part of the soak suite; there are {', '.join(PARTS)}, and all" in said
 
 
+@pytest.mark.process
 def test_a_mark_of_a_part_that_there_is_not_is_refused_with_its_test(tmp_path: Path) -> None:
     tests = tmp_path / "tests" / "test_other.py"
     tests.parent.mkdir()

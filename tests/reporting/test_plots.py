@@ -68,6 +68,7 @@ def test_every_plot_has_a_title_and_named_axes(figure: Figure) -> None:
     assert figure.axes[0].get_ylabel() or figure.axes[0].get_yticklabels() is not None
 
 
+@pytest.mark.long
 def test_every_plot_is_an_image_1280_pixels_wide(figure: Figure, tmp_path: Path) -> None:
     save(figure, tmp_path / "new" / "plot.png")
     with Image.open(tmp_path / "new" / "plot.png") as image:
@@ -75,6 +76,7 @@ def test_every_plot_is_an_image_1280_pixels_wide(figure: Figure, tmp_path: Path)
         assert len(set(image.convert("L").getdata())) > 2
 
 
+@pytest.mark.long
 def test_every_plot_fits_into_metadata_as_markdown(figure: Figure) -> None:
     text = as_markdown(figure)
     found = re.fullmatch(r"!\[[^\[\]]+\]\(data:image/png;base64,([A-Za-z0-9+/=]+)\)", text)

@@ -59,6 +59,7 @@ def test_boxes_are_over_the_shared_intervals() -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["pipeline_00", "pipeline_01"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "report",
     [a_report([1], 3), a_report([0], 3), a_report([1, 0], 0), a_report([], 0), a_report([2], 2), a_report([30] * 6, 60)],

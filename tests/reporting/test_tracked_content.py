@@ -11,6 +11,7 @@ from mlflow.entities import Param
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.content import flatten
 from modyn_dagster.reporting.mlflow.series import interval_table, milliseconds, time_zero
+from tests.examples import examples
 from tests.reporting.story import year
 
 # Postgres has no NUL in text, so a spec has none either.
@@ -23,7 +24,7 @@ SETTINGS: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(tree=st.dictionaries(NAMES, SETTINGS, max_size=4))
 def test_mlflow_takes_every_setting_as_it_is(mlflow_uri: str, tree: dict[str, Any]) -> None:
     client, flat = open_client(mlflow_uri), flatten(tree)

@@ -18,6 +18,7 @@ from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.series import MOST_SLICES, slice_name, slice_series, slice_tags
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.reporting.scores import composite_series
+from tests.examples import examples
 from tests.reporting.story import Story, year
 
 
@@ -64,7 +65,7 @@ def test_every_slice_is_a_series_over_the_intervals_beside_the_whole(
     assert len(points(client, shown, "evaluation/accuracy by school/MIT")) == 2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(values=st.lists(st.text(max_size=300), min_size=1, max_size=20, unique=True))
 def test_mlflow_takes_the_name_of_any_slice_and_tells_all_apart(mlflow_uri: str, values: list[str]) -> None:
     names = [slice_name("accuracy", f"att/ri.bute={value}") for value in values]

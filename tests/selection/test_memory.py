@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.selection.memory import CLIB, GSS, MIR, GDumb, Memory
+from tests.examples import examples
 
 MEMORIES: dict[str, Callable[[int, int], Memory]] = {
     "gdumb": GDumb,
@@ -51,7 +52,7 @@ def streamed(memory: Memory, sizes: list[int], begin: int = 0, models: bool = Tr
         first += 1_000
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.sampled_from(sorted(MEMORIES)), st.integers(1, 12), st.lists(st.integers(0, 20), max_size=6), st.integers(0, 9))
 def test_a_memory_holds_items_of_the_stream_once_each_and_never_more_than_n(name, n, sizes, seed):
     memory = MEMORIES[name](n, seed)
@@ -63,7 +64,7 @@ def test_a_memory_holds_items_of_the_stream_once_each_and_never_more_than_n(name
     assert len(memory.keys) <= n
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.sampled_from(sorted(MEMORIES)), st.lists(st.integers(0, 20), min_size=2, max_size=6), st.integers(1, 5))
 def test_a_memory_that_loads_a_state_goes_on_as_the_other_would(name, sizes, cut):
     whole = MEMORIES[name](6, 1)
@@ -91,7 +92,7 @@ def test_what_is_forgotten_leaves_sample_and_state_for_good(name):
     assert memory.state_dict() == memory.state_dict()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(1, 15), st.lists(st.integers(0, 4), max_size=60), st.integers(0, 3))
 def test_gdumb_is_the_published_algorithm_however_the_stream_is_cut(n, labels, seed):
     memory, parts = GDumb(n, seed), GDumb(n, seed)
@@ -135,7 +136,7 @@ def test_clib_gives_up_the_lowest_score_of_the_most_frequent_class():
     assert {1, 3, 6} < set(memory.keys.tolist())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 12), st.lists(st.lists(st.integers(0, 3), max_size=15), max_size=5), st.integers(0, 3))
 def test_clib_balances_classes_as_far_as_they_go(n, batches, seed):
     memory, begin, labels = CLIB(n, seed), 0, list[int]()
@@ -159,8 +160,9 @@ def test_clib_learns_nothing_from_the_same_model():
     assert memory.state_dict()["scores"] == once == [pytest.approx(0.05), 0.0]
 
 
+@pytest.mark.law
 def test_gss_replaces_with_the_chance_of_its_scores():
-    runs, replaced = 4_000, Counter[int]()
+    runs, replaced = examples(2_000), Counter[int]()
     # Two items at a right angle, and a new one that points away from both: cosines -0.6 and -0.8.
     gradients = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]])
     for seed in range(runs):

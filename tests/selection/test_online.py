@@ -23,6 +23,7 @@ from modyn_dagster.selection.online import (
 from modyn_dagster.selection.time_biased import Sampler, decay_for
 from modyn_dagster.spec.online import DecaySpec, KeepSpec, OnlineSpec, RateSpec
 from modyn_dagster.spec.selection import SelectionSpec
+from tests.examples import examples
 
 DAY = 86_400_000_000
 #: Batches of an irregular stream: their days and sizes.
@@ -64,12 +65,13 @@ def ages_of(name: str, keys: KeyArray) -> np.ndarray:
     return np.asarray((STREAM[-1][0] - days) * 86_400 / unit_of(strategy_of(name)))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", ["rtbs", "unsaturated", "ttbs", "btbs", "uniform"])
 @pytest.mark.parametrize("limit", [None, 4])
 def test_inverted_chances_keep_the_sums_of_the_stream(name, limit):
     keys = np.concatenate([np.arange(o * 100, o * 100 + size, dtype=np.uint64) for o, (_, size) in enumerate(STREAM)])
     values = np.random.default_rng(1).normal(size=len(keys)) + 1
-    counts, estimates, runs = np.zeros(len(keys)), [], 700
+    counts, estimates, runs = np.zeros(len(keys)), [], examples(350)
     for seed in range(runs):
         state = streamed(name, seed)
         assert isinstance(state.sampler, Sampler)
@@ -87,7 +89,7 @@ def test_inverted_chances_keep_the_sums_of_the_stream(name, limit):
     assert (np.abs(counts / runs - expected) <= 4 * np.sqrt(expected * (1 - expected) / runs) + 1e-9).all()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(STRATEGIES)), st.integers(0, len(STREAM)), st.integers(0, 5))
 def test_a_state_read_from_its_file_goes_on_as_it_would_have(name, cut, seed):
     whole = streamed(name, seed)
@@ -102,7 +104,7 @@ def test_a_state_read_from_its_file_goes_on_as_it_would_have(name, cut, seed):
     assert streamed(name, 0, first=cut, state=read).to_json() == whole.to_json()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(STRATEGIES)), st.integers(0, 5), st.integers(1, 4), st.booleans())
 def test_a_deletion_empties_places_and_changes_no_choice(name, seed, every, late):
     whole = streamed(name, seed).keys()
@@ -156,7 +158,7 @@ def test_impossible_blocks_are_refused(fields, rule):
         SelectionSpec.model_validate(fields)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 60), st.none() | st.integers(1, 70), st.integers(1, 20), st.booleans())
 def test_equal_weights_add_up_to_the_pool_in_partitions_of_one_size(n, limit, size, known):
     keys = np.arange(n, dtype=np.uint64)

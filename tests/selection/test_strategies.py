@@ -19,6 +19,7 @@ from modyn_dagster.selection import History, Partition, Selection, Usage
 from modyn_dagster.selection.presampling.thresholds import thresholds
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import SelectionSpec
+from tests.examples import examples
 from tests.projects.tiny import amount
 
 
@@ -94,7 +95,7 @@ def sized(name: str, **size: Any) -> dict[str, Any]:
     return STRATEGIES[name] if name == "all" else {**STRATEGIES[name], **size}
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(sorted(STRATEGIES)), st.integers(0, 90), st.integers(1, 60), st.data(), st.integers(0, 4))
 def test_the_result_depends_neither_on_chunks_nor_on_partitions(name, n, size, data, seed):
     strategy = sized(name, size=size)
@@ -108,7 +109,7 @@ def test_the_result_depends_neither_on_chunks_nor_on_partitions(name, n, size, d
     assert np.isin(found[0].keys, pool_of(n, seed).keys).all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(EXACT), st.integers(0, 90), st.integers(1, 100), st.none() | st.integers(1, 100), st.integers(0, 4))
 def test_sizes_are_exact_and_the_limit_holds_for_the_whole_set(name, n, size, limit, seed):
     selection, found = select(pool_of(n, seed), sized(name, size=size), seed, limit=limit, partition_size=9)
@@ -123,7 +124,7 @@ def test_a_ratio_is_rounded_down_but_never_to_nothing(name, ratio, n, size):
     assert len(select(pool_of(n), sized(name, ratio=ratio))[1].keys) == size
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(sorted(STRATEGIES)), st.integers(1, 90), st.integers(1, 60), st.integers(0, 4))
 def test_equal_weights_add_up_to_the_pool(name, n, size, seed):
     strategy = sized(name, size=size)
@@ -135,9 +136,10 @@ def test_equal_weights_add_up_to_the_pool(name, n, size, seed):
         assert len(np.unique(found.weights)) == 1
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", ["uniform", "labels", "triggers", "attribute", "freshness", "weighted"])
 def test_weighted_sums_are_those_of_the_pool(name):
-    n, runs = 60, 1_500
+    n, runs = 60, examples(750)
     pool = pool_of(n, 3)
     values = np.random.default_rng(5).normal(size=n) + np.arange(n) / 10
     estimates = []
@@ -159,7 +161,7 @@ def test_what_is_chosen_of_a_group_are_its_smallest_hashes():
     np.testing.assert_array_equal(found.keys, np.sort(pool.keys[expected]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(1, 300), st.data())
 def test_thresholds_are_found_where_hashes_are_not_where_they_are_expected(n, data):
     keys = np.arange(200_000, dtype=np.uint64)
@@ -228,11 +230,12 @@ def test_usage_counts_the_sets_that_hold_a_key_in_any_number_of_passes():
         np.testing.assert_array_equal(np.concatenate(found), expected)
 
 
+@pytest.mark.law
 def test_chances_are_in_proportion_to_scores_and_large_ones_are_certain():
     scores = [0.0, 1.0, 1.0, 2.0, 3.0, 1e6]
     pool = MemoryPool(np.arange(6, dtype=np.uint64), 4, score=scores)
     counts = np.zeros(6)
-    runs = 4_000
+    runs = examples(2_000)
     for seed in range(runs):
         _, found = select(pool, {"kind": "weighted", "attribute": "score", "size": 3}, seed)
         counts[found.keys.astype(int)] += 1
@@ -243,7 +246,7 @@ def test_chances_are_in_proportion_to_scores_and_large_ones_are_certain():
     assert (np.abs(counts / runs - expected) <= 4 * np.sqrt(expected * (1 - expected) / runs)).all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.sampled_from([0.0, 0.1, 1.0, 1.0, 7.0, 1e9, 1e-9]), max_size=40), st.integers(1, 40), st.integers(0, 9))
 def test_weighted_samples_have_the_size_that_scores_allow(scores, size, seed):
     pool = MemoryPool(np.arange(len(scores), dtype=np.uint64), 6, score=scores)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.randomness import rng_for
 from modyn_dagster.selection.time_biased.sampler import uniform_positions
+from tests.examples import examples
 
 
 @given(st.integers(0, 700), st.data(), st.integers(0, 9))
@@ -19,9 +20,10 @@ def test_a_subset_has_exactly_the_size_asked_for(n, data, seed):
     assert k == 0 or (found.min() >= 0 and found.max() < n)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("n", "k"), [(6, 1), (6, 3), (7, 5), (5, 4)])
 def test_every_subset_is_equally_likely(n, k):
-    rng, draws = rng_for(1), 20_000
+    rng, draws = rng_for(1), examples(10_000)
     counts = dict.fromkeys(combinations(range(n), k), 0)
     for _ in range(draws):
         counts[tuple(sorted(uniform_positions(rng, n, k).tolist()))] += 1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.selection import time_biased
 from modyn_dagster.selection.time_biased import BTBS, RTBS, TTBS, Sampler, SlidingWindow, TimeWindow, UniformReservoir, decay_for
+from tests.examples import examples
 
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "rtbs": lambda seed: RTBS(7, 0.3, seed),
@@ -44,7 +45,7 @@ def fed(sampler: AnySampler, stream: Stream) -> AnySampler:
     return sampler
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(sampler_kinds, streams, st.integers(0, 5))
 def test_a_sample_is_a_set_of_keys_of_the_stream_and_bounded_where_promised(kind, stream, seed):
     sampler, n_seen = SAMPLERS[kind](seed), 0
@@ -82,7 +83,8 @@ def test_the_callers_arrays_are_neither_kept_nor_changed(kind, stream, seed):
     np.testing.assert_array_equal(sampler.sample(), expected)
 
 
-@settings(max_examples=300)
+@pytest.mark.long
+@settings(max_examples=examples(300))
 @given(sampler_kinds, streams, st.integers(0, 5), st.data())
 def test_a_state_restored_at_any_point_through_json_goes_on_the_same(kind, stream, seed, data):
     cut = data.draw(st.integers(0, len(stream)))

@@ -8,8 +8,9 @@ import numpy.typing as npt
 import pytest
 
 from modyn_dagster.selection.time_biased import BTBS, RTBS, TTBS, Sampler, UniformReservoir
+from tests.examples import examples
 
-RUNS = 3_000
+RUNS = examples(1_500)
 
 #: Sizes of batches, and the time before each.
 STREAMS: dict[str, tuple[list[int], list[float]]] = {
@@ -49,6 +50,7 @@ def assert_chances(found: npt.NDArray[np.float64], expected: npt.NDArray[np.floa
     assert (np.abs(found - expected) <= limit * sigma + 1 / RUNS).all()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize(("n", "decay"), [(10, 0.3), (4, 0.7)])
 def test_every_items_chance_in_rtbs_is_its_weight_times_c_over_w(stream, n, decay):
@@ -58,6 +60,7 @@ def test_every_items_chance_in_rtbs_is_its_weight_times_c_over_w(stream, n, deca
     assert_chances(found, min(n, weight.sum()) / weight.sum() * weight)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("until", [2, 4, 7])
 def test_the_law_of_rtbs_holds_at_every_time(until):
     sizes, elapsed = STREAMS["real-valued times"]
@@ -78,6 +81,7 @@ def test_pairs_of_rtbs_items_of_one_batch_are_chosen_alike():
     assert np.abs(pairs - pairs.mean()).max() < 4.5 * math.sqrt(pairs.mean() / RUNS)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("stream", ["saturated", "real-valued times"])
 def test_every_items_chance_in_ttbs_is_q_times_its_weight(stream):
     sizes, elapsed = STREAMS[stream]
@@ -86,6 +90,7 @@ def test_every_items_chance_in_ttbs_is_q_times_its_weight(stream):
     assert_chances(found, q * weights(sizes, elapsed, len(sizes), 0.3))
 
 
+@pytest.mark.law
 def test_the_expected_size_of_ttbs_moves_towards_n():
     n, decay, batch = 20, 0.2, 10
     sizes = np.array([_sizes(TTBS(n, decay, batch, seed), batch, 12) for seed in range(RUNS)])
@@ -100,6 +105,7 @@ def test_every_items_chance_in_btbs_is_its_weight():
     assert_chances(found, weights(sizes, elapsed, len(sizes), 0.3))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("stream", ["saturated", "huge batches", "single items"])
 def test_every_item_has_the_same_chance_in_a_uniform_reservoir(stream):
     sizes, elapsed = STREAMS[stream]

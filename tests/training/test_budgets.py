@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.training.inputs.batches import batch_sizes
 from modyn_dagster.training.loop.schedulers import length_of
+from tests.examples import examples
 from tests.training.table import Table, spec_of
 from tests.training.trained import assert_same_bits, trained
 
@@ -20,7 +21,7 @@ from tests.training.trained import assert_same_bits, trained
     max_steps=st.none() | st.integers(1, 30),
     max_samples=st.none() | st.integers(60, 400),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_budgets_by_brute_force(
     n: int, batch_size: int, epochs: int, accumulate: int, max_steps: int | None, max_samples: int | None
 ) -> None:

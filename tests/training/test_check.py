@@ -81,6 +81,7 @@ def test_impossible_trainings_are_refused(fields: dict[str, Any], message: str) 
         spec_of(**fields)
 
 
+@pytest.mark.process
 def test_what_is_exported_is_what_all_lists_and_torch_waits_for_its_first_use() -> None:
     for name in training.__all__:
         assert getattr(training, name) is not None

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.parallel_map import map_ahead
+from tests.examples import examples
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(n=st.integers(0, 12), threads=st.integers(1, 3), prefetch=st.integers(0, 4))
 def test_results_come_in_order_and_items_are_taken_no_further_than_allowed(n: int, threads: int, prefetch: int) -> None:
     taken: list[int] = []

@@ -15,6 +15,7 @@ from PIL import Image
 from modyn_dagster.errors import BadSample
 from modyn_dagster.spec.learning.parsing import ImageParserSpec
 from modyn_dagster.training.parsing.parser import Parsing
+from tests.examples import examples
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -68,7 +69,7 @@ def test_a_jpeg_of_the_right_size_has_the_pixels_that_pillow_finds(channels: int
     resize=st.sampled_from(["stretch", "cover", "contain"]),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_resizing_keeps_the_picture(kind: str, stored: tuple[int, int], size: tuple[int, int], resize: str, seed: int) -> None:
     """Also where a JPEG is decoded at a fraction of its size: within a few levels of resizing all its pixels."""
     pixels = smooth(*stored, seed)

@@ -15,6 +15,7 @@ from modyn_dagster.spec.training import TaskKind, TrainingSpec
 from modyn_dagster.training import Task, check_user_code
 from modyn_dagster.training.data import check_task
 from modyn_dagster.training.transforms.labels import Relabeling, numbered
+from tests.examples import examples
 from tests.training.table import Table, spec_of
 from tests.training.trained import assert_same_bits, trained
 from tests.training.transforming import CODE, predictor
@@ -85,7 +86,7 @@ def test_classes_become_targets() -> None:
     np.testing.assert_array_equal(np.asarray(judged.targets), LABELS / 2)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(labels=st.lists(st.integers(-1, 8), min_size=1, max_size=30))
 def test_judged_labels_are_those_of_their_group_or_nobodys(labels: list[int]) -> None:
     """A missing label stays missing; one in no group is a class beyond those a model knows."""

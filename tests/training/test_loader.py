@@ -197,6 +197,7 @@ def test_an_error_while_reading_reaches_the_consumer(make: Make, chosen: Trainin
     assert got == list(range(7))
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker processes")
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -209,11 +210,13 @@ def test_every_batch_reaches_one_rank_in_the_global_order(make: Make, ranks: int
         assert len(dataset) == len(expected[rank::ranks])
 
 
+@pytest.mark.long
 def test_workers_that_are_not_forked_get_the_same(make: Make) -> None:
     loader = DataLoader(StreamDataset(make()), batch_size=None, num_workers=1, multiprocessing_context="spawn")
     assert keys_of(iter(loader)) == expected_keys(make)
 
 
+@pytest.mark.process
 def test_a_dataset_that_a_rank_sends_to_workers_outside_its_process_group_keeps_the_ranks_share(
     make: Make, tmp_path: Path
 ) -> None:
@@ -237,6 +240,7 @@ def _send_from_rank(stream: BatchStream, rank: int, meeting: Path, sent: Any) ->
     torch.distributed.barrier()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("before", "after"), [((1, 0), (1, 2)), ((2, 1), (1, 0)), ((1, 2), (2, 1))])
 def test_a_dataset_goes_on_with_another_number_of_ranks_and_workers(
     make: Make, before: tuple[int, int], after: tuple[int, int]
@@ -267,6 +271,7 @@ def test_a_dataset_without_workers_knows_where_it_is(make: Make) -> None:
         assert dataset.state_dict() == dataset.state_after(taken)
 
 
+@pytest.mark.process
 def test_epochs_of_a_dataset_are_set_before_workers_start(make: Make) -> None:
     dataset = StreamDataset(make())
     dataset.set_epoch(2)
@@ -276,6 +281,7 @@ def test_epochs_of_a_dataset_are_set_before_workers_start(make: Make) -> None:
 LOADERS: list[dict[str, Any]] = [{}, {"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("options", LOADERS)
 def test_a_loaded_position_is_for_one_iteration(make: Make, options: dict[str, Any]) -> None:
     expected = expected_keys(make)
@@ -289,6 +295,7 @@ def test_a_loaded_position_is_for_one_iteration(make: Make, options: dict[str, A
         assert dataset.state_after(3)["position"] == 3
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("options", LOADERS)
 def test_every_epoch_reaches_every_worker(make: Make, options: dict[str, Any]) -> None:
     dataset = StreamDataset(make())
@@ -311,6 +318,7 @@ def test_a_consumer_that_stops_early_leaves_nothing(make: Make, stop: Callable[[
     assert time.monotonic() - begin < 1
 
 
+@pytest.mark.process
 def test_a_killed_worker_is_an_error_soon(make: Make) -> None:
     loader = DataLoader(StreamDataset(make(transform=slow)), batch_size=None, num_workers=1)
     batches = iter(loader)

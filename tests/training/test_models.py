@@ -81,6 +81,7 @@ def trained(table: Table, spec: TrainingSpec) -> TrainedModel:
     return train(spec, table.data(), task=Task("class", exclude=frozenset({"label"})), seed=3, threads=1, source="pipeline p")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_it_learns_what_can_be_learnt_and_comes_back_as_it_was_stored(name: str) -> None:
     table = CASES[name][0]()
@@ -93,6 +94,7 @@ def test_it_learns_what_can_be_learnt_and_comes_back_as_it_was_stored(name: str)
     assert len(embedding) == len(LABELS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["resnet50", "resnet152"])
 def test_deep_residual_networks_learn_a_few_images_by_heart(name: str) -> None:
     pixels = np.random.default_rng(5).integers(0, 255, (8, 3 * 32 * 32), dtype=np.uint8)

@@ -52,6 +52,7 @@ def parsing_of(function: str, per: str = "batch", workers: dict[str, Any] | None
     return closing(Parsing(spec, "pipeline p", lambda key: Place("shop", "shards/2.bin", 10 * (key - key_of(2, 0)))))
 
 
+@pytest.mark.process
 def test_a_batch_parser_makes_the_same_columns_wherever_it_runs(parsers: str, workers: dict[str, Any]) -> None:
     with parsing_of(f"{parsers}:two_numbers", workers=workers) as parse:
         columns = parse.of_blobs(KEYS, BLOBS)
@@ -59,6 +60,7 @@ def test_a_batch_parser_makes_the_same_columns_wherever_it_runs(parsers: str, wo
     assert columns["right"].tolist() == [2, 4, 6, 8, 10]
 
 
+@pytest.mark.process
 def test_what_a_sample_parser_returns_is_stacked(parsers: str, workers: dict[str, Any]) -> None:
     with parsing_of(f"{parsers}:one_number", "sample", workers) as parse:
         columns = parse.of_blobs(KEYS, [b"1", b"2.5", b"3", b"4", b"55"])
@@ -67,6 +69,7 @@ def test_what_a_sample_parser_returns_is_stacked(parsers: str, workers: dict[str
     assert columns["digits"].tolist() == [1, 3, 1, 1, 2]
 
 
+@pytest.mark.process
 def test_arrays_keep_their_shape_and_dtype_and_user_code_may_print(parsers: str, workers: dict[str, Any]) -> None:
     with parsing_of(f"{parsers}:tiny_image", "sample", workers) as parse:
         images = parse.of_blobs(KEYS, [bytes(range(i, i + 4)) for i in range(5)])["features"]
@@ -74,6 +77,7 @@ def test_arrays_keep_their_shape_and_dtype_and_user_code_may_print(parsers: str,
     assert images.tolist() == [[[i, i + 1], [i + 2, i + 3]] for i in range(5)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("function", "per"), [("two_numbers", "batch"), ("one_number", "sample")])
 def test_the_first_sample_that_cannot_be_parsed_is_named_with_its_place(
     parsers: str, workers: dict[str, Any], function: str, per: str
@@ -88,6 +92,7 @@ def test_the_first_sample_that_cannot_be_parsed_is_named_with_its_place(
         assert parse.of_blobs(KEYS[:1], blobs[:1])["left"].tolist() == [1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("last", "ending"), [(b"exit", "ended with status 3"), (b"kill", "was killed by signal 9")])
 def test_a_sample_that_ends_the_process_is_named_and_the_next_call_has_a_new_one(parsers: str, last: bytes, ending: str) -> None:
     with parsing_of(f"{parsers}:tiny_image", "sample", {"kind": "processes", "count": 2}) as parse:
@@ -96,6 +101,7 @@ def test_a_sample_that_ends_the_process_is_named_and_the_next_call_has_a_new_one
         assert len(parse.of_blobs(KEYS, [b"abcd"] * 5)["features"]) == 5
 
 
+@pytest.mark.process
 def test_closing_ends_a_parser_that_is_at_work(parsers: str) -> None:
     failed: list[Exception] = []
 
@@ -124,6 +130,7 @@ def test_a_parser_that_fails_on_many_samples_but_on_none_alone_says_so(parsers: 
         parse.of_blobs(KEYS, BLOBS)
 
 
+@pytest.mark.process
 def test_what_is_no_dict_of_arrays_is_refused(parsers: str, workers: dict[str, Any]) -> None:
     with (
         parsing_of(f"{parsers}:a_list", workers=workers) as parse,
@@ -132,6 +139,7 @@ def test_what_is_no_dict_of_arrays_is_refused(parsers: str, workers: dict[str, A
         parse.of_blobs(KEYS, BLOBS)
 
 
+@pytest.mark.process
 def test_objects_do_not_leave_a_process(parsers: str) -> None:
     with (
         parsing_of(f"{parsers}:strings", workers={"kind": "processes"}) as parse,
@@ -148,6 +156,7 @@ def test_an_array_of_another_length_is_refused(parsers: str) -> None:
         parse.of_blobs(KEYS, BLOBS)
 
 
+@pytest.mark.process
 def test_a_process_that_cannot_import_the_parser_says_so(parsers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with parsing_of(f"{parsers}:images", workers={"kind": "processes"}) as parse:
         monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.endswith("tests/training")])
@@ -155,6 +164,7 @@ def test_a_process_that_cannot_import_the_parser_says_so(parsers: str, monkeypat
             parse.of_blobs(KEYS, [b"abcd"] * 5)
 
 
+@pytest.mark.process
 def test_processes_end_with_the_process_that_started_them(parsers: str) -> None:
     code = f"""
 import os, psutil, sys
@@ -176,6 +186,7 @@ os.kill(os.getpid(), 9)
         time.sleep(0.01)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("function", "per", "blobs", "reason"),
     [
@@ -197,6 +208,7 @@ def test_a_sample_whose_values_make_no_array_with_the_others_is_named(
     assert caught.value.key == KEYS[3]
 
 
+@pytest.mark.process
 def test_threads_are_started_again_in_a_forked_process() -> None:
     with closing(ThreadedParts(2)) as pieces:
         assert pieces(4, lambda start, stop: stop - start) == [2, 2]

@@ -98,6 +98,7 @@ def test_a_model_that_changes_its_shape_when_predicting_is_refused(table: MakeTa
         build_predictor(architecture, found.state_dict, threads=1, source="pipeline p")(rows.samples)
 
 
+@pytest.mark.process
 def test_closing_ends_the_processes_of_its_parser(table: MakeTable, parsers: str) -> None:
     blobs = table({}, labels=np.arange(20) % 2, blobs=[b"%d" % i for i in range(20)])
     parser = {"function": f"{parsers}:one_number", "per": "sample", "workers": {"kind": "processes"}}

@@ -50,6 +50,7 @@ def own_code(user_code: str) -> None:
     """Some of the trainings name it."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RESUMABLE)
 def test_a_training_ends_with_the_same_bits_wherever_it_was_broken_off(name: str, tmp_path: Path) -> None:
     whole = bits(trained(resumable(name), None))
@@ -61,6 +62,7 @@ def test_a_training_ends_with_the_same_bits_wherever_it_was_broken_off(name: str
         assert bits(trained(resumable(name), path)) == whole, f"broken off at batch {at} of {n_batches}"
 
 
+@pytest.mark.process
 def test_a_training_that_was_killed_ends_with_the_same_bits(tmp_path: Path) -> None:
     names = ["momentum_and_schedule", "average_and_clipping", "accumulation", "dlis", "restless"]
     cases = [f"{name}:{rng_for(1, name).integers(3, 7)}" for name in names]
@@ -112,6 +114,7 @@ def broken_after(n_saves: int | None, path: Path, monkeypatch: pytest.MonkeyPatc
     return written
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("holdout", [{"epochs": 1}, {"kind": "simple", "share": 0.4, "epochs": 1}], ids=["twin", "simple"])
 def test_models_of_irreducible_losses_are_gone_on_with_too(
     holdout: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +180,7 @@ def test_a_checkpoint_of_another_spec_is_not_gone_on_with(other: dict[str, objec
     assert bits(trained(spec, tmp_path / "c")) == bits(trained(spec, None))
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_other_data_seed_or_threads_is_not_gone_on_with(tmp_path: Path) -> None:
     spec, task = resumable("plain"), Task("class")
 

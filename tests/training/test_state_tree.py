@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.training.checkpoint.file import flatten, restore
+from tests.examples import examples
 
 LEAVES = (
     st.none()
@@ -43,7 +44,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(STATES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_is_restored_is_what_was_flattened(state: Any) -> None:
     content, tensors = flatten(state)
     assert same(restore(json.loads(json.dumps(content)), tensors), state)

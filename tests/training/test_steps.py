@@ -69,6 +69,7 @@ def test_the_moving_average_is_that_of_the_weights_after_every_step(separable: T
     assert found.losses == trained(separable, spec_of(**common)).losses
 
 
+@pytest.mark.long
 def test_a_compiled_model_of_the_eager_backend_is_the_model(separable: Table) -> None:
     """Its kernels are the same; other backends have others."""
     common: dict[str, Any] = {"model": MLP, "epochs": 2, "batch_size": 150}

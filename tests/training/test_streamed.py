@@ -153,6 +153,7 @@ def bits(model: TrainedModel) -> Any:
     return {name: tensor.numpy().tobytes() for name, tensor in model.state_dict.items()}, model.losses, model.curve
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("make", FORMATS)
 def test_every_way_to_the_samples_gives_the_same_bits(make: Format, tmp_path: Path, user_code: str) -> None:
     reader, fields = make(tmp_path)
@@ -164,6 +165,7 @@ def test_every_way_to_the_samples_gives_the_same_bits(make: Format, tmp_path: Pa
         assert other.architecture == first.architecture
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("make", FORMATS)
 def test_what_is_learnt_is_predicted_from_samples_as_readers_give_them(make: Format, tmp_path: Path, user_code: str) -> None:
     reader, fields = make(tmp_path)

@@ -16,6 +16,7 @@ from modyn_dagster.determinism import generator_snapshot
 from modyn_dagster.keys import keys_of
 from modyn_dagster.training import FastPath, build_predictor
 from modyn_dagster.training.transforms.chain import Transforms
+from tests.examples import examples
 from tests.training.table import spec_of
 from tests.training.test_streamed import WAYS, Plain, bits, fixed_rows, images, trained
 from tests.training.trained import assert_same_bits
@@ -33,7 +34,7 @@ def transforms(*listed: dict[str, Any]) -> Transforms:
     return Transforms(spec_of(transforms=list(listed)), "p")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(order=st.permutations(range(N)), cut=st.integers(0, N), epoch=st.integers(0, 3), seed=st.integers(0, 2**63 - 1))
 @pytest.mark.parametrize("listed", [[JITTER], [NOISE], [JITTER, NOISE]], ids=["rng", "generators", "both"])
 def test_a_sample_draws_the_same_in_any_company(
@@ -107,6 +108,7 @@ BOTH_KINDS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("listed", BOTH_KINDS, ids=["rng", "rng_per_batch_then_generators", "generators_then_rng"])
 def test_every_way_of_reading_gives_the_same_bits(listed: list[dict[str, Any]], tmp_path: Path) -> None:
     reader, fields = fixed_rows(tmp_path)

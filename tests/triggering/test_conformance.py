@@ -75,6 +75,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_kind_obeys_the_laws(name):
     check_policy(POLICIES[name], samples=240)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.keys import ORIGIN
 from modyn_dagster.triggering import Decision, Measured, ModelTrained, build_policy, simulate
+from tests.examples import examples
 from tests.triggering.laws import one_batch, split_points
 from tests.triggering.measured import BLOCKS, point_of, scores_for
 
@@ -29,7 +30,7 @@ def decisions(name: str, times: np.ndarray, seed: int, **options) -> list:
 
 
 @over_every_block
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), values=offsets, seed=seeds)
 def test_splitting_the_stream_into_other_batches_changes_no_decision(name, data, values, seed):
     batches = data.draw(split_points(len(values)))
@@ -37,7 +38,7 @@ def test_splitting_the_stream_into_other_batches_changes_no_decision(name, data,
 
 
 @over_every_block
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(values=offsets, length=st.integers(1, MOST), seed=seeds)
 def test_decisions_on_a_prefix_are_a_prefix_of_the_decisions(name, values, length, seed):
     whole, prefix = decisions(name, days(values), seed), decisions(name, days(values[:length]), seed)
@@ -73,7 +74,7 @@ def driven(name: str, times: np.ndarray, seed: int, reload_every: int | None) ->
 
 
 @over_every_block
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(values=offsets, every=st.integers(1, 5), seed=seeds)
 def test_saving_and_loading_state_at_any_decision_changes_none(name, values, every, seed):
     assert driven(name, days(values), seed, every) == driven(name, days(values), seed, None)

@@ -17,6 +17,7 @@ from modyn_dagster.errors import CorruptFile, DeletedKey, UnknownKey
 from modyn_dagster.ingestion.deletion.delete import BatchDeletion, delete_samples
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
+from tests.examples import examples
 from tests.ingestion.world import World, dataset_spec
 
 ROWS = 6
@@ -144,7 +145,7 @@ def test_datasets_do_not_see_each_others_deletions(world: World) -> None:
     assert present == [[0, 1, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     deletions=st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, ROWS - 1)), min_size=1, max_size=6), max_size=4),
     window=st.tuples(st.integers(-1, 3 * 2**32), st.integers(-1, 3 * 2**32)),

@@ -26,6 +26,7 @@ from modyn_dagster.ingestion.deletion.shard import ranges_of_strings
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
+from tests.examples import examples
 from tests.ingestion.world import World, dataset_spec
 
 PARQUET = dataset_spec(format={"kind": "parquet"}, attributes=["user"])
@@ -67,7 +68,7 @@ def everywhere(world: World, spec: DatasetSpec) -> bytes:
     return b"".join(world.files().values()) + repr(world.rows(spec)).encode()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rounds=st.lists(st.sets(st.integers(0, 19), min_size=1, max_size=8), min_size=1, max_size=3))
 def test_of_purged_rows_only_key_and_time_are_left_and_the_others_read_as_before(world: World, rounds: list[set[int]]) -> None:
     spec = PARQUET.model_copy(update={"name": f"d{len(list((world.home / 'batches').glob('*')))}"})

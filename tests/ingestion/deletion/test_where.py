@@ -18,6 +18,7 @@ from modyn_dagster.ingestion.deletion.fields import fields_of
 from modyn_dagster.ingestion.deletion.keys import keys_where
 from modyn_dagster.ingestion.deletion.where import parse_where
 from modyn_dagster.spec.dataset import DatasetSpec
+from tests.examples import examples
 from tests.ingestion.world import World, dataset_spec
 
 SPEC = dataset_spec(attributes=["user", "score", "country", "paid"])
@@ -105,7 +106,7 @@ conditions = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(condition=conditions)
 def test_a_condition_finds_what_reading_it_sample_by_sample_finds(world: World, condition: tuple[str, Any]) -> None:
     if not world.states(SPEC):
@@ -186,7 +187,7 @@ def test_what_cannot_be_understood_is_refused_at_its_position(text: str) -> None
     assert REFUSED[text] in str(caught.value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(text=st.text(st.sampled_from(list("abelnort' \"()=<>!,.;-1\n\0")), max_size=30) | st.text(max_size=20))
 def test_any_text_is_a_condition_or_a_refusal(text: str) -> None:
     try:

@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 
 from modyn_dagster.training.downsampling import select
 from modyn_dagster.training.downsampling.solvers.matching_pursuit import InverseFactor
+from tests.examples import examples
 
 CORDS = Path(__file__).with_name("cords_omp.json")
 
@@ -55,7 +56,7 @@ def test_matching_pursuit_agrees_with_cords(recorded: dict[str, Any]) -> None:
 
 
 @given(seed=st.integers(0, 1000), k=st.integers(1, 20), width=st.integers(3, 25))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_factor_that_grows_solves_as_the_whole_matrix_does(seed: int, k: int, width: int) -> None:
     """Also after rows were taken out; a row in the span of others is refused."""
     rng = np.random.default_rng(seed)
@@ -107,7 +108,7 @@ def test_what_is_left_of_the_mean_shrinks_with_the_budget() -> None:
 
 @pytest.mark.parametrize("name", ["craig", "gradmatch"])
 @given(seed=st.integers(0, 1000), exponent=st.integers(-12, 12))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_scaling_all_gradients_changes_neither_set_nor_weights(name: str, seed: int, exponent: int) -> None:
     g = gradients_of(40, 6, seed)
     one, other = (select(name, gradients=found, k=7, seed=0) for found in (g, g * 10.0**exponent))
@@ -116,7 +117,7 @@ def test_scaling_all_gradients_changes_neither_set_nor_weights(name: str, seed: 
 
 
 @given(seed=st.integers(0, 1000), n=st.integers(3, 60), classes=st.integers(1, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_craig_weights_are_cluster_sizes_and_sum_to_the_pool(seed: int, n: int, classes: int) -> None:
     g, labels = gradients_of(n, 3, seed), torch.arange(n) % classes
     k = max(classes, n // 4)

@@ -8,6 +8,7 @@ import torch
 
 from modyn_dagster.training.downsampling import select
 from modyn_dagster.training.downsampling.draws import inclusion_probabilities, without_replacement
+from tests.examples import examples
 from tests.training.downsampling.pools import assert_mean, assert_unbiased, everything
 
 ESTIMATORS: list[tuple[str, dict[str, Any]]] = [
@@ -29,14 +30,16 @@ ESTIMATORS: list[tuple[str, dict[str, Any]]] = [
 IDS = [f"{name}-{'-'.join(map(str, options.values())) or 'default'}" for name, options in ESTIMATORS]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("name", "options"), ESTIMATORS, ids=IDS)
 def test_weighted_sums_are_unbiased_for_values_that_have_nothing_to_do_with_the_scores(
     name: str, options: dict[str, Any]
 ) -> None:
     values = torch.randn(23, generator=torch.Generator().manual_seed(5)) + 0.3
-    assert_unbiased(name, everything(23), values, k=9, draws=800, **options)
+    assert_unbiased(name, everything(23), values, k=9, draws=examples(400), **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "options"), ESTIMATORS, ids=IDS)
 def test_weights_sum_to_the_size_of_the_pool_in_expectation(name: str, options: dict[str, Any]) -> None:
     inputs = everything(23)
@@ -44,11 +47,12 @@ def test_weights_sum_to_the_size_of_the_pool_in_expectation(name: str, options: 
     assert_mean(np.array(sums), 23.0)
 
 
+@pytest.mark.law
 def test_sums_of_gradients_are_unbiased_under_importance_sampling() -> None:
     inputs = everything(30)
     gradients = inputs["gradients"]
     for axis in range(2):
-        assert_unbiased("dlis", inputs, gradients[:, axis], k=6, draws=1500, start="always")
+        assert_unbiased("dlis", inputs, gradients[:, axis], k=6, draws=examples(750), start="always")
 
 
 def test_weights_with_replacement_are_one_over_k_q() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.training.downsampling import select
 from modyn_dagster.training.downsampling.solvers.similarity import Similarity
+from tests.examples import examples
 
 METRICS = {
     "facility_location": ["euclidean", "cosine", "rbf", "dot"],
@@ -40,7 +41,7 @@ def kernel(n: int, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", METRICS)
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 40), copies=st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_lazy_greedy_is_naive_greedy(name: str, seed: int, n: int, copies: bool) -> None:
     points = np.random.default_rng(seed).normal(size=(n, 4))
     if copies:
@@ -61,6 +62,7 @@ def test_lazy_greedy_is_naive_greedy_when_rows_are_made_in_blocks(block_bytes: i
     assert weights[0].tolist() == weights[1].tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("metric", "n"), [*((metric, 300) for metric in METRICS["facility_location"]), ("euclidean", 2100)])
 def test_lazy_greedy_is_naive_greedy_when_what_counts_of_every_row_is_kept_after_a_while(metric: str, n: int) -> None:
     """Also in float32, in which larger pools are compared."""
@@ -73,7 +75,7 @@ def test_lazy_greedy_is_naive_greedy_when_what_counts_of_every_row_is_kept_after
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 60), share=st.floats(0, 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_what_is_above_a_rising_level_says_the_same_as_whole_rows(seed: int, n: int, share: float) -> None:
     rng = np.random.default_rng(seed)
     features = torch.from_numpy(rng.normal(size=(n, 3)))
@@ -176,7 +178,7 @@ def test_facility_location_graph_cut_and_log_determinant_agree_with_submodlib(se
 
 
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_k_center_is_within_twice_the_smallest_radius(seed: int) -> None:
     points = torch.from_numpy(np.random.default_rng(seed).normal(size=(10, 2)))
     apart = torch.cdist(points, points)

@@ -1,12 +1,14 @@
 """Faults of published implementations that ours must not have: F1 to F7 and F10 of docs/downsampling.md."""
 
 import numpy as np
+import pytest
 import torch
 
 from modyn_dagster.training.downsampling import select
 from tests.training.downsampling.pools import assert_unbiased
 
 
+@pytest.mark.long
 def test_f1_drawing_without_replacement_is_not_weighted_as_if_with_replacement() -> None:
     rng = np.random.default_rng(0)
     losses, values = torch.from_numpy(rng.exponential(size=20)), torch.from_numpy(rng.normal(size=20))

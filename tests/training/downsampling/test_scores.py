@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.training.downsampling import select
+from tests.examples import examples
 from tests.training.downsampling.pools import everything
 
 UNCERTAINTY = ["least_confidence", "margin", "entropy"]
@@ -36,7 +37,7 @@ def test_the_least_certain_samples_are_kept_best_first(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*UNCERTAINTY, "dlis", "el2n"])
 @given(seed=st.integers(0, 1000), size=st.sampled_from([1.0, 30.0, 1000.0]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_a_constant_added_to_a_samples_logits_changes_nothing(name: str, seed: int, size: float) -> None:
     inputs = everything(30, seed=seed)
     logits = inputs["logits"].double()

@@ -44,6 +44,7 @@ def sampled(policy: object, mode: str = "batch_then_sample", *, ratio: float = 0
     return spec_of(downsampling={"policy": policy, "mode": mode, "ratio": ratio, **given}, **fields)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_trains_in_both_modes_and_the_same_bits_again_from_memory_or_not(
@@ -83,6 +84,7 @@ def test_all_of_it_is_plain_training_with_the_weights_of_the_training_set(separa
     assert whole.losses == pytest.approx(plain.losses, rel=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "options"),
     [("loss", {}), ("loss", {"replacement": False}), ("dlis", {"start": "always"}), ("uniform", {}), ("infobatch", {})],

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.stats import binom, cramervonmises_2samp
 
+from tests.examples import examples
 from tests.triggering.drift.drifting import CORRECTED, METRICS, measured, normal, score
 
 ALL = METRICS | CORRECTED
@@ -84,11 +85,12 @@ def test_more_drift_scores_higher_and_much_of_it_has_the_smallest_p_value(name):
     assert score(METRICS[name] | {"permutations": 49}, *far, p_values=True) == pytest.approx(1 / 50)
 
 
+@pytest.mark.law
 @EVERY
 @pytest.mark.parametrize("width", [1, 3])
 def test_false_alarms_are_as_frequent_as_the_p_value_says(name, width):
     """At alpha 0.1 on exchangeable windows of unequal size, some values equal: within five in a million of the binomial."""
-    trials, alpha = 150, 0.1
+    trials, alpha = examples(150), 0.1
     spec = ALL[name] | {"permutations": 39 if name in CORRECTED else 19}
     rng = np.random.default_rng(6)
     alarms = 0

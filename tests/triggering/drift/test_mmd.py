@@ -11,6 +11,7 @@ from scipy.spatial.distance import pdist
 from modyn_dagster.triggering.drift.bandwidth import element_of_rank
 from modyn_dagster.triggering.drift.pair_sums import half_squares, pair_sums
 from modyn_dagster.triggering.drift.score import permutation_p_value, split_indicators
+from tests.examples import examples
 from tests.triggering.drift.drifting import normal, score, statistic
 
 
@@ -63,10 +64,11 @@ def test_an_outlier_does_not_spoil_single_precision():
     )
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("spec", [{}, {"random_features": 64}], ids=["exact", "random features"])
 @pytest.mark.parametrize(("n", "m"), [(10, 10), (30, 8)])
 def test_its_mean_is_zero_without_drift(spec, n, m):
-    values = [score({"metric": "mmd", **spec}, *normal(seed, n, m, 2), seed=seed) for seed in range(400)]
+    values = [score({"metric": "mmd", **spec}, *normal(seed, n, m, 2), seed=seed) for seed in range(examples(200))]
     assert abs(np.mean(values)) < 4 * np.std(values) / np.sqrt(len(values))
     assert min(values) < 0 < max(values)
 

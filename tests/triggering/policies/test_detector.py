@@ -43,6 +43,7 @@ def errors(seed: int, n: int = 800) -> np.ndarray:
     return (rng_for(seed, "errors").random(n) < rate).astype(float)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DETECTORS)
 def test_detections_are_those_of_river(name):
     fields, make = DETECTORS[name]
