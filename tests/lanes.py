@@ -10,8 +10,8 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 
 #: Files of ``tests/integration`` by lane. A lane takes minutes, most of them waiting for programs that do the work.
 LANES: Final = {
-    "daemons": ("backfill", "live_equals_replay", "operated"),
-    "daemons that die": ("drift_killed", "ui"),
+    "daemons": ("backfill", "live_equals_replay"),
+    "daemons that are operated or die": ("operated", "drift_killed", "ui"),
     # They share a process with everything imported, and what is killed again and again is made once.
     "forks": ("bad_pipelines", "killed_anywhere", "killed_ingestion", "postgres_killed"),
 }
