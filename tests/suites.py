@@ -2,7 +2,7 @@
 
 A test belongs to the fast suite unless it is marked ``process`` or ``long``. Tests that use a server get the mark ``process`` by
 their fixtures, those of some folders by their place. Soak tests are marked ``soak("<part>")``. The parts of ``LAWS`` run the
-laws of their folders once more, with ten times as many examples: hypothesis tests, and simulations marked ``law``.
+laws of their folders once more, with four times as many examples: hypothesis tests, and simulations marked ``law``.
 """
 
 import os
@@ -20,7 +20,7 @@ settings.register_profile("quick", deadline=None, max_examples=20)
 # For runs in which every example takes several times as long, such as those under sanitizers.
 settings.register_profile("few", deadline=None, max_examples=15)
 # For nights and releases.
-settings.register_profile("deep", deadline=None, max_examples=1000)
+settings.register_profile("deep", deadline=None, max_examples=400)
 
 #: Fixtures that start a server or a process.
 STARTING: Final = frozenset({"postgres_server", "own_server", "new_server", "running_server", "forks", "s3", "browser"})
