@@ -60,7 +60,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a sound file, a pattern of what the error says, and what reads it if not what reads its kind."""
+    """Damage to a sound file, a pattern of the expected error, and the reader, if it is not that of the kind."""
 
     do: Callable[[Path], object]
     says: str | None = None

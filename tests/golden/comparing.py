@@ -44,12 +44,12 @@ def difference(recorded: Subjects, found: Subjects, *, same_place: bool) -> list
 
 
 def ours(line: str) -> bool:
-    """Whether a difference is about names and digests of our own code only."""
+    """True if a difference concerns only names and digests of our own code."""
     return line.partition(":")[0].endswith(f" {OURS}")
 
 
 def _is_measured(block: Any) -> bool:
-    """Whether a block of a spec asks a model, or measures."""
+    """True if a block of a spec needs a model or a measurement."""
     if isinstance(block, Mapping):
         asks = block.get("kind") in _MEASURED or block.get("signal") == "misclassifications"
         return asks or any(map(_is_measured, block.values()))

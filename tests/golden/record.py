@@ -44,7 +44,7 @@ def made(folder: Path, postgres_url: Any, pipelines: Sequence[str], prefix: str 
 
 
 def read(folder: Path, subjects: Sequence[str]) -> Subjects:
-    """What was recorded of some pipelines and datasets."""
+    """Recorded facts of some pipelines and datasets."""
     found: Subjects = {}
     for name in subjects:
         content = json.loads((folder / f"{name}.json").read_text())
@@ -54,7 +54,7 @@ def read(folder: Path, subjects: Sequence[str]) -> Subjects:
 
 
 def read_common(folder: Path) -> dict[str, Any]:
-    """Where it was recorded, and the hashes of the JSON Schemas."""
+    """Environment of the record, and the hashes of the JSON Schemas."""
     return dict(json.loads((folder / _COMMON).read_text()))
 
 

@@ -41,7 +41,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Damage:
-    """What becomes of a content, given a place in it and a bit, and whether saving the model again is tried."""
+    """Change of a content, given a place in it and a bit; and True if the model is saved again."""
 
     do: Callable[[bytes, int, int], bytes]
     save_again: bool

@@ -1,4 +1,4 @@
-"""Which tests belong to `make check`, `make test` and the parts of `make soak`."""
+"""Membership of tests in `make check`, `make test` and the parts of `make soak`."""
 
 import re
 import subprocess
