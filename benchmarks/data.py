@@ -13,9 +13,9 @@ from benchmarks.criteo import blocks, file_name, write_files
 from benchmarks.rows import GROUPS, ROW, ROWS_PER_FILE, Rows
 from fastpath import Columns, SampleStore
 from fastpath.format.index_file import Extents, IndexedFile
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.ingestion.batches.batch_files import write_index
 from modyn_dagster.keys import keys_of
+from modyn_dagster.values.digest import checksum_of
 
 Keys = npt.NDArray[np.uint64]
 

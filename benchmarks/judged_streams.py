@@ -25,11 +25,11 @@ if __name__ == "__main__":
 from benchmarks.policy_streams import LabelledStream, demo, digits_by_era, elec2
 from modyn_dagster.evaluation import Interval, Predictions, generate_intervals, score_intervals
 from modyn_dagster.keys import keys_of
-from modyn_dagster.randomness import seed_for
 from modyn_dagster.reporting.page.data import PipelineRecord, ReportData
 from modyn_dagster.reporting.page.document import write_report
 from modyn_dagster.reporting.page.plots import matrix_figure, pareto_figure
 from modyn_dagster.reporting.plots.figures import save
+from modyn_dagster.reproducibility.randomness import seed_for
 
 STREAMS: Final = {"digits_by_era": digits_by_era, "elec2": elec2, "demo": demo}
 METRICS: Final = ("accuracy", "log_loss")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from benchmarks.tbs_learners import Learner, errors, expected_shortfall, least_squares, naive_bayes, nearest_neighbours
 from benchmarks.tbs_reference import ReferenceRTBS
 from benchmarks.tbs_streams import WARM_UP, Array, Items, Pattern, gaussian_classes, regression, usenet2
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.selection.time_biased import RTBS, Sampler, SlidingWindow, UniformReservoir
 
 #: Mean error and expected shortfall.

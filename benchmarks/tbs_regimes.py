@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.selection.time_biased import RTBS, TTBS
 
 Sizes = npt.NDArray[np.int64]

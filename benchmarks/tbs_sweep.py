@@ -24,7 +24,7 @@ from rich.table import Table
 from benchmarks.tbs_experiments import DECAYS, TABLE, Row, constant
 from benchmarks.tbs_learners import Tie, expected_shortfall, majority, nearest_labels
 from benchmarks.tbs_streams import WARM_UP, Array, gaussian_classes
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.selection.time_biased import RTBS, Sampler, SlidingWindow, UniformReservoir
 
 _BATCHES: Final = (30, 40, 50, 60, 80, 100)

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from modyn_dagster.digest import new_hash
+from modyn_dagster.values.digest import new_hash
 
 #: Bytes worth a sync of their own: a solid-state disk needs about 10 ms for them.
 _SYNC_EVERY: Final = 16 << 20

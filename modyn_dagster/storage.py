@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile, StorageError, WriteFailed
 from modyn_dagster.incremental_fsync import HashingFile, IncrementalFsyncFile
+from modyn_dagster.values.digest import checksum_of
 
 _LOCAL_SCHEMES: Final = ("file://", "local://")
 

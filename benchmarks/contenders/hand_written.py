@@ -15,7 +15,7 @@ from benchmarks.measure import Run
 from fastpath import Order, TrainingSet
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray, keys_of
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Task, TrainedModel, TrainingData, train

@@ -25,7 +25,7 @@ from modyn_dagster.evaluation.cells import Cell
 from modyn_dagster.evaluation.intervals.generation import Interval
 from modyn_dagster.evaluation.predictions.files import PredictionWriter
 from modyn_dagster.keys import KeyArray, keys_of, positions_of
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 
 METRICS: Final = ("accuracy", "f1", "roc_auc", "log_loss", "brier")
 MODELS: Final = 84

@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.measure import Contender, Machine, Run, Spread, interleave, timed
 from benchmarks.report import Figure
-from modyn_dagster.randomness import rng_for
 from modyn_dagster.reporting.page.data import DecisionSeries, PipelineRecord, ReportData
 from modyn_dagster.reporting.page.document import report_html, write_report
+from modyn_dagster.reproducibility.randomness import rng_for
 
 _METRICS: Final = ("accuracy", "f1_macro", "roc_auc", "log_loss")
 _DAY: Final = np.timedelta64(86_400_000_000, "us")

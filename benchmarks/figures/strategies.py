@@ -21,11 +21,11 @@ from modyn_dagster.catalog.registration import Announcement, ensure_dataset, reg
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.data.window_columns import WindowColumns
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.keys import keys_of
 from modyn_dagster.selection import KeyRange, Selection, write_training_set
 from modyn_dagster.spec.selection import SelectionSpec
 from modyn_dagster.storage import atomic_file
+from modyn_dagster.values.digest import checksum_of
 
 _BATCHES: Final = 4
 _ALL: Final = KeyRange(-1, 2**62)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import hash_keys
+from modyn_dagster.reproducibility.randomness import hash_keys
 from modyn_dagster.spec.dataset import Split
 
 TRAIN: Final = 0

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.digest import framed_digest
 from modyn_dagster.evaluation.intervals.generation import Interval
 from modyn_dagster.evaluation.metrics.confidence import ConfidenceInterval, confidence_interval, is_share, wilson
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
 from modyn_dagster.evaluation.metrics.registry import Score, find_metric, is_labelled, score_parts
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ordinals_of
+from modyn_dagster.values.digest import framed_digest
 
 Cell = dict[str, Score]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from fastpath.array_types import Int64Array, TimeArray
 from modyn_dagster.catalog.registration import Announcement
-from modyn_dagster.digest import bytes_digest
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.spec.base import seconds_of
+from modyn_dagster.values.digest import bytes_digest
 
 _FORMS: Final = "must be file, time:<duration> (time:30d) or count:<n> (count:5000)"
 

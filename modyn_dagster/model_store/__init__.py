@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from modyn_dagster.environment import Environment
     from modyn_dagster.model_store.format.hash_tree import ModelId
     from modyn_dagster.model_store.info import ModelInfo, TensorInfo
     from modyn_dagster.model_store.provenance.recipe import Architecture, Provenance
     from modyn_dagster.model_store.store import ModelStore
     from modyn_dagster.model_store.strategies.settings import Adaptive, ChangedLayers, Delta, Prices, Retrain, Snapshot
+    from modyn_dagster.reproducibility.environment import Environment
 
 __all__ = [
     "Adaptive",
@@ -36,7 +36,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "Architecture": "modyn_dagster.model_store.provenance.recipe",
     "ChangedLayers": "modyn_dagster.model_store.strategies.settings",
     "Delta": "modyn_dagster.model_store.strategies.settings",
-    "Environment": "modyn_dagster.environment",
+    "Environment": "modyn_dagster.reproducibility.environment",
     "ModelId": "modyn_dagster.model_store.format.hash_tree",
     "ModelInfo": "modyn_dagster.model_store.info",
     "ModelStore": "modyn_dagster.model_store.store",

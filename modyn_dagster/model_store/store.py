@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from modyn_dagster.environment import Environment
 from modyn_dagster.errors import ConfigError, CorruptFile
 from modyn_dagster.model_store import loading
 from modyn_dagster.model_store.backends.folder import open_folder
@@ -20,6 +19,7 @@ from modyn_dagster.model_store.provenance.recipe import Architecture, Provenance
 from modyn_dagster.model_store.provenance.retraining import OnDifference
 from modyn_dagster.model_store.repository import Repository
 from modyn_dagster.model_store.strategies.settings import Retrain, Strategy, strategy_of
+from modyn_dagster.reproducibility.environment import Environment
 
 
 class ModelStore:

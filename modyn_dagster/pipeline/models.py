@@ -6,13 +6,13 @@ from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.labels import n_classes, non_feature_columns
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.digest import source_digest
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training import Task
 from modyn_dagster.training.transforms.labels import numbered
 from modyn_dagster.training.user_code import transform_paths
+from modyn_dagster.values.digest import source_digest
 
 if TYPE_CHECKING:
     from modyn_dagster.training import Predictor

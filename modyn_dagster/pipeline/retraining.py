@@ -12,7 +12,7 @@ from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.stages.model.training import fit, previous_model
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from modyn_dagster.pipeline.weights import current_platform
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.settings import Settings
 
 

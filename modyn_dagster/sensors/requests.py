@@ -13,7 +13,7 @@ import dagster as dg
 from modyn_dagster.assets.dagster_runs import EVALUATION_TAG, MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, ended_runs, unfinished_runs
 from modyn_dagster.assets.specs import PipelineAssets, batches_of, unknown_partitions
 from modyn_dagster.backoff import growing_pause
-from modyn_dagster.digest import bytes_digest
+from modyn_dagster.values.digest import bytes_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from modyn_dagster.digest import json_digest
 from modyn_dagster.errors import ConfigError, without_secrets
 from modyn_dagster.imports import add_code_folder
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
+from modyn_dagster.values.digest import json_digest
 
 _Location = tuple[int | str, ...]
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from modyn_dagster.determinism import reproducible
     from modyn_dagster.progress import TrainingProgress, training_bar
+    from modyn_dagster.reproducibility.determinism import reproducible
     from modyn_dagster.training.checkpoint.file import CheckpointFile
     from modyn_dagster.training.data import FastPath, PreviousModel, Task, TrainedModel, TrainingData, check_task
     from modyn_dagster.training.loader import StreamLoader
@@ -53,7 +53,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "check_task": "modyn_dagster.training.data",
     "check_user_code": "modyn_dagster.training.user_code",
     "import_paths": "modyn_dagster.training.user_code",
-    "reproducible": "modyn_dagster.determinism",
+    "reproducible": "modyn_dagster.reproducibility.determinism",
     "train": "modyn_dagster.training.loop.trainer",
     "training_bar": "modyn_dagster.progress",
 }

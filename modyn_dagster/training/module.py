@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from modyn_dagster.determinism import reproducible
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.reproducibility.determinism import reproducible
 from modyn_dagster.spec.learning.models import CustomSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.models.layout import Layout

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.data.samples import Samples
-from modyn_dagster.determinism import fixed_algorithms
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.reproducibility.determinism import fixed_algorithms
 from modyn_dagster.training.data import COLUMNS, OUTPUTS
 from modyn_dagster.training.inputs.device import resolve_device
 from modyn_dagster.training.inputs.features import Features

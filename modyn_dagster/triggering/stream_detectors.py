@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError, MissingExtra
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.triggers.detector import AdwinSpec, DdmSpec, DetectorSpec, EddmSpec, HddmSpec, KswinSpec, PageHinkleySpec
 
 

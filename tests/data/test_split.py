@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from modyn_dagster.data.split import CALIBRATE, EVALUATE, TRAIN, side_of
 from modyn_dagster.keys import keys_of
-from modyn_dagster.randomness import hash_keys
+from modyn_dagster.reproducibility.randomness import hash_keys
 from modyn_dagster.spec.dataset import Split
 
 KEYS = keys_of(3, np.arange(100_000))

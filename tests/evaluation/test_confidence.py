@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from modyn_dagster.evaluation import bootstrap, confidence_interval, find_metric, score, wilson
 from modyn_dagster.evaluation.metrics.confidence import score_resamples
 from modyn_dagster.evaluation.metrics.evaluation_samples import EvaluationSamples
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from tests.examples import examples
 
 

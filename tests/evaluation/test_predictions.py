@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.data.samples import Samples
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import ConfigError, CorruptFile, WriteFailed, WrongShape
 from modyn_dagster.evaluation import BatchRange, Predictions, predict_range, read_predictions, write_predictions
 from modyn_dagster.keys import keys_of, positions_of
+from modyn_dagster.values.digest import checksum_of
 from tests.evaluation.stream import Entangled, Stream
 
 BLOCK = 8

@@ -14,10 +14,8 @@ from tests.house.modules import NATIVE, PACKAGE, Import, all_imports, files, imp
 SHORT = 60
 #: Short modules whose only importer stands in the same folder. The number may fall, never grow.
 PARAGRAPHS = 5
-#: Files a folder shows at one level, unless they are algorithms of one family.
+#: Files a folder shows at one level.
 DOZEN = 12
-#: The ground floor and the faces: single ideas that every package above stands on.
-FAMILIES = {"."}
 
 
 def children(imports: Iterable[Import]) -> Mapping[str, Mapping[str, dict[str, Import]]]:
@@ -79,4 +77,4 @@ def test_paragraphs_of_a_neighbour_do_not_become_modules_again() -> None:
 
 def test_a_folder_shows_at_most_a_dozen_files() -> None:
     shown = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in files() if path.name != "__init__.py")
-    assert {folder: count for folder, count in shown.items() if count > DOZEN and folder not in FAMILIES} == {}
+    assert {folder: count for folder, count in shown.items() if count > DOZEN} == {}

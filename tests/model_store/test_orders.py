@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from modyn_dagster.errors import ModelInUse, UnknownModel
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from tests.model_store.interleaving import Actor, Killed, orders
 from tests.model_store.lineages import SMALL, three_savers
 from tests.model_store.states import assert_exact

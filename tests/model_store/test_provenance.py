@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import ConfigError, CorruptFile, ModelInUse, NotAllowed, NotReproducible, StorageError, WeightsNotStored
 from modyn_dagster.model_store import Adaptive, Architecture, Environment, ModelStore, Prices, Provenance, Snapshot
 from modyn_dagster.model_store.format.hash_tree import model_id
+from modyn_dagster.values.digest import checksum_of
 from tests.model_store import trainings
 from tests.model_store.states import assert_exact
 from tests.model_store.test_pack_damage import pack_of, planted

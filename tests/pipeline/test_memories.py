@@ -9,7 +9,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import ORIGIN, KeyRange, key_of
 from modyn_dagster.pipeline.stages.training_set.replay_memory import cross_entropy_gradients, squared_error_gradients
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.selection.memory import GDumb
 from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.spec.selection import SelectionSpec

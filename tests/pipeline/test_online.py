@@ -8,17 +8,17 @@ import pytest
 
 from modyn_dagster.assets.metadata.stages import selection_metadata
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set, list_fills
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.operate.retention import apply_retention
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
-from modyn_dagster.randomness import seed_for
 from modyn_dagster.reporting.mlflow.series import fill_series
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.selection.time_biased import RTBS, SlidingWindow, decay_for
 from modyn_dagster.storage import StagedFile
+from modyn_dagster.values.digest import checksum_of
 from tests.pipeline.measuring import delete
 from tests.pipeline.world import World
 from tests.projects.tiny import ROWS, USER_CODE, amount, timed, write_pipeline

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from modyn_dagster import digest
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.errors import ConfigError, NotAllowed, NotReproducible, WeightsNotStored
 from modyn_dagster.model_store import Environment, ModelStore, Provenance
@@ -18,6 +17,7 @@ from modyn_dagster.pipeline.weights import cache_weights, on_platform, weights_o
 from modyn_dagster.spec.load import parse_spec
 from modyn_dagster.spec.operation import PricesSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.values import digest
 from tests.pipeline.deleting import delete, keys_of
 from tests.pipeline.world import World
 from tests.projects.tiny import Content, amount

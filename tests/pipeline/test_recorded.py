@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.json_values import json_number, json_values_of
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.measure.measurement_rows import json_measurement, needs_digest
 from modyn_dagster.spec.triggers.detector import AdwinSpec
 from modyn_dagster.spec.triggers.drift import FeaturesSpec, MMDMetric
 from modyn_dagster.triggering import DetectorNeed, DriftNeed, Measured, PerformanceNeed
 from modyn_dagster.triggering.measurement import Need
+from modyn_dagster.values.json_values import json_number, json_values_of
 
 DRIFT = DriftNeed(3, KeyRange(-1, 5), KeyRange(5, 9), {"mmd": MMDMetric(metric="mmd")}, FeaturesSpec(of="columns"))
 OTHERS: list[Need] = [

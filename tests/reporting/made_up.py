@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from modyn_dagster.randomness import rng_for
 from modyn_dagster.reporting.page.data import DecisionSeries, PipelineRecord, ReportData
+from modyn_dagster.reproducibility.randomness import rng_for
 
 DAY = np.timedelta64(86_400_000_000, "us")
 BEGIN = np.datetime64("1930-01-01", "us")

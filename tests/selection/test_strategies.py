@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from fastpath import TrainingSet
 from modyn_dagster.errors import BadScore, SelectionError
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import hash_keys, seed_for
+from modyn_dagster.reproducibility.randomness import hash_keys, seed_for
 from modyn_dagster.selection import History, Partition, Selection, Usage
 from modyn_dagster.selection.presampling.thresholds import thresholds
 from modyn_dagster.spec.pipeline import PipelineSpec

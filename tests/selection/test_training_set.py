@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile, WriteFailed
 from modyn_dagster.selection import Partition, TrainingSet, write_training_set
+from modyn_dagster.values.digest import checksum_of
 
 KEYS = np.arange(0, 1_400, 7, dtype=np.uint64)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fastpath import Order
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.training import (
     FastPath,
     PreviousModel,

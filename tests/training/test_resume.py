@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from modyn_dagster.errors import TrainingError
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainedModel, TrainingProgress, train
 from tests.training.resumable import RESUMABLE, resumable
 from tests.training.table import FASTEST

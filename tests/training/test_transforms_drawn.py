@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.determinism import generator_snapshot
 from modyn_dagster.keys import keys_of
+from modyn_dagster.reproducibility.determinism import generator_snapshot
 from modyn_dagster.training import FastPath, build_predictor
 from modyn_dagster.training.transforms.chain import Transforms
 from tests.examples import examples

@@ -4,7 +4,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.triggering import SimulatedDecision, Stream, TriggeringPolicy, build_policy, simulate
 from modyn_dagster.triggering.measurement import Need
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.spec.triggers.decision import DriftDecisionSpec
 from modyn_dagster.spec.triggers.measured import P_VALUE_TESTS
 from modyn_dagster.triggering import build_policy

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from os import kill
 from pathlib import Path
 
-from modyn_dagster.digest import bytes_digest
+from modyn_dagster.values.digest import bytes_digest
 
 
 @dataclass(frozen=True, slots=True)

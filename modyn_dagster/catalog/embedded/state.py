@@ -14,9 +14,9 @@ from sqlalchemy import URL
 
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.cluster import Cluster
-from modyn_dagster.digest import bytes_digest
 from modyn_dagster.errors import ServerFailed, WriteFailed
 from modyn_dagster.storage import atomic_write
+from modyn_dagster.values.digest import bytes_digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,10 @@ def probe(
     import torch
 
     from modyn_dagster.cli.console import show_table
-    from modyn_dagster.determinism import reproducible
     from modyn_dagster.model_store.probe.recording import summarise
     from modyn_dagster.model_store.probe.report import Summary, compare
     from modyn_dagster.reporting.model_tables import probe_table, probe_verdict
+    from modyn_dagster.reproducibility.determinism import reproducible
 
     sys.path.insert(0, str(Path.cwd()))
     with reproducible(seed, threads=threads or torch.get_num_threads()):

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from modyn_dagster.code_digest import code_digest
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.evaluation.metrics import classification, ranking, regression
 from modyn_dagster.evaluation.metrics.evaluation_samples import (
@@ -28,6 +27,7 @@ from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
 from modyn_dagster.spec.training import TaskKind
+from modyn_dagster.values.code_digest import code_digest
 
 _PARAMETERS: Final = re.compile(r"(?P<base>[a-z0-9_]+?)(?:_top(?P<k>\d+))?(?:_class_(?P<positive>\d+))?")
 

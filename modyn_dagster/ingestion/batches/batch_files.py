@@ -12,10 +12,10 @@ from fastpath.array_types import ByteArray, Int64Array, TimeArray
 from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.batch_index import index_path, shard_path
-from modyn_dagster.digest import new_hash
 from modyn_dagster.ingestion.batches.assemble import Assembled
 from modyn_dagster.ingestion.sources.files import FileVersion
 from modyn_dagster.storage import StagedFile, atomic_write, sweep_unfinished
+from modyn_dagster.values.digest import new_hash
 
 
 def write_index(

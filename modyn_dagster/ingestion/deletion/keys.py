@@ -14,7 +14,6 @@ from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.batches import BatchRow, FileFacts, batches_of_file, list_batches, source_files
 from modyn_dagster.catalog.datasets import DatasetRow, sample
 from modyn_dagster.data.batch_index import open_index, rewrite_number, shard_path
-from modyn_dagster.digest import bytes_digest
 from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.deletion.delete import require_known
 from modyn_dagster.ingestion.deletion.fields import fields_of
@@ -24,6 +23,7 @@ from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.keys import MAX_BATCH_SIZE, MAX_ORDINAL, KeyArray, key_of, keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.storage import verify_checksum
+from modyn_dagster.values.digest import bytes_digest
 
 _SPAN: Final = re.compile(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?")
 _FETCHED: Final = 100_000

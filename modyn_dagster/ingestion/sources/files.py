@@ -11,8 +11,8 @@ from io import FileIO
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from fastpath.array_types import ByteArray
-from modyn_dagster.digest import bytes_digest, new_hash
 from modyn_dagster.errors import DataError
+from modyn_dagster.values.digest import bytes_digest, new_hash
 
 _CHUNK: Final = 1 << 20
 #: Errors that last until the file is changed; any other OSError may pass.

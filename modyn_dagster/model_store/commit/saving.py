@@ -7,9 +7,7 @@ from functools import partial
 
 from torch import Tensor
 
-from modyn_dagster.environment import Environment
 from modyn_dagster.errors import StorageError, UnknownModel
-from modyn_dagster.json_values import canonical_json
 from modyn_dagster.model_store.commit.dependencies import ConcurrentSave, DependencyRemoved, reserve_dependencies
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.model_store.format.metadata import ModelMetadata
@@ -22,6 +20,8 @@ from modyn_dagster.model_store.repository import Repository
 from modyn_dagster.model_store.strategies.adaptive import choose
 from modyn_dagster.model_store.strategies.settings import Adaptive, Retrain, Snapshot, Strategy
 from modyn_dagster.model_store.strategies.writer import ModelWriter, no_match
+from modyn_dagster.reproducibility.environment import Environment
+from modyn_dagster.values.json_values import canonical_json
 
 
 def metadata_of(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from modyn_dagster.errors import StorageError
 from modyn_dagster.model_store.format.tensors import require_storable
-from modyn_dagster.state_tree import decode, encode
+from modyn_dagster.values.state_tree import decode, encode
 
 #: Prefix of the names of extra tensors: no module can have such a name.
 PREFIX: Final = "\0extra"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
-from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.hash_tree import ModelId
+from modyn_dagster.values.json_values import compact_json
 
 _OPTIONAL_TEXTS: Final = ("base", "environment", "code")
 _MAPPINGS: Final = ("architecture", "provenance")

@@ -18,13 +18,13 @@ from typing import Any, BinaryIO, Final
 import zstandard
 
 from modyn_dagster.errors import CorruptFile
-from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.codec import Codec, table_bytes
 from modyn_dagster.model_store.format.hash_tree import HASHING
 from modyn_dagster.model_store.format.metadata import ModelMetadata
 from modyn_dagster.model_store.format.record import Leaf, Record, require_blake3
 from modyn_dagster.model_store.format.safetensors_header import MAX_HEADER, require_readable
 from modyn_dagster.model_store.format.tensors import DTYPE_BY_NAME, is_shape, name_of
+from modyn_dagster.values.json_values import compact_json
 
 MAGIC: Final = b"MODYNPK1"
 _CODECS: Final[Mapping[str, Codec]] = {str(codec): codec for codec in Codec}

@@ -16,7 +16,6 @@ from blake3 import blake3
 from torch import Tensor
 
 from modyn_dagster.errors import CorruptFile, StorageError
-from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.hash_tree import HASHING, ModelId, leaf_digest, leaf_hash, model_id
 from modyn_dagster.model_store.format.safetensors_header import METADATA, Header, Place
 from modyn_dagster.model_store.format.tensors import (
@@ -31,6 +30,7 @@ from modyn_dagster.model_store.format.tensors import (
     tensor_of,
 )
 from modyn_dagster.model_store.format.threads import InlineExecutor, batches, executor_for
+from modyn_dagster.values.json_values import compact_json
 
 _KEY: Final = "modyn"
 _INLINE: Final = InlineExecutor()

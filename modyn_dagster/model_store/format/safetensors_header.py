@@ -15,8 +15,8 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
 from modyn_dagster.errors import CorruptFile, StorageError
-from modyn_dagster.json_values import compact_json
 from modyn_dagster.model_store.format.tensors import DTYPES, is_shape
+from modyn_dagster.values.json_values import compact_json
 
 #: Larger headers are refused before they are read: about 100,000 tensors.
 MAX_HEADER: Final = 32 << 20

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from modyn_dagster.determinism import reproducible
-from modyn_dagster.environment import Environment
 from modyn_dagster.model_store.format.hash_tree import leaf_hash
 from modyn_dagster.model_store.format.tensors import bytes_of
 from modyn_dagster.model_store.probe.report import Call, Loss, Phase, Report, Summary, compare
+from modyn_dagster.reproducibility.determinism import reproducible
+from modyn_dagster.reproducibility.environment import Environment
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, Self
 
 from torch import Tensor
 
-from modyn_dagster.environment import Environment
 from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.format.hash_tree import HASHING
+from modyn_dagster.reproducibility.environment import Environment
 from modyn_dagster.storage import atomic_file
 
 Phase = Literal["forward", "training"]

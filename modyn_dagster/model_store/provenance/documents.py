@@ -5,10 +5,10 @@ import json
 from pathlib import PurePath
 from typing import Final
 
-from modyn_dagster.environment import Environment
 from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.model_store.backends.folder import Folder
 from modyn_dagster.model_store.format.hash_tree import is_id
+from modyn_dagster.reproducibility.environment import Environment
 
 _MAX_BYTES: Final = 16 << 20
 _FOLDER: Final = "documents"

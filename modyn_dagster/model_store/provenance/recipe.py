@@ -15,12 +15,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from modyn_dagster.determinism import reproducible
-from modyn_dagster.digest import checksum_of, code_version
-from modyn_dagster.environment import Environment
 from modyn_dagster.errors import ConfigError, NotAllowed, NotReproducible
 from modyn_dagster.imports import import_callable
-from modyn_dagster.json_values import require_json
+from modyn_dagster.reproducibility.determinism import reproducible
+from modyn_dagster.reproducibility.environment import Environment
+from modyn_dagster.values.digest import checksum_of, code_version
+from modyn_dagster.values.json_values import require_json
 
 
 def require_allowed(path: str, allow: Sequence[str], *, field: str = "train", purpose: str = "trained again") -> None:

@@ -6,8 +6,6 @@ from typing import Final, Literal, get_args
 
 from torch import Tensor
 
-from modyn_dagster.digest import code_version
-from modyn_dagster.environment import Environment
 from modyn_dagster.errors import ConfigError, CorruptFile, ModynError, NotReproducible, UnknownModel, WeightsNotStored
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.model_store.format.model_file import StoredModel
@@ -15,6 +13,8 @@ from modyn_dagster.model_store.format.record import Record, as_loaded
 from modyn_dagster.model_store.format.tensors import without_wrappers
 from modyn_dagster.model_store.provenance.documents import Documents
 from modyn_dagster.model_store.provenance.recipe import Provenance
+from modyn_dagster.reproducibility.environment import Environment
+from modyn_dagster.values.digest import code_version
 
 #: Reaction to an environment that differs from that of the training.
 OnDifference = Literal["require", "warn", "ignore"]

@@ -18,7 +18,6 @@ from modyn_dagster.catalog.decisions import DecisionRow, record_decisions, recor
 from modyn_dagster.catalog.runs import RunRow, move_run
 from modyn_dagster.catalog.timings import Stage, Timing, record_timing
 from modyn_dagster.catalog.triggers import TriggerRow, insert_trigger
-from modyn_dagster.json_values import json_number, json_values_of
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.measure.measurement_rows import measurement_row
 from modyn_dagster.pipeline.platform import Platform
@@ -26,6 +25,7 @@ from modyn_dagster.triggering import Decision, Measurement, MeasurementSpec, Str
 from modyn_dagster.triggering.build import pipeline_policy
 from modyn_dagster.triggering.loop import Measure, MeasurementPending, drive_policy
 from modyn_dagster.triggering.policy import State
+from modyn_dagster.values.json_values import json_number, json_values_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from modyn_dagster.evaluation.metrics.registry import score
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.measure.feature_extractor import WindowValues
 from modyn_dagster.pipeline.measure.measurement_context import Detectors, MeasurementContext, tap_of, window_details
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.training.data import OUTPUTS
 from modyn_dagster.triggering import DetectorNeed, DriftNeed, Measured, PerformanceNeed
 
@@ -32,7 +32,7 @@ def answer_drift(context: MeasurementContext, need: DriftNeed) -> Measured:
     tap = tap_of(need.features)
     arrays = [_features(context, need, values.taps[tap]) for values in (reference, current)]
     # Imported here: both import torch, and sensors import this module.
-    from modyn_dagster.determinism import reproducible
+    from modyn_dagster.reproducibility.determinism import reproducible
     from modyn_dagster.triggering.drift import measure_drift
 
     seed = seed_for(context.run.seed, "drift", context.point)

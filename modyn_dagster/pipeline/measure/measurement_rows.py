@@ -12,11 +12,11 @@ from pydantic import BaseModel
 
 from modyn_dagster.catalog.decisions import MeasurementRow, measurements_after
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.digest import bytes_digest
-from modyn_dagster.json_values import canonical_json, json_number, json_values_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
 from modyn_dagster.triggering.loop import MeasurementPending
+from modyn_dagster.values.digest import bytes_digest
+from modyn_dagster.values.json_values import canonical_json, json_number, json_values_of
 
 ROWS_AT_ONCE: Final = 5_000
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
-from modyn_dagster.digest import bytes_digest
 from modyn_dagster.evaluation.composite.champion import Verdict
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
 from modyn_dagster.reporting.mlflow.series import utc_text
@@ -27,6 +26,7 @@ from modyn_dagster.reporting.mlflow.versions import (
     version_tags,
     versions_page,
 )
+from modyn_dagster.values.digest import bytes_digest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

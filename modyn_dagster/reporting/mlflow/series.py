@@ -15,8 +15,8 @@ from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import FillPoint
-from modyn_dagster.digest import json_digest
 from modyn_dagster.reporting.scores import CompositeSeries, Interval
+from modyn_dagster.values.digest import json_digest
 
 #: Prefixes of the names of metrics that are series.
 SERIES_PREFIXES: Final = ("training/", "evaluation/", "decision/", "selection/")

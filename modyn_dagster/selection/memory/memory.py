@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.selection.sampler_state import NO_KEY, State, checked_size, decoded, encoded, no_keys
 
 MemoryValue = Literal["losses", "gradients"]

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fastpath import Partition
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import hash_keys, seed_for
+from modyn_dagster.reproducibility.randomness import hash_keys, seed_for
 from modyn_dagster.selection.partitions import ProbabilityPartition, part_of
 from modyn_dagster.selection.time_biased import BTBS, RTBS, TTBS, Sampler, UniformReservoir
 from modyn_dagster.spec.selection import SelectionSpec

@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.json_values import canonical_json
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.selection.memory import MIR, Memory
 from modyn_dagster.selection.online.samplers import unit_of
 from modyn_dagster.selection.sampler_state import State
 from modyn_dagster.selection.time_biased import RTBS, Sampler
 from modyn_dagster.spec.online import OnlineSpec
+from modyn_dagster.values.json_values import canonical_json
 
 #: In place of the key of a sample that was deleted. It is none: keys are below 2**63.
 GONE: Final = np.uint64(2**64 - 1)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fastpath import Partition
 from modyn_dagster.errors import SelectionError
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import rng_for, seed_for
+from modyn_dagster.reproducibility.randomness import rng_for, seed_for
 from modyn_dagster.selection.partitions import ProbabilityPartition, rechunk
 from modyn_dagster.selection.presampling.groups import Groups, History, columns_of, quotas_of
 from modyn_dagster.selection.presampling.pool import count, repeatable

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from modyn_dagster.errors import SelectionError
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import hash_keys
+from modyn_dagster.reproducibility.randomness import hash_keys
 from modyn_dagster.selection.quotas import Int64Array
 
 #: Keys and the numbers of their groups; None where there is one group only.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.selection.sampler_state import State, decoded, encoded, no_keys
 
 #: Below this share NumPy's own choice, which draws position by position, is faster than a look at all of them.

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modyn_dagster.digest import source_digest
-from modyn_dagster.environment import environment_facts
+from modyn_dagster.reproducibility.environment import environment_facts
 from modyn_dagster.spec.learning.optimizers import CheckpointSpec
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
@@ -19,6 +18,7 @@ from modyn_dagster.training.checkpoint.file import CheckpointFile
 from modyn_dagster.training.checkpoint.parts import LOSSES, TRAINING, Part
 from modyn_dagster.training.data import PreviousModel, Task, TrainingData
 from modyn_dagster.training.user_code import import_paths
+from modyn_dagster.values.digest import source_digest
 
 
 def training_environment(device: torch.device, *, threads: int) -> dict[str, Any]:

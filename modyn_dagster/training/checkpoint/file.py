@@ -13,9 +13,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from modyn_dagster.errors import TrainingError
-from modyn_dagster.state_tree import decode, encode
 from modyn_dagster.storage import atomic_file, sweep_unfinished
 from modyn_dagster.training.checkpoint.parts import SUFFIXES
+from modyn_dagster.values.state_tree import decode, encode
 
 logger = logging.getLogger(__name__)
 

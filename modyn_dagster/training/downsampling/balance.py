@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.training.downsampling.pool import Chosen, Policy, Pool
 
 Int64 = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 
 #: ``step float[d] -> float[d]``: gradient of the validation loss after a move of the parameters by ``-step``.
 ValidationGradient = Callable[[Tensor], Tensor]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import TrainingError
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import TrainingData
 from modyn_dagster.training.downsampling.plan import Plan

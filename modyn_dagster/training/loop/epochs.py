@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from modyn_dagster.determinism import generator_states, set_generator_states
 from modyn_dagster.progress import ProgressCallback, TrainingProgress
+from modyn_dagster.reproducibility.determinism import generator_states, set_generator_states
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.checkpointer import Checkpointer
 from modyn_dagster.training.inputs.batch import Batch

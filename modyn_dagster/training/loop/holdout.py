@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fastpath import TrainingSet
 from modyn_dagster.errors import TrainingError
-from modyn_dagster.randomness import rng_for, seed_for
+from modyn_dagster.reproducibility.randomness import rng_for, seed_for
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.checkpointer import Checkpointer
 from modyn_dagster.training.checkpoint.file import CheckpointFile

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modyn_dagster.determinism import reproducible, restored_generators
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.progress import ProgressCallback
+from modyn_dagster.reproducibility.determinism import reproducible, restored_generators
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.checkpointer import Checkpointer, fingerprint, training_environment

@@ -8,9 +8,9 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from modyn_dagster.determinism import generator_snapshot, preserved_generators
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.reproducibility.determinism import generator_snapshot, preserved_generators
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.memory import aligned
 from modyn_dagster.training.parsing.parser import Where

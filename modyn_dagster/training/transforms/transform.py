@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modyn_dagster.determinism import seed_generators
 from modyn_dagster.errors import BadSample, ConfigError, ModynError, TrainingError, WrongShape
 from modyn_dagster.imports import import_callable
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.randomness import hash_keys, seed_for
+from modyn_dagster.reproducibility.determinism import seed_generators
+from modyn_dagster.reproducibility.randomness import hash_keys, seed_for
 from modyn_dagster.spec.learning.transforms import TransformSpec
 from modyn_dagster.training.parsing.function import reason_of
 from modyn_dagster.training.parsing.parser import Where

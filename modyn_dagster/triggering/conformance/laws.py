@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from modyn_dagster.errors import ConfigError, LawBroken
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.spec.base import timedelta_of
 from modyn_dagster.triggering.build import build_policy
 from modyn_dagster.triggering.conformance.streams import GeneratedStream, generated_streams, other_batches

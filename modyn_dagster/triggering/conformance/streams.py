@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.keys import ORIGIN, key_of, ordinal_of, position_of
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.triggering.stream.loaded_batch import Positions, Times
 from modyn_dagster.triggering.stream.training_stream import Stream, StreamBatch
 

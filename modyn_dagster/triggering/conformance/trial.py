@@ -9,7 +9,7 @@ import numpy as np
 
 from modyn_dagster.errors import LawBroken
 from modyn_dagster.keys import ORIGIN, KeyRange
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 from modyn_dagster.triggering.conformance.streams import GeneratedStream
 from modyn_dagster.triggering.loop import drive_policy
 from modyn_dagster.triggering.measurement import DetectorNeed, DriftNeed, Measured, Measurement, MeasurementSpec, Need

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import WrongShape
-from modyn_dagster.randomness import rng_for
+from modyn_dagster.reproducibility.randomness import rng_for
 
 Float64 = npt.NDArray[np.float64]
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastpath.array_types import ByteArray
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import WriteFailed
 from modyn_dagster.ingestion.batches.batch_files import staged_shard
+from modyn_dagster.values.digest import checksum_of
 from tests.ingestion.world import World, dataset_spec
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from fastpath.format.index import BatchIndex
 from fastpath.format.index_file import Extents, IndexedFile
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.ingestion.batches.batch_files import write_index
+from modyn_dagster.values.digest import checksum_of
 
 FILES = [IndexedFile("a/b.csv", 100, "c1"), IndexedFile(None, 50, "c2")]
 

@@ -18,7 +18,6 @@ from fastpath import SampleStore, errors
 from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.deletions import block_deletions, deletion
-from modyn_dagster.digest import checksum_of
 from modyn_dagster.errors import CorruptFile, DeletedKey, UnknownKey
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.ingestion.deletion.purge import PurgedBatch, purge_samples
@@ -26,6 +25,7 @@ from modyn_dagster.ingestion.deletion.shard import ranges_of_strings
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.values.digest import checksum_of
 from tests.examples import examples
 from tests.ingestion.world import World, dataset_spec
 

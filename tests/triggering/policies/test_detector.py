@@ -12,7 +12,7 @@ from river.drift import binary
 
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.keys import KeyRange
-from modyn_dagster.randomness import rng_for, seed_for
+from modyn_dagster.reproducibility.randomness import rng_for, seed_for
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.triggering import DetectorNeed, Measured, ModelTrained, build_policy
 from modyn_dagster.triggering.stream_detectors import DetectorReader

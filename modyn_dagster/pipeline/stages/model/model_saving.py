@@ -26,7 +26,7 @@ from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.platform import BUILDER, TRAINING
 from modyn_dagster.pipeline.weights import cache_weights
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.operation import ModelStoreSpec
 from modyn_dagster.training import TrainedModel
 

@@ -20,7 +20,7 @@ from modyn_dagster.pipeline.platform import checkpoint_path, optimizers_path
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
 from modyn_dagster.pipeline.weights import weights_of
 from modyn_dagster.progress import ProgressCallback
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.storage import inside
 from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, TrainedModel, TrainingData, train
 

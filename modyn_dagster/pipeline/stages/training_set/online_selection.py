@@ -18,7 +18,7 @@ from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange, key_of, ordinal_of, o
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.training_set.replay_memory import update_replay_memory
 from modyn_dagster.pipeline.training_stream import batch_parts, batch_times
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.selection.memory import Memory
 from modyn_dagster.selection.online import GONE, OnlineSelection, OnlineState, build_sampler, inclusion_probabilities, unit_of
 from modyn_dagster.selection.time_biased import RTBS, Sampler

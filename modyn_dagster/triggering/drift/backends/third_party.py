@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError, MissingExtra
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.triggers.drift import BackendMetric
 from modyn_dagster.triggering.drift.score import Score, smallest_corrected
 from modyn_dagster.triggering.drift.windows import Windows

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modyn_dagster.code_digest import code_digest
+from modyn_dagster.values.code_digest import code_digest
 
 HELPER = "def weight(x):\n    return 2 * x\n\nSCALE = 3\n"
 METRIC = """

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.imports import find_module
-from modyn_dagster.json_values import canonical_json
+from modyn_dagster.values.json_values import canonical_json
 
 #: Bytes of a digest, unless a shorter one was chosen for a name that people read.
 DIGEST_SIZE: Final = 16

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from modyn_dagster.digest import frame
+from modyn_dagster.values.digest import frame
 
 _BYTES: Final = 8
 _PLAIN: Final = (int, float, complex, str, bytes, type(None), type(Ellipsis))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from modyn_dagster.randomness import seed_for
+from modyn_dagster.reproducibility.randomness import seed_for
 
 # cuBLAS is deterministic only with a fixed workspace; it reads this variable when its first handle is created.
 _CUBLAS: Final = "CUBLAS_WORKSPACE_CONFIG"

@@ -1,0 +1,1 @@
+"""Canonical forms of values: JSON, digests of values and of code, and trees of state."""
