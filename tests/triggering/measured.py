@@ -3,10 +3,14 @@
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from pydantic import TypeAdapter
 
+from modyn_dagster.keys import KeyRange
 from modyn_dagster.reproducibility.randomness import rng_for
+from modyn_dagster.spec.triggers.drift import DriftMetricSpec, FeaturesSpec
 from modyn_dagster.triggering import SimulatedDecision, Stream, TriggeringPolicy, build_policy, simulate
-from modyn_dagster.triggering.measurement import Need
+from modyn_dagster.triggering.drift import measure_drift
+from modyn_dagster.triggering.measurement import DriftNeed, Need
 
 Block = dict[str, Any]
 N = TypeVar("N", bound=Need)
@@ -79,3 +83,17 @@ def decide(block: Block, scores: Any, *, n: int | None = None, **options: Any) -
     """The decisions of a block with a point at every sample, one second after the other, as long as there are scores."""
     length = n if n is not None else len(scores)
     return simulate(build_policy(block), np.arange(length), scores=scores, **options)
+
+
+def fires_on_a_shift(metric: Block) -> list[bool]:
+    """Decisions on four windows, measured: the first one has no model yet, the last one is shifted by five deviations."""
+    windows = {"by": "amount", "reference": 20, "current": 20}
+    block = drift({"rule": "p_value", "alpha": 0.01}, every=20, windows=windows, metrics={"m": metric})
+    policy, specs = build_policy(block), {"m": TypeAdapter(DriftMetricSpec).validate_python(metric)}
+    features = rng_for(3, "shifted").normal(size=(80, 2)) + np.where(np.arange(80) < 60, 0.0, 5.0)[:, None]
+    need = DriftNeed(0, KeyRange(0, 1), KeyRange(1, 2), specs, FeaturesSpec(), p_values=True)
+
+    def measured(start: int, stop: int, _: object) -> float | None:
+        return measure_drift(need, features[:20], features[start:stop], seed=1).values["m"]
+
+    return [one.fire for one in simulate(policy, np.arange(80), scores=measured)]

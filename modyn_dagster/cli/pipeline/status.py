@@ -118,7 +118,7 @@ def _status(conn: "sa.Connection", run: "RunRow") -> dict[str, Any]:
         "name": run.name,
         "seed": run.seed,
         "state": run.state,
-        "last_batch_ordinal": run.last_ordinal,
+        "last_batch_ordinal": run.last_ordinal if run.last_ordinal >= 0 else None,
         "cursor": run.cursor,
         "options": dict(run.options),
         "triggers": len(triggers),
@@ -127,6 +127,10 @@ def _status(conn: "sa.Connection", run: "RunRow") -> dict[str, Any]:
         "error": unfinished.error if unfinished else None,
         "newest_decision": decision_json(newest[0]) if newest else None,
     }
+
+
+def _batch(ordinal: int | None) -> str:
+    return "none yet" if ordinal is None else str(ordinal)
 
 
 def _status_table(rows: Sequence[Mapping[str, Any]]) -> "Table":
@@ -139,7 +143,7 @@ def _status_table(rows: Sequence[Mapping[str, Any]]) -> "Table":
         trigger = " ".join(str(row[key]) for key in ("open_trigger", "open_trigger_state", "error") if row[key])
         mode = f"{row['mode']} {row['name']!r}" if row["name"] else row["mode"]
         reason = row["newest_decision"]["reason"] if row["newest_decision"] else ""
-        numbers = str(row["run"]), mode, row["state"], str(row["triggers"]), str(row["last_batch_ordinal"])
+        numbers = str(row["run"]), mode, row["state"], str(row["triggers"]), _batch(row["last_batch_ordinal"])
         table.add_row(row["pipeline"], *numbers, escape(reason), escape(trigger))
     return table
 

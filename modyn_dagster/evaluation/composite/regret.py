@@ -94,7 +94,11 @@ def regret(
     active = currently_active(train_ends, anchors)
     scored = np.flatnonzero(_scored(values, active))
     own = float(values[active[scored], scored].mean())
-    return Regret(own - best.mean if lower_is_better else best.mean - own, best)
+    distance = own - best.mean if lower_is_better else best.mean - own
+    if triggers is None or triggers >= len(values):
+        # The pipeline's own schedule is among those compared, so less than 0 is rounding.
+        distance = max(0.0, distance)
+    return Regret(distance, best)
 
 
 def _scored(values: Float64, active: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

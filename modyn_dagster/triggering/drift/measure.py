@@ -112,6 +112,8 @@ def metric_score(spec: DriftMetricSpec, windows: Windows, *, p_value: bool) -> S
             score = _METRICS[type(spec)](spec, windows, p_value=p_value)
         except np.linalg.LinAlgError as error:
             return Score.undefined(f"the features are too large or too uneven: {error}")
+        except ArithmeticError as error:
+            return Score.undefined(f"the scale of the features or of the bandwidth is out of range: {error}")
     if score.value is not None and not np.isfinite(score.value):
         return Score.undefined("the features are too large: the statistic is not finite")
     if p_value and score.value is not None and score.p_value is None:

@@ -4,6 +4,7 @@ A metric takes a matrix with one column per split and gives one statistic per sp
 product instead of one pass each.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
@@ -36,6 +37,18 @@ class Score:
     def undefined(cls, why: str) -> Self:
         """Score without a value, with the reason."""
         return cls(None, None, {"why": why})
+
+
+def restored(statistic: float, exponent: int) -> float:
+    """Statistic times ``2**exponent``. ``ArithmeticError`` where the product overflows or vanishes.
+
+    >>> restored(0.75, 2)
+    3.0
+    """
+    value = math.ldexp(statistic, exponent)
+    if value == 0.0 and statistic != 0.0:
+        raise FloatingPointError("the statistic is smaller than any number")
+    return value
 
 
 Correction = Literal["bonferroni", "holm", "fdr"]

@@ -1,8 +1,9 @@
 """Windows of features for drift metrics: checked, sampled, standardized, projected by PCA."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,9 @@ def _with_fixed_signs(axes: Float64) -> Float64:
 
 Features = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
+#: Spreads between ``2**-40`` and ``2**40`` keep their scale: fourth powers of float64 and squares of float32 are safe there.
+_USUAL: Final = 40
+
 #: Least number of samples of a window: unbiased estimates need pairs inside each window.
 LEAST = 2
 
@@ -70,6 +74,7 @@ class Windows:
         device: of torch.
         seed: of the pipeline run.
         place: path of every random draw, see ``rng_for``.
+        exponent: both windows hold the features divided by ``2**exponent``; other than 0 only after ``rescaled``.
     """
 
     reference: Features
@@ -77,6 +82,7 @@ class Windows:
     device: str = "cpu"
     seed: int = 0
     place: tuple[int | str, ...] = ()
+    exponent: int = 0
 
     @property
     def n(self) -> int:
@@ -108,7 +114,21 @@ class Windows:
             return self
         reference = _draw(self.reference, size, self.rng("sample", "reference"))
         current = _draw(self.current, size, self.rng("sample", "current"))
-        return Windows(reference, current, self.device, self.seed, self.place)
+        return replace(self, reference=reference, current=current)
+
+    def rescaled(self) -> "Windows":
+        """The windows at a scale at which squares and fourth powers of differences neither overflow nor vanish.
+
+        Features of a usual scale stay as they are. Others are divided by a power of two, which rounds nothing, so distances keep
+        their proportions; features of a tiny spread are also shifted by the smallest value of their column.
+        """
+        low, high = self.pooled.min(axis=0), self.pooled.max(axis=0)
+        exponent = extreme_exponent(float((high / 2 - low / 2).max()))
+        if exponent == 0:
+            return self
+        offset = low if exponent < 0 else np.zeros_like(low)
+        reference, current = (np.ldexp(window - offset, -exponent) for window in (self.reference, self.current))
+        return replace(self, reference=reference, current=current, exponent=self.exponent + exponent)
 
     def reduced(self, components: int | None, *, symmetric: bool) -> "Windows":
         """Projection on principal components, fitted on the reference, or on both windows where ``symmetric``.
@@ -118,12 +138,15 @@ class Windows:
         """
         if components is None:
             return self
-        pca = PCA.fit(self.pooled if symmetric else self.reference, components)
-        return Windows(pca.transform(self.reference), pca.transform(self.current), self.device, self.seed, self.place)
+        scaled = self.rescaled()
+        pca = PCA.fit(scaled.pooled if symmetric else scaled.reference, components)
+        exponent = scaled.exponent - self.exponent
+        reference, current = (np.ldexp(pca.transform(window), exponent) for window in (scaled.reference, scaled.current))
+        return replace(self, reference=reference, current=current)
 
     def at(self, *path: int | str) -> "Windows":
         """The windows with random draws at another place."""
-        return Windows(self.reference, self.current, self.device, self.seed, (*self.place, *path))
+        return replace(self, place=(*self.place, *path))
 
     def flaw(self) -> str | None:
         """Reason why the windows cannot be compared; None where they can."""
@@ -151,6 +174,26 @@ def as_features(window: npt.ArrayLike, name: str) -> Features:
     return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
 
 
+def extreme_exponent(spread: float) -> int:
+    """Power of two of a spread far from 1, such that ``spread / 2**exponent`` lies in [1/2, 1); 0 for usual spreads.
+
+    >>> extreme_exponent(3.0), extreme_exponent(2.0**100), extreme_exponent(0.0)
+    (0, 101, 0)
+    """
+    exponent = math.frexp(spread)[1]
+    return exponent if abs(exponent) > _USUAL else 0
+
+
+def at_unit_scale(values: Float64) -> Float64:
+    """Columns of ``float64[N, d]``, those of an extreme spread shifted to begin at 0 and divided by a power of two."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    exponents = np.array([extreme_exponent(spread) for spread in (high / 2 - low / 2).tolist()])
+    if not exponents.any():
+        return values
+    offset = np.where(exponents < 0, low, 0.0)
+    return np.asarray(np.ldexp(values - offset, -exponents))
+
+
 def _draw(window: Features, size: int, rng: np.random.Generator) -> Features:
     if len(window) <= size:
         return window
@@ -162,7 +205,7 @@ def standardized(pooled: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float6
 
     Both windows take part, so that a permutation test treats them alike.
     """
-    values = pooled.astype(np.float64)
+    values = at_unit_scale(pooled.astype(np.float64))
     centered = values - values.mean(axis=0)
     deviation = centered.std(axis=0)
     constant = values.max(axis=0) == values.min(axis=0)

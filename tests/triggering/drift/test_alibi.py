@@ -11,6 +11,7 @@ from modyn_dagster.triggering.drift.backends.third_party import load
 from modyn_dagster.triggering.drift.multivariate.lsdd import density_differences
 from modyn_dagster.triggering.drift.score import split_indicators
 from tests.triggering.drift.drifting import measured, normal, score
+from tests.triggering.measured import fires_on_a_shift
 
 
 def theirs(metric: str, **config) -> dict:
@@ -98,3 +99,7 @@ def test_models_are_given_by_import_path():
     assert score(theirs("classifier", **config), x, y) != score(theirs("classifier"), x, y)
     with pytest.raises(ImportPathError, match="cannot be imported"):
         measured(theirs("classifier", model="sklearn.tree:Sapling"), x, y)
+
+
+def test_a_drift_trigger_fires_by_a_metric_of_the_library():
+    assert fires_on_a_shift({"backend": "alibi", "metric": "ks"}) == [True, False, False, True]

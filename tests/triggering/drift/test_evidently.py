@@ -7,6 +7,7 @@ from scipy import stats
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.triggering.drift.backends.evidently import DISTANCES, EMBEDDINGS, P_VALUES
 from tests.triggering.drift.drifting import measured, normal, score
+from tests.triggering.measured import fires_on_a_shift
 
 #: Permutes for half a minute.
 SLOW = {"TVD"}
@@ -69,3 +70,7 @@ def test_settings_go_to_the_metric_and_unknown_ones_are_refused():
     assert score(theirs("distance", dist="cityblock"), x, y) == pytest.approx(np.abs(x.mean(0) - y.mean(0)).sum())
     with pytest.raises(ConfigError, match=r"metrics\.config: evidently"):
         measured(theirs("ks", sharpness=3), x, y)
+
+
+def test_a_drift_trigger_fires_by_a_metric_of_the_library():
+    assert fires_on_a_shift({"backend": "evidently", "metric": "ks"}) == [True, False, False, True]

@@ -175,3 +175,29 @@ def test_whole_and_single_precision_numbers_score_as_double_ones(name):
     expected = score(ALL[name], reference.astype(np.float64), current.astype(np.float64))
     assert score(ALL[name], reference, current) == pytest.approx(expected)
     assert score(ALL[name], reference.astype(np.float32), current.astype(np.float32)) == pytest.approx(expected, rel=1e-4)
+
+
+@EVERY
+@pytest.mark.parametrize("pca", [None, 2])
+@pytest.mark.parametrize("exponent", [-1060, -1000, -566, -532, -60, 60, 100, 532, 566, 1010])
+def test_features_of_any_scale_have_the_p_value_of_their_usual_scale_or_none(name, pca, exponent):
+    reference, current = normal(3, 60, 40, 3, shift=3.0)
+    spec = ALL[name] | {"permutations": 20}
+    usual = score(spec, reference, current, p_values=True, pca=pca)
+    scaled = measured(spec, np.ldexp(reference, exponent), np.ldexp(current, exponent), p_values=True, pca=pca)
+    # The Fréchet distance is a square, and a square may leave the range of numbers.
+    assert scaled.values["it"] == pytest.approx(usual, rel=1e-9) or (name == "frechet" and scaled.values["it"] is None)
+
+
+@pytest.mark.parametrize("factor", [1e-160, 1e160])
+def test_a_bandwidth_of_another_scale_gives_no_answer(factor):
+    reference, current = (window * factor for window in normal(3, 60, 40, 3, shift=3.0))
+    found = measured({"metric": "mmd", "bandwidth": 1.0}, reference, current)
+    assert found.values["it"] is None
+    assert "bandwidth" in found.details["statistics"]["it"]["why"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_distance_of_a_window_from_itself_is_not_negative(seed):
+    window, _ = normal(seed, 30, 30, 3)
+    assert score({"metric": "frechet", "components": 3}, window, window) >= 0

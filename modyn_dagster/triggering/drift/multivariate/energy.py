@@ -2,7 +2,7 @@
 
 from modyn_dagster.spec.triggers.drift import EnergyMetric
 from modyn_dagster.triggering.drift.pair_sums import half_squares, pair_sums
-from modyn_dagster.triggering.drift.score import Score, permutation_p_value, split_indicators
+from modyn_dagster.triggering.drift.score import Score, permutation_p_value, restored, split_indicators
 from modyn_dagster.triggering.drift.windows import Windows
 
 
@@ -26,10 +26,12 @@ def energy(spec: EnergyMetric, windows: Windows, *, p_value: bool) -> Score:
     """
     import torch
 
+    windows = windows.rescaled()
     # In float32 the square root would magnify the rounding of small distances.
     pooled = torch.from_numpy(windows.pooled).to(windows.device, torch.float64)
     halves = half_squares(pooled, spec.block, absent=0.0)
     distances = ((i, j, values.mul_(-2).clamp_min_(0).sqrt_().neg_()) for i, j, values in halves)
     members = split_indicators(windows.n, windows.m, spec.permutations if p_value else 0, windows.rng("permutations"))
     statistics = pair_sums(distances, members).difference(windows.n, windows.m)
-    return Score(float(statistics[0]), float(permutation_p_value(statistics)) if p_value else None)
+    p = float(permutation_p_value(statistics)) if p_value else None
+    return Score(restored(float(statistics[0]), windows.exponent), p)

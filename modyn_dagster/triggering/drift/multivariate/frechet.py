@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.spec.triggers.drift import FrechetMetric
-from modyn_dagster.triggering.drift.score import Score, permutation_p_value, split_indicators
+from modyn_dagster.triggering.drift.score import Score, permutation_p_value, restored, split_indicators
 from modyn_dagster.triggering.drift.windows import Float64, Windows
 
 _ROWS = 1_024
@@ -27,12 +27,12 @@ def frechet(spec: FrechetMetric, windows: Windows, *, p_value: bool) -> Score:
     >>> round(score.value, 3), round(score.p_value, 3)
     (1.284, 0.005)
     """
-    reduced = windows.reduced(min(spec.components, windows.width), symmetric=p_value)
+    reduced = windows.rescaled().reduced(min(spec.components, windows.width), symmetric=p_value)
     samples = reduced.pooled - reduced.pooled.mean(axis=0)
     members = split_indicators(windows.n, windows.m, spec.permutations if p_value else 0, windows.rng("permutations"))
     statistics = gaussian_distances(samples, members)
     p = float(permutation_p_value(statistics)) if p_value else None
-    return Score(float(statistics[0]), p, {"components": reduced.width})
+    return Score(restored(float(statistics[0]), 2 * reduced.exponent), p, {"components": reduced.width})
 
 
 def gaussian_distances(samples: Float64, members: npt.NDArray[np.uint8]) -> Float64:
@@ -77,7 +77,9 @@ def _distance(one: tuple[Float64, Float64], other: tuple[Float64, Float64]) -> f
     # Σ_r Σ_c has the eigenvalues of the symmetric product.
     eigenvalues = np.linalg.eigvalsh(root @ other[1] @ root)
     shared = np.sqrt(np.maximum(eigenvalues, 0.0)).sum()
-    return float(np.square(one[0] - other[0]).sum() + np.trace(one[1]) + np.trace(other[1]) - 2 * shared)
+    squared = float(np.square(one[0] - other[0]).sum() + np.trace(one[1]) + np.trace(other[1]) - 2 * shared)
+    # Rounding may put the distance of two equal Gaussians just below 0.
+    return max(0.0, squared)
 
 
 def _root(covariance: Float64) -> Float64:

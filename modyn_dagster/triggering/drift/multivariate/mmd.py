@@ -1,5 +1,6 @@
 """Maximum mean discrepancy with an RBF kernel (Gretton et al., JMLR 2012)."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -10,7 +11,7 @@ from modyn_dagster.spec.triggers.drift import MMDMetric
 from modyn_dagster.triggering.drift.bandwidth import BLOCK, POINTS, bandwidth_of, median_bandwidth
 from modyn_dagster.triggering.drift.pair_sums import Block, PairSums, feature_sums, half_squares, pair_sums
 from modyn_dagster.triggering.drift.score import Indicators, Score, permutation_p_value, split_indicators
-from modyn_dagster.triggering.drift.windows import Windows
+from modyn_dagster.triggering.drift.windows import Windows, extreme_exponent
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +48,7 @@ def mmd(spec: MMDMetric, windows: Windows, *, p_value: bool) -> Score:
     >>> round(score.value, 3), round(score.p_value, 3)
     (0.121, 0.005)
     """
+    windows = windows.rescaled()
     samples = _centered(windows)
     scaled = _scale(spec, windows, samples)
     if scaled.bandwidth is None:
@@ -59,7 +61,7 @@ def mmd(spec: MMDMetric, windows: Windows, *, p_value: bool) -> Score:
         sums = _exact_sums(spec, samples, scaled.bandwidth, scaled.blocks, members)
     statistics = sums.difference(windows.n, windows.m)
     p = float(permutation_p_value(statistics)) if p_value else None
-    return Score(float(statistics[0]), p, {"bandwidth": scaled.bandwidth})
+    return Score(float(statistics[0]), p, {"bandwidth": math.ldexp(scaled.bandwidth, windows.exponent)})
 
 
 def _centered(windows: Windows) -> "torch.Tensor":
@@ -74,7 +76,10 @@ def _centered(windows: Windows) -> "torch.Tensor":
 
 def _scale(spec: MMDMetric, windows: Windows, samples: "torch.Tensor") -> _Scaled:
     if spec.bandwidth is not None:
-        return _Scaled(spec.bandwidth)
+        bandwidth = math.ldexp(spec.bandwidth, -windows.exponent)
+        if windows.exponent and extreme_exponent(bandwidth):
+            raise FloatingPointError(f"bandwidth {spec.bandwidth} cannot tell apart samples of this scale")
+        return _Scaled(bandwidth)
     if spec.random_features is None and len(samples) <= POINTS:
         # The median is over all distances, so that their blocks serve the kernel too.
         blocks = list(half_squares(samples, BLOCK, absent=-np.inf, keep=True))

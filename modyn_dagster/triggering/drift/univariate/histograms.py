@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.triggering.drift.windows import Float64, Windows
+from modyn_dagster.triggering.drift.windows import Float64, Windows, at_unit_scale
 
 #: Distance of two discrete distributions, ``(float64[..., bins], float64[..., bins]) -> float64[...]``.
 BinDistance = Callable[[Float64, Float64], Float64]
@@ -20,7 +20,7 @@ def binned_distances(distance: BinDistance, windows: Windows, members: npt.NDArr
     """
     splits = np.ascontiguousarray(members.T).astype(np.float32)
     for column in windows.pooled.T:
-        codes = bin_codes(column.astype(np.float64), bins)
+        codes = bin_codes(at_unit_scale(column.astype(np.float64)[:, None])[:, 0], bins)
         total = np.bincount(codes, minlength=bins).astype(np.float64)
         reference = np.zeros((len(splits), bins))
         for start in range(0, len(codes), _ROWS):
