@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from modyn_dagster.spec.load import config_error
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import Reach
 from modyn_dagster.spec.triggers.base import AmountTriggerSpec, TimeTriggerSpec, TriggerBase
@@ -61,15 +62,22 @@ def build_policy(
         limit: largest training set of the selection.
 
     Raises:
-        pydantic.ValidationError: a field is impossible; the error names it.
+        ConfigError: a field is impossible; the error names it.
         ImportPathError: user code cannot be imported.
 
     >>> build_policy({"kind": "amount", "every": 500})
     AmountPolicy(every=500)
     """
-    parsed = spec if isinstance(spec, TriggerBase) else _TRIGGER.validate_python(spec)
+    parsed = spec if isinstance(spec, TriggerBase) else _parsed(spec)
     policy = _build(parsed, window, limit)
     return policy if parsed.max_triggers is None else MaxTriggersPolicy(policy, parsed.max_triggers)
+
+
+def _parsed(spec: Mapping[str, Any]) -> TriggerBase:
+    try:
+        return _TRIGGER.validate_python(spec)
+    except ValidationError as error:
+        raise config_error("trigger", spec, error) from None
 
 
 def pipeline_policy(spec: PipelineSpec) -> TriggeringPolicy:

@@ -58,7 +58,7 @@ def simulate(
     hears of its model at once.
 
     Args:
-        policy: fresh; its state moves on.
+        policy: begins anew, whatever it has seen before; its state moves on.
         timestamps: ``[n]``, ``datetime64`` or whole seconds, in arrival order.
         labels: ``[n]``; handed to callables among ``scores``.
         scores: what stands in for measurements. An array ``[k]`` whose entry j is the score at the policy's point j, counted
@@ -84,6 +84,7 @@ def simulate(
         raise ValueError(f"batches hold {sum(lengths)} samples, timestamps {len(times)}; give lengths that add up")
     starts = list(accumulate(lengths, initial=0))
     answers = SimulatedScores(scores, _as_labels(labels, len(times)), lambda key: _index(key, starts))
+    policy.load_state_dict({})
     with _collector_at_rest() if scores is None else nullcontext():
         return _decided(policy, _arriving(times, starts), starts, answers, training_seconds)
 

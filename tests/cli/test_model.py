@@ -231,6 +231,9 @@ def test_live_names_the_model_of_any_moment(settings: Settings, tmp_path: Path, 
     shown = json.loads(model("live", "by_amount", "--json").stdout)
     assert shown["model"] == newest.hash
     assert shown["live_from"] == newest.created_at.isoformat()
+    refused = model("delete", newest.hash, "--yes")
+    assert refused.exit_code == 1
+    assert f"{newest.hash} is the live model of pipeline by_amount" in refused.stderr
     before = f"{first.created_at - timedelta(days=1):%Y-%m-%d %H:%M:%S}"
     assert "had no live model at " + before in model("live", "by_amount", "--at", before).stderr
     after = f"{newest.created_at + timedelta(days=1):%Y-%m-%d %H:%M:%S}"

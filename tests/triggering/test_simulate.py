@@ -8,7 +8,7 @@ import pytest
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.triggering import ModelTrained, TriggeringPolicy, build_policy, simulate
 from modyn_dagster.triggering.policies.amount import AmountPolicy
-from tests.triggering.measured import decide, drift, performance
+from tests.triggering.measured import BLOCKS, decide, drift, performance, scores_for
 
 ABOVE_HALF = {"rule": "threshold", "value": 0.5}
 TWO = {"a": {"metric": "mmd"}, "b": {"metric": "ks"}}
@@ -207,3 +207,12 @@ def test_arguments_come_in_the_documented_order():
     policy: TriggeringPolicy = build_policy(performance(ABOVE_HALF, every=2))
     made = simulate(policy, np.arange(4), np.zeros(4), [0, 0.1], [1, 3], 5.0)
     assert [one.fire for one in made] == [True, True]
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_used_policy_begins_anew(name: str) -> None:
+    block, policy = BLOCKS[name], build_policy(BLOCKS[name])
+    times = np.arange(60).astype("datetime64[D]")
+    first, second = (simulate(policy, times, scores=scores_for(block, 60, seed=7), training_seconds=2.0) for _ in range(2))
+    assert first
+    assert second == first

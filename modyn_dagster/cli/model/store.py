@@ -10,6 +10,7 @@ import click
 
 from modyn_dagster.cli.console import Moment, show_table, utc
 from modyn_dagster.cli.model.export import export
+from modyn_dagster.cli.model.in_use import refuse_if_in_use
 from modyn_dagster.cli.model.probe import probe
 from modyn_dagster.cli.project import chosen_model, open_platform, open_store, store_option
 from modyn_dagster.errors import CorruptFile, RunError, UnknownModel
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 def delete(model: str, root: str | None, rebase: bool, yes: bool) -> None:
     """Remove MODEL for good; refused while other models need it, unless --rebase.
 
-    Runs that trained it or start from it are not checked: their pages then say that the model is missing.
+    Refused, too, while it is the live or newest model or the champion of a pipeline of the project. Older runs that trained it
+    are not checked: their pages then say that the model is missing.
     """
     store = open_store(root)
     chosen = chosen_model(store, model)
+    refuse_if_in_use(str(store.root), chosen)
     dependents = [info.id for info in _readable_infos(store) if chosen in info.needs]
     click.echo(f"{chosen}: {store.size(chosen)} bytes, needed by {len(dependents)} others")
     if not yes:

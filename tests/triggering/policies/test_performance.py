@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from sklearn.linear_model import Ridge
 
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.triggering import Measured, ModelTrained, PerformanceNeed, TriggeringPolicy, build_policy, simulate
 from modyn_dagster.triggering.policies.forecasts import next_by_ridge, ridge
@@ -194,7 +194,7 @@ def test_a_forecast_counts_the_misclassifications_of_the_next_stretch_in():
     ids=str,
 )
 def test_impossible_blocks_are_refused(fields, message):
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ConfigError, match=message):
         build_policy({**performance(BELOW_HALF), **fields})
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import ORIGIN
 from modyn_dagster.triggering import build_policy, simulate
 from tests.triggering.laws import one_batch
@@ -86,7 +86,7 @@ def test_wrappers_nest_and_the_innermost_refuses_first():
     ids=["no measure", "two measures", "no samples", "no minimum", "no policy"],
 )
 def test_impossible_wrappers_are_refused(spec):
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         build_policy(spec)
 
 
