@@ -11,9 +11,7 @@ from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import add_code_folder, import_callable
 from modyn_dagster.settings import Settings
-from modyn_dagster.spec.base import Spec
-from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.load import Project, load_project, load_spec
+from modyn_dagster.spec.load import Project, load_project, read_project
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training.data import check_task
 from modyn_dagster.training.user_code import import_paths
@@ -41,27 +39,15 @@ def check(as_json: bool) -> None:
 
 
 def project_errors(folder: Path) -> Iterator[ConfigError]:
-    """Find the errors in the specs of a folder: in single files first, between them only if every file is valid."""
+    """Find every fault in the specs of a folder: in single files, between them, and in the user code they name."""
     if (error := missing_project(folder)) is not None:
         yield error
         return
     add_code_folder(folder)
-    in_files = [*_file_errors(folder / "datasets", DatasetSpec), *_file_errors(folder / "pipelines", PipelineSpec)]
-    if in_files:
-        yield from in_files
-        return
-    between_files = list(_errors_of(partial(load_project, folder)))
-    if between_files:
-        yield from between_files
-        return
-    project = load_project(folder)
+    project, faults = read_project(folder)
+    yield from faults
     for pipeline in project.pipelines.values():
         yield from _pipeline_errors(project, pipeline)
-
-
-def _file_errors(folder: Path, kind: type[Spec]) -> Iterator[ConfigError]:
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        yield from _errors_of(partial(load_spec, path, kind))
 
 
 def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:

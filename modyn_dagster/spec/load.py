@@ -1,88 +1,21 @@
-"""Loading of specs from the YAML files of a project, with the errors of pydantic turned into one ``ConfigError``."""
+"""Loading of specs from the YAML files of a project. Faults are ``ConfigError``: the first one, or all of them."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-from modyn_dagster.errors import ConfigError, without_secrets
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import add_code_folder
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
+from modyn_dagster.spec.reading.complaints import config_error, config_errors, probable
 from modyn_dagster.values.digest import json_digest
-
-_Location = tuple[int | str, ...]
-
-#: Types of complaints that name a mistake precisely, and types that only say what a branch of a union lacks.
-_SPECIFIC: Final = ("extra_forbidden", "union_tag_invalid")
-_VAGUE: Final = ("missing", "union_tag_not_found", "model_type", "model_attributes_type")
-_NO_MAPPING: Final = ("model_type", "model_attributes_type", "dict_type")
-
-
-def config_error(source: str, content: object, error: ValidationError) -> ConfigError:
-    """The most useful complaint of a failed validation.
-
-    In a union, complaints of the branch that matched furthest come first, then those of the branch with the fewest, then
-    unknown names before missing ones.
-    """
-    complaints = error.errors()
-    paths = [list(_walk(content, complaint["loc"], complaint["type"])) for complaint in complaints]
-    sizes = Counter(branch for _, branch in map(_split, paths))
-
-    def rank(index: int) -> tuple[int, int, int]:
-        field, branch = _split(paths[index])
-        kind = complaints[index]["type"]
-        depth = len(field) + kind.startswith("union_tag")
-        return -depth, sizes[branch], 0 if kind in _SPECIFIC else 2 if kind in _VAGUE else 1
-
-    chosen = min(range(len(complaints)), key=rank)
-    return _as_error(source, _split(paths[chosen])[0], complaints[chosen])
-
-
-def _as_error(source: str, field: Sequence[str], complaint: Mapping[str, Any]) -> ConfigError:
-    value, kind, context = complaint.get("input"), complaint["type"], complaint.get("ctx", {})
-    name, shown, rule = ".".join(field) or "(file)", value, str(complaint["msg"]).removeprefix("Value error, ")
-    if kind == "extra_forbidden":
-        rule = "is not a field here"
-    elif kind == "missing":
-        rule, shown = "is required", _field_names(value)
-    elif kind in ("union_tag_invalid", "union_tag_not_found"):
-        name = ".".join([*field, context["discriminator"].strip("'")])
-        missing = kind == "union_tag_not_found" and isinstance(value, Mapping)
-        rule = f"must be one of {context['expected_tags']}" if kind == "union_tag_invalid" else "is required"
-        shown = _field_names(value) if missing else context.get("tag", value)
-    elif kind in _NO_MAPPING:
-        rule = "must be a mapping of fields"
-    return ConfigError(source, name, without_secrets(shown) if isinstance(shown, str) and "://" in shown else shown, rule)
-
-
-def _field_names(value: object) -> object:
-    """Names of the given fields: a misspelt one shows beside the missing one."""
-    return list(value) if isinstance(value, Mapping) else value
-
-
-def _walk(content: Any, location: _Location, kind: str) -> Iterator[tuple[str, bool]]:
-    """Parts of a location, with True for those of the user; the others are pydantic's names of branches of unions."""
-    for n, part in enumerate(location, 1):
-        listed = isinstance(content, list) and isinstance(part, int) and part < len(content)
-        if listed or (isinstance(content, Mapping) and part in content):
-            content = content[part]
-            yield str(part), True
-        else:
-            yield str(part), kind == "missing" and n == len(location)
-
-
-def _split(path: Sequence[tuple[str, bool]]) -> tuple[list[str], tuple[str, ...]]:
-    """Field of a location, and its branch: everything up to the last name of pydantic."""
-    last = max((n for n, (_, users) in enumerate(path, 1) if not users), default=0)
-    return [part for part, users in path if users], tuple(part for part, _ in path[:last])
-
 
 S = TypeVar("S", bound=Spec)
 
@@ -107,27 +40,40 @@ def load_project(folder: Path) -> Project:
     Modules in the folder ``code``, which specs may name, can be imported afterwards.
     """
     add_code_folder(folder)
-    datasets = _load_folder(folder / "datasets", DatasetSpec)
-    pipelines = _load_folder(folder / "pipelines", PipelineSpec)
-    for pipeline in pipelines.values():
+    project, faults = read_project(folder)
+    if faults:
+        raise faults[0]
+    return project
+
+
+def read_project(folder: Path) -> tuple[Project, list[ConfigError]]:
+    """The possible specs of a folder, and every fault of the others: of single files first, then between files.
+
+    A pipeline that names an impossible dataset has no fault of its own, nor is it part of the project.
+    """
+    faults: list[ConfigError] = []
+    datasets, spoilt = _load_folder(folder / "datasets", DatasetSpec, faults)
+    pipelines, others = _load_folder(folder / "pipelines", PipelineSpec, faults)
+    spoilt |= others
+    for pipeline in list(pipelines.values()):
         if pipeline.dataset not in datasets:
-            known = ", ".join(sorted(datasets)) or "none"
-            raise ConfigError(
-                f"pipeline {pipeline.name}", "dataset", pipeline.dataset, f"must be a dataset of this project: {known}"
-            )
-        _check_data(pipeline, datasets, pipelines)
-    return Project(folder, datasets, pipelines)
+            if pipeline.dataset not in spoilt:
+                rule = f"must be a dataset of this project: {', '.join(sorted(datasets)) or 'none'}"
+                source = f"pipeline {pipeline.name}"
+                faults.append(ConfigError(source, "dataset", pipeline.dataset, rule + probable(pipeline.dataset, [*datasets])))
+            del pipelines[pipeline.name]
+            spoilt.add(pipeline.name)
+    for pipeline in pipelines.values():
+        try:
+            _check_data(pipeline, datasets, pipelines, spoilt)
+        except ConfigError as fault:
+            faults.append(fault)
+    return Project(folder, datasets, pipelines), faults
 
 
 def load_spec(path: Path, kind: type[S]) -> S:
     """Read a spec from a YAML file. Raises ``ConfigError``."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), "(file)", path.name, f"cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(str(path), "(file)", path.name, f"is not valid YAML: {error}") from error
-    return parse_spec(content, kind, source=str(path))
+    return parse_spec(_content(path), kind, source=str(path))
 
 
 def parse_spec(content: object, kind: type[S], *, source: str) -> S:
@@ -138,14 +84,28 @@ def parse_spec(content: object, kind: type[S], *, source: str) -> S:
         raise config_error(source, content, error) from None
 
 
+def _content(path: Path) -> object:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), "(file)", path.name, f"cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(str(path), "(file)", path.name, f"is not valid YAML: {error}") from error
+
+
 def spec_hash(spec: PipelineSpec) -> str:
     """Hash of the behaviour of a pipeline; fields that only describe or display it do not count."""
     content = spec.model_dump(mode="json", exclude={**dict.fromkeys(DISPLAY_FIELDS, True), **HOW_FIELDS}, by_alias=True)
     return json_digest(content)
 
 
-def _check_data(pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pipelines: Mapping[str, PipelineSpec]) -> None:
-    """Raise ``ConfigError`` for evaluation data that does not exist or has labels of another kind."""
+def _check_data(
+    pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pipelines: Mapping[str, PipelineSpec], spoilt: set[str]
+) -> None:
+    """Raise ``ConfigError`` for evaluation data that does not exist or has labels of another kind.
+
+    Data of a spec that is impossible itself are not looked at.
+    """
     source, data = f"pipeline {pipeline.name}", pipeline.evaluation.data
     if isinstance(data, EvaluateSplit):
         _check_slices(pipeline, datasets[pipeline.dataset])
@@ -155,8 +115,11 @@ def _check_data(pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec], pip
         if isinstance(data, OtherDataset)
         else ("pipeline", data.pipeline or pipeline.name, sorted(pipelines))
     )
+    if name in spoilt:
+        return
     if name not in known:
-        raise ConfigError(source, f"evaluation.data.{field}", name, f"must be a {field} of this project: {', '.join(known)}")
+        rule = f"must be a {field} of this project: {', '.join(known)}{probable(name, known)}"
+        raise ConfigError(source, f"evaluation.data.{field}", name, rule)
     other = name if isinstance(data, OtherDataset) else pipelines[name].dataset
     own, label = (datasets[dataset].label if dataset in datasets else None for dataset in (pipeline.dataset, other))
     if own is not None and (label is None or label.kind != own.kind):
@@ -178,12 +141,26 @@ def _check_slices(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
             raise ConfigError(f"pipeline {pipeline.name}", f"evaluation.slices.{i}", name, rule)
 
 
-def _load_folder(folder: Path, kind: type[S]) -> dict[str, S]:
+def _load_folder(folder: Path, kind: type[S], faults: list[ConfigError]) -> tuple[dict[str, S], set[str]]:
+    """Possible specs of a folder by name, and the names of the impossible ones; faults are appended."""
     specs: dict[str, S] = {}
+    spoilt: set[str] = set()
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        spec = load_spec(path, kind)
+        content: object = None
+        try:
+            content = _content(path)
+            spec = kind.model_validate(content)
+        except ConfigError as fault:
+            faults.append(fault)
+            spoilt.add(path.stem)
+            continue
+        except ValidationError as error:
+            faults += config_errors(str(path), content, error)
+            spoilt.add(str(content.get("name", path.stem)) if isinstance(content, Mapping) else path.stem)
+            continue
         name: str = getattr(spec, "name")  # noqa: B009 - both spec kinds have one
         if name in specs:
-            raise ConfigError(str(path), "name", name, "is used by another file of this folder")
+            faults.append(ConfigError(str(path), "name", name, "is used by another file of this folder"))
+            continue
         specs[name] = spec
-    return specs
+    return specs, spoilt

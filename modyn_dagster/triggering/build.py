@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from modyn_dagster.spec.load import config_error
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.reading.complaints import config_error
 from modyn_dagster.spec.selection import Reach
 from modyn_dagster.spec.triggers.base import AmountTriggerSpec, TimeTriggerSpec, TriggerBase
 from modyn_dagster.spec.triggers.decision import MisclassificationsRule, PValueRule

@@ -70,11 +70,56 @@ def test_every_wrong_file_is_reported_not_only_the_first(project: Path) -> None:
     assert "seed" in lines[1]
 
 
+def test_every_fault_of_every_file_is_reported_in_one_pass(project: Path) -> None:
+    wrong = {
+        "name": "daily",
+        "dataset": "numbers",
+        "trigger": {
+            "kind": "drift",
+            "evry": 5,
+            "max_triggers": 0,
+            "metrics": {"m": {"metric": "mdm"}},
+            "decision": {"rule": "p_value"},
+        },
+        "training": {"model": {"name": "logistic_regresion"}, "epochs": -1},
+        "evaluaton": {},
+    }
+    write(project / "pipelines" / "daily.yaml", wrong)
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "dataset": "nmubers"})
+    own = {**PIPELINE, "name": "monthly", "training": {"model": {"factory": "no_such:f"}}}
+    write(project / "pipelines" / "monthly.yaml", own)
+    found = {(Path(each["source"]).name, each["field"]): each["rule"] for each in json.loads(check("--json").stdout)}
+    assert {
+        ("daily.yaml", "trigger.evry"),
+        ("daily.yaml", "trigger.max_triggers"),
+        ("daily.yaml", "trigger.metrics.m.metric"),
+        ("daily.yaml", "trigger.windows"),
+        ("daily.yaml", "training.epochs"),
+        ("daily.yaml", "evaluaton"),
+        ("daily.yaml", "evaluation"),
+        ("pipeline hourly", "dataset"),
+    } <= set(found)
+    assert found["daily.yaml", "trigger.evry"] == "is not a field here (did you mean every?)"
+    assert found["daily.yaml", "evaluaton"] == "is not a field here (did you mean evaluation?)"
+    assert found["pipeline hourly", "dataset"] == "must be a dataset of this project: numbers (did you mean numbers?)"
+    assert any(source == "monthly.yaml" for source, _ in found)
+
+
+def test_evaluation_on_an_impossible_spec_is_no_fault_of_its_own(project: Path) -> None:
+    write(project / "pipelines" / "daily.yaml", {**PIPELINE, "name": "daily", "seed": -1})
+    data = {"kind": "training_sets", "pipeline": "daily"}
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "evaluation": {**PIPELINE["evaluation"], "data": data}})
+    assert [each["field"] for each in json.loads(check("--json").stdout)] == ["seed"]
+
+
 def test_a_pipeline_over_a_dataset_that_does_not_exist_is_reported(project: Path) -> None:
     write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "dataset": "nmubers"})
     result = check()
     assert result.exit_code == 1
-    assert "pipeline hourly: dataset: must be a dataset of this project: numbers (found 'nmubers')" in result.stderr
+    assert (
+        "pipeline hourly: dataset: must be a dataset of this project: numbers (did you mean numbers?) (found 'nmubers')"
+        in result.stderr
+    )
 
 
 def test_a_dataset_without_labels_cannot_be_trained_on(project: Path) -> None:

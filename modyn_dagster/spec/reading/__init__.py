@@ -1,0 +1,1 @@
+"""Reading of specs: complaints about impossible ones."""
