@@ -19,7 +19,7 @@ DATASET = {
     "time": {"source": "column", "column": "time"},
     "label": {"from": {"source": "column"}},
 }
-PIPELINE = {
+PIPELINE: dict[str, Any] = {
     "name": "hourly",
     "dataset": "numbers",
     "trigger": {"kind": "time", "every": "1h"},

@@ -1,6 +1,6 @@
 """Batches of a training with a downsampling policy."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from modyn_dagster.errors import TrainingError
 from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import TrainingData
+from modyn_dagster.training.downsampling.balance import ByClass
 from modyn_dagster.training.downsampling.plan import Plan
 from modyn_dagster.training.downsampling.policies.importance import DLIS, ImportanceStart
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
@@ -143,7 +144,7 @@ class Sampler:
             return
         n = len(self._data)
         scored = self._scored() if self._plan.needs else None
-        targets = torch.empty(0) if scored is None else scored.targets
+        targets = self._targets() if scored is None else scored.targets
         pool = self._pools.of(scored, targets, torch.arange(n), epoch)
         if due:
             with user_code(self._source):
@@ -151,7 +152,16 @@ class Sampler:
             self._subset = self._subset_of(chosen)
 
     def _scored(self) -> Scored:
-        return self._scorer.all(self._batches.epoch(in_order(self._spec), seed=self._seed, epoch=0, evaluate=True))
+        return self._scorer.all(self._in_order())
+
+    def _targets(self) -> Tensor:
+        """Targets of the whole set where its classes decide; a policy that needs no input gets none."""
+        if not isinstance(self._plan.policy, ByClass):
+            return torch.empty(0)
+        return torch.cat([batch.targets.clone() for batch in self._in_order()])
+
+    def _in_order(self) -> Iterator[Batch]:
+        return self._batches.epoch(in_order(self._spec), seed=self._seed, epoch=0, evaluate=True)
 
     def _subset_of(self, chosen: Chosen) -> Subset:
         positions, factors = chosen.indices.cpu().numpy(), chosen.weights.to("cpu", torch.float64).numpy()

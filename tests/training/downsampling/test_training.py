@@ -114,6 +114,13 @@ def test_a_last_batch_too_small_for_every_class_is_chosen_from_as_a_whole(separa
     assert trained(separable, spec).n_steps == 2
 
 
+@pytest.mark.parametrize("balance", ["proportional", "equal"])
+def test_a_random_set_of_each_class_is_chosen_without_a_forward_pass(separable: Table, balance: str) -> None:
+    spec = sampled("uniform", "sample_then_batch", ratio=0.2, options={"balance": balance}, epochs=2)
+    plain = trained(separable, sampled("uniform", "sample_then_batch", ratio=0.2, epochs=2))
+    assert trained(separable, spec).losses != plain.losses
+
+
 def test_a_self_normalised_estimate_divides_by_what_was_drawn(separable: Table) -> None:
     """With equal weights that is the plain mean, and so is the estimate; with unequal ones they differ."""
     fields: dict[str, Any] = {"batch_size": 50, "options": {"replacement": True}}
