@@ -138,7 +138,7 @@ def test_a_hook_is_imported_too(project: Path) -> None:
 
 
 def test_a_loss_for_another_kind_of_label_is_reported(project: Path) -> None:
-    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": {**PIPELINE["training"], "loss": "mse"}})  # a mapping of mappings
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "training": {**PIPELINE["training"], "loss": "mse"}})
     result = check()
     assert result.exit_code == 1
     assert "pipeline hourly: training.loss" in result.stderr
