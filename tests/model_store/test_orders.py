@@ -1,7 +1,8 @@
 """Savers and removers of a store without locks: whatever they do in whatever order, and wherever one is killed, no model is
 without what it needs.
 
-Here all orders are run of two who meet, and some of three; ``test_kill_remote.py`` kills processes.
+Here all orders are run of two who meet, and some of three, or of two of whom one is killed; ``test_kill_remote.py`` kills
+processes.
 """
 
 import uuid
@@ -14,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from modyn_dagster.errors import ModelInUse, UnknownModel
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
 from modyn_dagster.reproducibility.randomness import rng_for
+from tests.examples import examples
 from tests.model_store.interleaving import Actor, Killed, orders
 from tests.model_store.lineages import SMALL, three_savers
 from tests.model_store.states import assert_exact
@@ -87,14 +89,16 @@ def test_nor_does_a_saver_that_is_killed_anywhere(saver):
 
 
 @pytest.mark.long
+@pytest.mark.law
 @pytest.mark.parametrize("n_models", [1, 2])
 def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
     for n_writes in range(4):
-        ends = explored(n_models, [saving("delta"), deleting(0)], [None, n_writes], some=40)
+        ends = explored(n_models, [saving("delta"), deleting(0)], [None, n_writes], some=examples(10))
         assert any(isinstance(errors[1], Killed) for errors in ends)
 
 
 @pytest.mark.long
+@pytest.mark.law
 @pytest.mark.parametrize(
     ("n_models", "uses"),
     [
@@ -107,7 +111,7 @@ def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
     ids=["two-of-one", "two-of-a-chain", "without-saver", "base-again", "two-savers"],
 )
 def test_nor_do_three_who_meet(n_models, uses):
-    explored(n_models, uses, some=30)
+    explored(n_models, uses, some=examples(10))
 
 
 def test_who_saves_a_model_that_is_being_removed_saves_it():
@@ -116,6 +120,7 @@ def test_who_saves_a_model_that_is_being_removed_saves_it():
 
 
 @pytest.mark.long
+@pytest.mark.law
 def test_nor_does_a_third_who_relies_on_one_of_two_savers_of_one_model(memory_url):
     store = ModelStore(memory_url)
     saves = three_savers(store)
@@ -129,7 +134,7 @@ def test_nor_does_a_third_who_relies_on_one_of_two_savers_of_one_model(memory_ur
         MemoryFileSystem.store.update(before)
         return [Actor(memory_url, use, [place]) for place in range(3)]
 
-    for actors in orders(start, rng_for(1, "orders"), some=40):
+    for actors in orders(start, rng_for(1, "orders"), some=examples(10)):
         assert store.verify() == [], [actor.error for actor in actors]
 
 
