@@ -1,4 +1,4 @@
-"""What you evaluate is what you deploy: fed through the sensors or replayed, a pipeline does the same, bit for bit.
+"""Live equals replay: fed through the sensors or replayed, a pipeline does the same, bit for bit.
 
 Through daemons goes one pipeline, with all that can happen to it; ``tests/pipeline`` and ``tests/golden`` compare every kind
 of pipeline within one process.

@@ -1,8 +1,7 @@
 """Savers and removers of a store without locks: whatever they do in whatever order, and wherever one is killed, no model is
 without what it needs.
 
-Here all orders are run of two who meet, and some of three, or of two of whom one is killed; ``test_kill_remote.py`` kills
-processes.
+Here all orders are run of two who meet, and some of three; ``test_killed.py`` kills one that is alone.
 """
 
 import uuid
@@ -35,7 +34,7 @@ def lineage(store: ModelStore, n: int) -> list[str]:
 
 
 def explored(n_models: int, uses: Sequence[Use], fatal: Sequence[int | None] = (), some: int = 0) -> list[list[Any]]:
-    """How they end in every order, after a look that all is sound then; ``fatal``: after how many writes they are killed."""
+    """Errors of all actors in every order, after a look that all is sound then; ``fatal``: writes before each is killed."""
     url = f"memory://models/{uuid.uuid4().hex}"
     store = ModelStore(url)
     ids = lineage(store, n_models)
@@ -57,7 +56,7 @@ def explored(n_models: int, uses: Sequence[Use], fatal: Sequence[int | None] = (
 
 
 def saving(strategy: str, n: int = 3, **more: Any) -> Use:
-    """Of a model that derives from the newest one."""
+    """Save a model that derives from the newest one."""
     return lambda store, *ids: store.save(SMALL[n], base=ids[-1], strategy=strategy, **more)
 
 
@@ -66,11 +65,15 @@ def deleting(place: int = -1, rebase: bool = True) -> Use:
 
 
 RECIPE = Provenance(train="tests.model_store.trainings:train")
-SAVERS = [saving("changed_layers"), saving("delta"), saving("provenance", provenance=RECIPE)]
+SAVERS = {
+    "changed_layers": saving("changed_layers"),
+    "delta": saving("delta"),
+    "provenance": saving("provenance", provenance=RECIPE),
+}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("saver", SAVERS, ids=["changed_layers", "delta", "provenance"])
+@pytest.mark.parametrize("saver", SAVERS.values(), ids=SAVERS)
 @pytest.mark.parametrize("rebase", [True, False])
 def test_no_order_of_a_saver_and_a_remover_leaves_a_model_without_its_base(saver, rebase):
     ends = explored(1, [saver, deleting(rebase=rebase)])
@@ -80,21 +83,21 @@ def test_no_order_of_a_saver_and_a_remover_leaves_a_model_without_its_base(saver
     assert {(type(None), ModelInUse), (UnknownModel, type(None))} <= kinds
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("saver", SAVERS[1:], ids=["delta", "provenance"])
-def test_nor_does_a_saver_that_is_killed_anywhere(saver):
-    for n_writes in range(3):
-        ends = explored(1, [saver, deleting()], [n_writes])
-        assert any(isinstance(errors[0], Killed) for errors in ends)
+KILLED_SAVERS = [(f"a saver by {name}", 1, [saver, deleting()], 0, n, 0) for name, saver in SAVERS.items() for n in range(3)]
+KILLED_REMOVERS = [
+    (f"a remover of one of {n_models}", n_models, [saving("delta"), deleting(0)], 1, n, examples(10))
+    for n_models in (1, 2)
+    for n in range(4)
+]
+KILLS = [pytest.param(*rest, n, some, id=f"{name} after {n} writes") for name, *rest, n, some in KILLED_SAVERS + KILLED_REMOVERS]
 
 
 @pytest.mark.long
 @pytest.mark.law
-@pytest.mark.parametrize("n_models", [1, 2])
-def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
-    for n_writes in range(4):
-        ends = explored(n_models, [saving("delta"), deleting(0)], [None, n_writes], some=examples(10))
-        assert any(isinstance(errors[1], Killed) for errors in ends)
+@pytest.mark.parametrize(("n_models", "uses", "who", "n_writes", "some"), KILLS)
+def test_nor_does_one_that_is_killed_anywhere(n_models, uses, who, n_writes, some):
+    ends = explored(n_models, uses, [None] * who + [n_writes], some)
+    assert any(isinstance(errors[who], Killed) for errors in ends)
 
 
 @pytest.mark.long
