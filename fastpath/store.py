@@ -36,13 +36,17 @@ class SampleStore:
     - ``ValueError``: keys or outputs of another dtype or shape.
 
     A store can be pickled; unpickling opens it again.
+
+    Attributes:
+        files: mapped files of this store, and the locks around them.
+        requests: calls of the kernels that read samples; the methods of the store are built on them.
     """
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
-        self._files = FileTable()
-        self._batches = BatchTable(opening, self._files)
-        self._requests = Requests(opening.roots.dataset, self._batches, self._files)
+        self.files = FileTable()
+        self._batches = BatchTable(opening, self.files)
+        self.requests = Requests(opening.roots.dataset, self._batches, self.files)
         # A tuple, as None is a width. Not a cached property: its lock, one for all stores, could stay locked after a fork.
         self._width: tuple[int | None] | None = None
 
@@ -162,9 +166,9 @@ class SampleStore:
         """
         keys = checked_keys(keys)
         offsets = np.zeros(len(keys) + 1, dtype=np.int64)
-        self._requests.lengths(keys, offsets[1:])
+        self.requests.lengths(keys, offsets[1:])
         copy, blobs = blob_copy(offsets, np.frombuffer(separator, dtype=np.uint8), out)
-        self._requests.copy(keys, copy, width=None, threads=self._threads(threads))
+        self.requests.copy(keys, copy, width=None, threads=self._threads(threads))
         return blobs
 
     def read_ranges(self, keys: KeyArray, offsets: Int64Array, lengths: Int64Array, *, threads: int | None = None) -> Blobs:
@@ -176,10 +180,10 @@ class SampleStore:
         ranges = np.require(offsets, np.int64, ("C", "A")), np.require(lengths, np.int64, ("C", "A"))
         if any(values.shape != keys.shape for values in ranges):
             raise ValueError(f"offsets and lengths must be int64[{len(keys)}], not {ranges[0].shape} and {ranges[1].shape}")
-        self._requests.check_ranges(keys, ranges)
+        self.requests.check_ranges(keys, ranges)
         bounds = np.concatenate((_ZERO, ranges[1]))
         copy, blobs = blob_copy(bounds, _NO_SEPARATOR, None)
-        self._requests.copy_ranges(keys, copy, ranges, threads=self._threads(threads))
+        self.requests.copy_ranges(keys, copy, ranges, threads=self._threads(threads))
         return blobs
 
     def labels(self, keys: KeyArray) -> npt.NDArray[np.int64] | npt.NDArray[np.float64] | None:
@@ -214,13 +218,13 @@ class SampleStore:
         key = index(key)
         if not 0 <= key < 2**64:
             raise UnknownKey(key, self.dataset)
-        file, offset, length = self._requests.locate(key)
+        file, offset, length = self.requests.locate(key)
         return Place(self.dataset, key, str(self._batches.path(key >> 32, file)), offset, length)
 
     def check(self, keys: KeyArray) -> None:
         """Raise ``UnknownKey`` or ``DeletedKey`` for the first such key; no file of samples is opened."""
         keys = checked_keys(keys)
-        self._requests.lengths(keys, np.empty(len(keys), dtype=np.int64))
+        self.requests.lengths(keys, np.empty(len(keys), dtype=np.int64))
 
     def resident(self) -> Self:
         """Store of the same samples that copies files into the memory of this process (``open``: ``resident``)."""
@@ -228,8 +232,8 @@ class SampleStore:
 
     def close(self) -> None:
         """Release mappings and threads, once no request is in flight. A later request acquires them again."""
-        self._requests.close()
-        self._files.close()
+        self.requests.close()
+        self.files.close()
 
     def __enter__(self) -> Self:
         return self
@@ -269,10 +273,10 @@ class SampleStore:
         return width
 
     def _gather(self, keys: KeyArray, copy: ColumnCopy, threads: int | None) -> None:
-        self._requests.copy(keys, copy, width=self.width, threads=self._threads(threads))
+        self.requests.copy(keys, copy, width=self.width, threads=self._threads(threads))
 
     def _words(self, keys: KeyArray, out: npt.NDArray[Any], dtype: np.dtype[Any], *, labels: bool, threads: int | None) -> None:
         keys = checked_keys(keys)
         if out.shape != keys.shape or out.dtype != dtype or not is_writable_buffer(out):
             raise ValueError(f"out must be a writable, contiguous {dtype}[{len(keys)}], not {out.dtype}{list(out.shape)}")
-        self._requests.words(keys, out.view(np.int64), labels=labels, threads=self._threads(threads))
+        self.requests.words(keys, out.view(np.int64), labels=labels, threads=self._threads(threads))

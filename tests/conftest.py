@@ -22,9 +22,9 @@ from modyn_dagster.catalog.database.urls import DATABASES, database_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.settings import Settings
 from tests.disk import do_not_wait_for_the_disk
-from tests.suites import pytest_addoption, pytest_configure
+from tests.suites import pytest_addoption, pytest_configure, pytest_xdist_make_scheduler
 
-__all__ = ["pytest_addoption", "pytest_configure"]
+__all__ = ["pytest_addoption", "pytest_configure", "pytest_xdist_make_scheduler"]
 
 do_not_wait_for_the_disk()
 
@@ -32,19 +32,9 @@ _TEMPLATE = "migrated_template"
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected lives to the end: the garbage collector need not look at it again and again."""
+    """Freeze all that was imported and collected: it lives to the end, and the garbage collector need not look at it again."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """For ``--dist loadgroup``: who is given which tests, and in which order."""
-    if config.getvalue("dist") != "loadgroup":
-        return None
-    from tests.lanes import Lanes
-
-    return Lanes(config, log)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which tests go to one worker together: those of a file, and those of several files that want the same processes.
+"""Tests that go to one worker together: those of a file, and those of several files that want the same processes.
 
 pytest-xdist's own groups are marks on tests, and get lost on the way to where tests are handed out: its release 3.8 writes them
 where pytest 9.2 no longer looks.
@@ -8,14 +8,36 @@ from typing import Final
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # xdist has no types
 
-#: Files of ``tests/integration`` by lane. A lane takes minutes, most of them waiting for programs that do the work.
+#: Files of ``tests`` by lane. The first lanes take minutes, most of them waiting for programs that do the work.
 LANES: Final = {
-    "daemons": ("backfill", "live_equals_replay"),
-    "daemons that are operated or die": ("operated", "drift_killed", "ui"),
+    "daemons": ("integration/backfill", "integration/live_equals_replay"),
+    "daemons that are operated or die": ("integration/operated", "integration/drift_killed", "integration/ui"),
     # They share a process with everything imported, and what is killed again and again is made once.
-    "forks": ("bad_pipelines", "killed_anywhere", "killed_ingestion", "postgres_killed"),
+    "forks": (
+        "integration/bad_pipelines",
+        "integration/killed_anywhere",
+        "integration/killed_ingestion",
+        "integration/postgres_killed",
+    ),
+    # Both MLflow and its tables take seconds, in every worker that needs them.
+    "MLflow": (
+        "reporting/champion_check",
+        "reporting/comparison",
+        "reporting/mlflow_resource",
+        "reporting/registered_by_hand",
+        "reporting/registered_models",
+        "reporting/report_catalog",
+        "reporting/summary",
+        "reporting/tracked_comparison",
+        "reporting/tracked_content",
+        "reporting/tracked_scores",
+        "reporting/tracking",
+        "reporting/tracking_client",
+        "reporting/tracking_files",
+        "reporting/tracking_server",
+    ),
 }
-LANE_OF: Final = {f"tests/integration/test_{name}.py": lane for lane, names in LANES.items() for name in names}
+LANE_OF: Final = {f"tests/{name.replace('/', '/test_')}.py": lane for lane, names in LANES.items() for name in names}
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # nor has its class

@@ -34,10 +34,10 @@ MARKED: Final = {
     "kills-daemons": "daemons, measuring runs and Postgres killed under production and under a replay",
     "kills-replay": "a replay killed before and after every commit and rename",
     "kills-ingestion": "an import and a deletion killed at every step",
-    "kills-store": "savers and removers of models killed before every write",
+    "kills-store": "every change of a model store killed before every write",
     "fuzz": "tens of thousands of damaged files",
 }
-#: Parts with the laws of some folders under the profile ``deep``.
+#: Parts with the laws of some folders under the profile ``deep``, and with what is marked for them.
 LAWS: Final = {
     "laws-data": ("tests/data", "tests/ingestion", "tests/catalog_ingestion", "tests/catalog", "tests/spec"),
     "laws-fastpath": ("tests/fastpath",),
@@ -65,6 +65,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(suites, "suites")
     # Before tests are imported: some derive a number of their own from it.
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", suites.profile))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """For ``--dist loadgroup``: who is given which tests, and in which order."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from tests.lanes import Lanes
+
+    return Lanes(config, log)
 
 
 def part_of_commit(commit: str) -> str:
@@ -137,8 +147,8 @@ def part_of(item: pytest.Item) -> str | None:
     mark = item.get_closest_marker("soak")
     if mark is None:
         return None
-    if len(mark.args) != 1 or mark.args[0] not in MARKED:
-        raise pytest.UsageError(f"{item.nodeid}: expected soak(<part>) with one of {', '.join(MARKED)}, found soak{mark.args}")
+    if len(mark.args) != 1 or mark.args[0] not in PARTS:
+        raise pytest.UsageError(f"{item.nodeid}: expected soak(<part>) with one of {', '.join(PARTS)}, found soak{mark.args}")
     return str(mark.args[0])
 
 

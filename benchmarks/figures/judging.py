@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors.torch import load_file, save_file
-from torchmetrics.functional.classification import binary_accuracy, binary_auroc, binary_f1_score
 
 from benchmarks.measure import Machine, interleave, timed
 from benchmarks.policy_streams import LabelledStream
@@ -66,6 +65,10 @@ class World:
     """The stream, models on disk, and both ways to judge them."""
 
     def __init__(self, stream: LabelledStream, folder: Path, n_models: int) -> None:
+        # It takes seconds, which whoever only collects tests need not wait for, and which are part of no figure.
+        from torchmetrics.functional.classification import binary_accuracy, binary_auroc, binary_f1_score
+
+        self._metrics = (binary_accuracy, binary_f1_score, binary_auroc)
         self._folder = folder
         scale = stream.features.std(axis=0) + 1e-6
         self._features = np.ascontiguousarray((stream.features - stream.features.mean(axis=0)) / scale, dtype=np.float32)
@@ -107,7 +110,13 @@ class World:
         low, high = np.searchsorted(self._times, np.array([interval.start, interval.end]))
         with torch.inference_mode():
             outputs = forward(torch.from_numpy(features[low:high].copy()))
-            return _five(outputs, torch.from_numpy(labels[low:high].copy()))
+            return self._five(outputs, torch.from_numpy(labels[low:high].copy()))
+
+    def _five(self, outputs: torch.Tensor, labels: torch.Tensor) -> list[float]:
+        share = outputs.softmax(dim=1)[:, 1]
+        found = [metric(share, labels) for metric in self._metrics]
+        found += [torch.nn.functional.cross_entropy(outputs, labels), (share - labels).square().mean()]
+        return [float(value) for value in found]
 
     def _predictor(self, model: int) -> Callable[[Samples], npt.NDArray[np.float32]]:
         forward = self._module(model)
@@ -131,13 +140,6 @@ class World:
 
     def _path(self, model: int) -> Path:
         return self._folder / f"model-{model}.safetensors"
-
-
-def _five(outputs: torch.Tensor, labels: torch.Tensor) -> list[float]:
-    share = outputs.softmax(dim=1)[:, 1]
-    found = [metric(share, labels) for metric in (binary_accuracy, binary_f1_score, binary_auroc)]
-    found += [torch.nn.functional.cross_entropy(outputs, labels), (share - labels).square().mean()]
-    return [float(value) for value in found]
 
 
 def _made_up(samples: int) -> Predictions:

@@ -1,6 +1,6 @@
 """The training loop beside the same updates written by hand, with and without downsampling of every batch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benchmarks.contenders.hand_written import Setup, Written, dlrm, mlp, run_of
@@ -21,20 +21,23 @@ _ROWS: Final = {False: 40_000, True: 4_000}
 _POLICIES: Final = {"loss": {}, "dlis": {"start": "always"}, "entropy": {}}
 
 
-def overhead(machine: Machine, *, quick: bool) -> Iterator[Figure]:
-    """``loop.<setup>.ratio`` for long steps, ``loop.<setup>.microseconds`` for short ones, and milliseconds of both loops."""
-    for setup in _setups(_ROWS[quick]):
+def overhead(machine: Machine, *, quick: bool, setups: Sequence[Setup] = ()) -> Iterator[Figure]:
+    """Compare loops step by step, of other setups than the usual ones if any are given.
+
+    ``loop.<setup>.ratio`` for long steps, ``loop.<setup>.microseconds`` for short ones, and milliseconds of both loops.
+    """
+    for setup in setups or _setups(_ROWS[quick]):
         yield from _compared(setup, machine)
 
 
-def batch_then_sample(machine: Machine, *, quick: bool) -> Iterator[Figure]:
+def batch_then_sample(machine: Machine, *, quick: bool, setups: Sequence[Setup] = ()) -> Iterator[Figure]:
     """``bts.<setup>.<policy>.<figure>``, half of every batch being kept.
 
     ``forward`` is what choosing costs over a forward pass by hand; ``step`` is the whole step over one by hand that sends the
     batch through the model, then learns from the first half of it without having chosen anything.
     """
     policies = ("loss",) if quick else tuple(_POLICIES)
-    for setup in _setups(_ROWS[quick]):
+    for setup in setups or _setups(_ROWS[quick]):
         yield from _chosen(setup, policies, machine)
 
 

@@ -8,7 +8,7 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -105,6 +105,11 @@ class FileTable:
         self._in_flight = Users()
         # A change that a thread of the parent began does not end in this process.
         self.renewals += self.renewals % 2
+
+    @property
+    def locks(self) -> tuple[AbstractContextManager[bool], ...]:
+        """All locks that ``unlock`` renews, in the order in which a thread takes them."""
+        return self.opening, self._lock, self._in_flight.lock
 
     def begin(self) -> Use:
         """Begin a request, which ``end`` ends; while too many files are mapped, wait for others and unmap the least used."""

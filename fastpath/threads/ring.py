@@ -65,6 +65,10 @@ class Ring:
             del self._slabs[: -self.slots]
             return slab.bytes
 
+    def __len__(self) -> int:
+        """Number of slabs that the ring keeps, free or in use: ``slots`` at most."""
+        return len(self._slabs)
+
     def _free(self) -> "_Slab | None":
         for i in reversed(range(len(self._slabs))):
             if self._slabs[i].is_free():

@@ -20,12 +20,16 @@ class Use:
 
 
 class Users:
-    """Current uses of a shared object. A use that an interrupt keeps from ending vanishes with the frame that held it."""
+    """Current uses of a shared object. A use that an interrupt keeps from ending vanishes with the frame that held it.
+
+    Attributes:
+        lock: held while a use begins or ends, so a fork can happen while a thread of the parent holds it.
+    """
 
     def __init__(self) -> None:
         # Reentrant: garbage may be collected, and `wait` called, while the same thread holds the lock.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
         self._uses: weakref.WeakSet[Use] = weakref.WeakSet()
 
     def __len__(self) -> int:
@@ -34,19 +38,19 @@ class Users:
     def enter(self) -> Use:
         """Begin a use."""
         use = Use()
-        with self._lock:
+        with self.lock:
             self._uses.add(use)
         return use
 
     def leave(self, use: Use) -> None:
         """End a use."""
-        with self._lock:
+        with self.lock:
             self._uses.discard(use)
             self._changed.notify_all()
 
     def wait(self) -> None:
         """Wait until no use is left."""
-        with self._lock:
+        with self.lock:
             while self._uses:
                 self._changed.wait(_PATIENCE)
 

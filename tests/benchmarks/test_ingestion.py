@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from benchmarks.contenders import loads as others
 from benchmarks.figures.ingesting import write_rows
 from benchmarks.figures.metadata import sample_rows
+from benchmarks.ingestion import main
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import partition_of, sample
 from modyn_dagster.catalog.registration import ensure_dataset
@@ -50,12 +51,12 @@ def test_every_way_to_load_samples_loads_the_same(engine):
     assert found[1:] == found[:1] * 3
 
 
-@pytest.mark.process
-def test_an_unknown_figure_is_refused():
-    command = [sys.executable, str(ROOT / "benchmarks/ingestion.py"), "--only", "F99"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no group F99; there are F14, F15, F16" in done.stderr
+def test_an_unknown_figure_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("sys.argv", ["ingestion.py", "--only", "F99"])
+    with pytest.raises(SystemExit) as refused:
+        main()
+    assert refused.value.code == 2
+    assert "no group F99; there are F14, F15, F16" in capsys.readouterr().err
 
 
 @pytest.mark.process

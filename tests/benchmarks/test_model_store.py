@@ -32,7 +32,7 @@ class Colours(nn.Sequential):
 TINY = Recipe(Colours, batch=2, steps=1, pretraining=1)
 
 
-@pytest.mark.process
+@pytest.mark.soak("benchmarks")
 def test_the_command_writes_figures_with_their_five_fields(tmp_path):
     out = tmp_path / "out.json"
     command = [sys.executable, str(ROOT / "benchmarks/model_store.py"), "--quick", "--only", "G4", "--threads", "1"]

@@ -22,8 +22,8 @@ def fake_programs(folder: Path, version: str) -> Path:
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without the wheel; stands for /usr/lib/postgresql."""
-    monkeypatch.setattr(binaries_module, "_WHEEL", "no_such_package")
-    monkeypatch.setattr(binaries_module, "_DEBIAN", tmp_path / "system")
+    monkeypatch.setattr(binaries_module, "WHEEL", "no_such_package")
+    monkeypatch.setattr(binaries_module, "DEBIAN", tmp_path / "system")
     return tmp_path / "system"
 
 

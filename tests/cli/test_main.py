@@ -71,11 +71,14 @@ def test_help_imports_no_command() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_loads_torch_before_it_needs_it(name: str) -> None:
-    lazy = COMMANDS[name]
-    program = f"import sys, {lazy.module}\nassert not {{'torch', 'mlflow', 'alibi_detect'}} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True)
+def test_no_command_loads_torch_before_it_needs_it() -> None:
+    program = (
+        "import importlib, sys\n"
+        "for module in sys.argv[1:]:\n"
+        "    importlib.import_module(module)\n"
+        "    assert not {'torch', 'mlflow', 'alibi_detect'} & set(sys.modules), module\n"
+    )
+    subprocess.run([sys.executable, "-c", program, *(lazy.module for lazy in COMMANDS.values())], check=True)
 
 
 def test_the_version_is_the_packages() -> None:

@@ -16,6 +16,8 @@ from modyn_dagster.reporting.mlflow.client import open_client
 from tests.dagster.face import Face, deliver, error_of
 from tests.projects.tiny import DATASET, ROOT, amount, batch_text, triggered, write_project
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 NAME = "by_drift"
 SENSOR = f"triggering__{NAME}"
 DRIFT = {

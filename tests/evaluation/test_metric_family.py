@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from torchmetrics.functional.classification import multiclass_calibration_error
 
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.evaluation import (
@@ -130,6 +129,8 @@ def test_calibration_error_agrees_with_its_definition(case: Case) -> None:
 
 @pytest.mark.parametrize("k", [2, 5])
 def test_calibration_error_agrees_with_torchmetrics(k: int) -> None:
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
     rng = np.random.default_rng(k)
     outputs, truth = rng.normal(size=(500, k)).astype(np.float32) * 2, rng.integers(0, k, 500)
     theirs = multiclass_calibration_error(torch.from_numpy(softmax(outputs)), torch.from_numpy(truth), num_classes=k, n_bins=15)

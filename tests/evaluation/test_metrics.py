@@ -6,7 +6,6 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from torchmetrics.functional.classification import multiclass_auroc, multiclass_f1_score
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import METRICS, Score, check_metrics, score
@@ -66,6 +65,8 @@ def test_f1_of_two_classes_agrees_with_scikit_learn(case: tuple[Outputs, Labels]
 
 @given(classified(MANY))
 def test_f1_of_more_classes_agrees_with_scikit_learn_and_torchmetrics(case: tuple[Outputs, Labels]) -> None:
+    from torchmetrics.functional.classification import multiclass_f1_score
+
     outputs, truth = case
     found = value("f1", outputs, truth)
     assert found == pytest.approx(sk.f1_score(truth, outputs.argmax(1), average="macro"))
@@ -106,6 +107,8 @@ def test_roc_auc_of_more_classes_is_the_mean_of_each_that_occurs_against_the_res
 
 @pytest.mark.parametrize("n_classes", [3, 6])
 def test_roc_auc_of_more_classes_agrees_with_torchmetrics_and_scikit_learn(n_classes: int) -> None:
+    from torchmetrics.functional.classification import multiclass_auroc
+
     rng = np.random.default_rng(n_classes)
     outputs, truth = rng.normal(size=(400, n_classes)).astype(np.float32), rng.integers(0, n_classes, 400)
     found = value("roc_auc", outputs, truth)

@@ -1,10 +1,13 @@
 """Functions of torchmetrics are metrics by their import path."""
 
+import importlib
+from importlib.metadata import version
+from types import ModuleType
+from typing import Final
+
 import numpy as np
 import pytest
 import torch
-import torchmetrics
-from torchmetrics.functional import classification, regression
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import bootstrap, check_metrics, score
@@ -15,12 +18,26 @@ MULTICLASS = ("multiclass_accuracy", "multiclass_matthews_corrcoef", "multiclass
 TARGETS = ("mean_absolute_percentage_error", "pearson_corrcoef", "explained_variance")
 
 
+FUNCTIONS: Final = "torchmetrics.functional"
+
+
 def path(name: str, module: str = "classification") -> str:
-    return f"torchmetrics.functional.{module}:{name}"
+    return f"{FUNCTIONS}.{module}:{name}"
+
+
+@pytest.fixture
+def classification() -> ModuleType:
+    """Imported by the tests that use it: it takes seconds."""
+    return importlib.import_module(f"{FUNCTIONS}.classification")
+
+
+@pytest.fixture
+def regression() -> ModuleType:
+    return importlib.import_module(f"{FUNCTIONS}.regression")
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_two_classes_are_judged_by_the_probability_of_class_1(name: str) -> None:
+def test_two_classes_are_judged_by_the_probability_of_class_1(name: str, classification: ModuleType) -> None:
     rng = np.random.default_rng(1)
     outputs, truth = rng.normal(size=(40, 2)).astype(np.float32), rng.integers(0, 2, 40)
     shares = torch.from_numpy(outputs).double().softmax(1)[:, 1]
@@ -28,7 +45,7 @@ def test_two_classes_are_judged_by_the_probability_of_class_1(name: str) -> None
 
 
 @pytest.mark.parametrize("name", MULTICLASS)
-def test_more_classes_are_judged_by_the_outputs(name: str) -> None:
+def test_more_classes_are_judged_by_the_outputs(name: str, classification: ModuleType) -> None:
     rng = np.random.default_rng(1)
     outputs, truth = rng.normal(size=(40, 4)).astype(np.float32), rng.integers(-1, 4, 40)
     labelled = truth >= 0
@@ -38,7 +55,7 @@ def test_more_classes_are_judged_by_the_outputs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_targets_are_judged_by_the_regression_value(name: str) -> None:
+def test_targets_are_judged_by_the_regression_value(name: str, regression: ModuleType) -> None:
     rng = np.random.default_rng(1)
     outputs, truth = rng.normal(size=(40, 1)).astype(np.float32), rng.normal(size=40)
     expected = getattr(regression, name)(torch.from_numpy(outputs[:, 0]).double(), torch.from_numpy(truth))
@@ -53,7 +70,7 @@ def test_what_it_cannot_judge_fails_the_cell_with_the_reason() -> None:
     assert str(score(path("multiclass_confusion_matrix"), outputs, truth).reason).startswith("failed: ")
 
 
-def test_not_a_number_is_undefined_and_what_it_warns_of_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_a_number_is_undefined_and_what_it_warns_of_too(monkeypatch: pytest.MonkeyPatch, regression: ModuleType) -> None:
     monkeypatch.setattr(regression, "nothing", lambda preds, target: torch.tensor(torch.nan), raising=False)
     found = score(path("nothing", "regression"), np.ones((5, 1), np.float32), np.arange(5.0))
     assert (found.value, found.reason) == (None, "nothing gives nan")
@@ -74,4 +91,4 @@ def test_it_is_for_one_kind_of_label_and_has_the_bootstraps_interval() -> None:
 
 
 def test_its_version_is_part_of_a_cells_address() -> None:
-    assert metric_code(path("binary_auroc")) == torchmetrics.__version__
+    assert metric_code(path("binary_auroc")) == version("torchmetrics")

@@ -248,7 +248,7 @@ def test_what_was_copied_while_another_request_looked_at_the_file_again_is_copie
                 rows(store, keys_of(3))
             return 0
 
-        store._requests.copy(keys_of(9), copy, width=8, threads=1)
+        store.requests.copy(keys_of(9), copy, width=8, threads=1)
     assert copied == [b"\xff" * 8, (9).to_bytes(8, "little")]
 
 

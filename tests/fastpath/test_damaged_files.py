@@ -17,6 +17,7 @@ import pytest
 import xxhash
 
 import fastpath.format.index
+import fastpath.format.training_set_file
 from fastpath import CorruptFile, SampleStore, TrainingSet, TrainingSetWriter
 from fastpath.format.deletions import read_deleted
 from fastpath.format.index import BatchIndex
@@ -344,7 +345,9 @@ MOMENTS = {
     "an index that is opened": Moment(
         scattered_index, fastpath.format.index, "open_verified", lambda path: lambda: BatchIndex.open(path)
     ),
-    "a training set that is opened": Moment(large_set, TrainingSetFile, "_map", lambda path: lambda: TrainingSet.open(path)),
+    "a training set that is opened": Moment(
+        large_set, fastpath.format.training_set_file, "mmap", lambda path: lambda: TrainingSet.open(path)
+    ),
     "a partition that is touched first": Moment(
         large_set, TrainingSetFile, "check_unchanged", lambda path: TrainingSet.open(path).verify
     ),
@@ -360,8 +363,8 @@ def test_a_file_that_is_cut_in_this_moment_is_named(tmp_path: Path, monkeypatch:
         path.write_bytes(content)
         read = moment.reader(path)
 
-        def then_cut(*arguments: Any, length: int = length) -> Any:
-            found = call(*arguments)
+        def then_cut(*arguments: Any, length: int = length, **named: Any) -> Any:
+            found = call(*arguments, **named)
             os.truncate(path, length)
             return found
 

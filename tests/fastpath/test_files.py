@@ -5,6 +5,7 @@ import os
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ def test_a_store_that_is_let_go_gives_its_memory_back_before_garbage_is_collecte
     try:
         store = files.open(resident=resident)
         assert values(store, files.keys).tolist() == list(range(20))
-        table = weakref.ref(store._files)
+        table = weakref.ref(store.files)
         del store
         assert table() is None
         assert mapped_paths(tmp_path) == []
@@ -126,7 +127,9 @@ def test_a_forked_process_reads_on_whatever_threads_did(tmp_path: Path) -> None:
     with files.open(width=8, threads=2) as store:
         many = np.zeros(20_000, np.uint64)
         values(store, many)
-        with store._files._lock, store._files._in_flight._lock, store._files.opening:
+        with ExitStack() as held:
+            for lock in store.files.locks:
+                held.enter_context(lock)
             child = os.fork()
             if child == 0:
                 found = values(store, np.concatenate((many, np.array([1 << 32 | 5], np.uint64))))

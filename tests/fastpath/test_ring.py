@@ -98,7 +98,7 @@ def test_what_is_kept_never_changes_and_the_rest_is_bounded(steps, slots):
         assert all((view == value).all() for value, view in kept)
     if not any(keep for keep, _ in steps):
         assert allocated <= 1
-    assert len(ring._slabs) <= slots
+    assert len(ring) <= slots
 
 
 def test_memory_is_the_ring_and_what_is_kept():

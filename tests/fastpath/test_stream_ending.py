@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pytest
@@ -262,17 +263,27 @@ def test_what_an_iteration_held_is_free_before_garbage_is_collected(rows, how):
     gc.collect()
     gc.disable()
     try:
-        stream = BatchStream(store, chosen, 100, threads=2)
+        held: list[weakref.ref[Any]] = []
+
+        def allocate(n_bytes: int) -> np.ndarray:
+            memory = np.empty(n_bytes, np.uint8)
+            held.append(weakref.ref(memory))
+            return memory
+
+        stream = BatchStream(store, chosen, 100, threads=2, allocate=allocate)
         iterator = iter(stream)
-        held, threads = weakref.ref(stream._maker), set()
+        held.append(weakref.ref(stream))
+        threads: set[threading.Thread] = set()
         if how != "never started":
             with nullcontext() if how == "taken" else pytest.raises(UnknownKey):
-                for _ in iterator:
+                for batch in iterator:
                     threads |= running()
+                    del batch
         wait_until_gone(threads)
         del stream, iterator
         threads.clear()
-        assert held() is None
+        assert [each for each in held if each() is not None] == []
+        assert (len(held) == 1) == (how == "never started")
     finally:
         gc.enable()
 

@@ -50,7 +50,7 @@ class InterruptAt:
 
 
 def ends(iterator: Iterator[Any]) -> bool:
-    """Whether asking for another batch comes to an end, whichever it is."""
+    """True if asking for another batch comes to an end, whichever it is."""
 
     def ask() -> None:
         with contextlib.suppress(RuntimeError, StopIteration):

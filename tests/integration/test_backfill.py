@@ -1,4 +1,4 @@
-"""A replay launched through GraphQL, and by a person with a browser: the real page, its dialog, green partitions at the end."""
+"""A replay launched by a person with a browser, or through GraphQL: the real page, its dialog, green partitions at the end."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.integration.harness.deployment import deployed
 from tests.integration.harness.graphql import backfill_variables
 from tests.integration.harness.outcome import outcome_of
 from tests.integration.harness.servers import Servers, served
-from tests.projects.tiny import DATASET, amount, batch_text, drop, timed
+from tests.projects.tiny import DATASET, amount, batch_text, drop
 
 CHROMIUM: Final = shutil.which("chromium")
 ARGUMENTS: Final = (
@@ -27,11 +27,11 @@ ARGUMENTS: Final = (
     "--disable-sync",
     "--no-first-run",
 )
-ASSET: Final = ("by_time", "replay")
 #: Milliseconds.
 _CLICK: Final = 60_000
 _BACKFILL: Final = 300_000
 PIPELINE: Final = "by_amount"
+ASSET: Final = (PIPELINE, "replay")
 CHECKS: Final = {
     "training_set": ("not_empty", "only_train_samples", "keys_once", "weights_sum", "chances_sum"),
     "model": ("loss_finite", "stored_exactly"),
@@ -43,9 +43,9 @@ browsing = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: as root,
 
 @pytest.fixture(scope="module")
 def installation(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Ten imported batches, two pipelines, webserver and daemon."""
-    with deployed(postgres_server, tmp_path_factory.mktemp("backfills"), [amount(), timed()]) as deployment:
-        for day in range(10):
+    """Five imported batches, a pipeline, webserver and daemon."""
+    with deployed(postgres_server, tmp_path_factory.mktemp("backfills"), [amount(PIPELINE)]) as deployment:
+        for day in range(5):
             drop(deployment.project, f"day_{day:02d}", batch_text(day))
         deployment.command("dataset", "import", DATASET)
         with served(deployment) as servers:
@@ -53,9 +53,11 @@ def installation(postgres_server: RunningServer, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="module")
-def launched_backfill(installation: Servers) -> str:
-    """Id of a backfill of ``by_amount/replay``, launched by GraphQL before the page's: a daemon takes a minute for either."""
-    return installation.graphql.launch_backfill(["by_amount", "replay"], list(installation.deployment.states()))
+def backfill(installation: Servers) -> str:
+    """Id of a backfill of the replay: the page's own, or where there is no browser one of GraphQL, which is told the same."""
+    graphql = installation.graphql
+    launched = graphql.backfills(ASSET)
+    return launched[0] if launched else graphql.launch_backfill(ASSET, list(installation.deployment.states()))
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def page(installation: Servers) -> Iterator[Page]:
 
 @pytest.fixture
 def screenshots(tmp_path: Path) -> Path:
-    """Where pictures go: ``MODYN_SCREENSHOTS`` when it is set, for the documentation."""
+    """Folder of pictures: ``MODYN_SCREENSHOTS`` when it is set, for the documentation."""
     folder = Path(os.environ.get("MODYN_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -85,46 +87,14 @@ def launched_with(request: Request) -> dict[str, Any] | None:
     return variables
 
 
-def test_a_backfill_of_the_replay_asset_ends_green_with_every_partition_and_check(
-    installation: Servers, launched_backfill: str
-) -> None:
-    graphql, deployment = installation.graphql, installation.deployment
-    status = installation.backfill_status(launched_backfill)
-    backfill = graphql.backfill(launched_backfill)
-    assert status == "COMPLETED_SUCCESS", installation.why()
-    batches = list(deployment.states())
-    assert backfill["numPartitions"] == len(batches)
-    [run] = backfill["runs"]
-    assert run["status"] == "SUCCESS"
-
-    keys, statuses = graphql.partitions([PIPELINE, "replay"])
-    assert keys == batches
-    assert sorted(statuses["materializedPartitions"]) == sorted(batches)
-    found = deployment.run(PIPELINE, "replay")
-    assert found is not None
-    outcome = outcome_of(deployment.platform, found)
-    assert outcome.state == "finished"
-    triggers = [row.partition_key for row in deployment.triggers(PIPELINE, "replay")]
-    assert len(triggers) == len(outcome.models) == 4
-    for asset, checks in CHECKS.items():
-        _, statuses = graphql.partitions([PIPELINE, asset])
-        assert sorted(statuses["materializedPartitions"]) == triggers
-        assert not statuses["failedPartitions"]
-        for check in checks:
-            executions = graphql.checks([PIPELINE, asset], check)
-            assert {row["evaluation"]["partition"] for row in executions} == set(triggers), (asset, check, executions)
-            # A model may be worse than the champion before it.
-            assert check == "champion" or all(row["evaluation"]["success"] for row in executions)
-
-
 @browsing
 def test_the_page_of_the_replay_asset_launches_a_backfill_and_turns_green(
-    installation: Servers, launched_backfill: str, page: Page, screenshots: Path
+    installation: Servers, page: Page, screenshots: Path
 ) -> None:
     batches = list(installation.deployment.states())
     sent: list[dict[str, Any]] = []
     page.on("request", lambda request: sent.extend(filter(None, [launched_with(request)])))
-    page.goto("/assets/by_time/replay", wait_until="load")
+    page.goto("/assets/by_amount/replay", wait_until="load")
     page.get_by_role("button", name="Materialize").first.click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="All", exact=True).click()
@@ -141,17 +111,47 @@ def test_the_page_of_the_replay_asset_launches_a_backfill_and_turns_green(
     assert installation.backfill_status(backfill) == "COMPLETED_SUCCESS", installation.why()
     page.screenshot(path=screenshots / "backfill.png")
 
-    page.goto("/assets/by_time/replay?view=partitions", wait_until="load")
+    page.goto("/assets/by_amount/replay?view=partitions", wait_until="load")
     expect(page.get_by_text(f"Materialized ({len(batches)})")).to_be_visible()
     expect(page.get_by_text("Failed (0)")).to_be_visible()
     page.screenshot(path=screenshots / "replay-partitions.png")
 
 
+def test_a_backfill_of_the_replay_asset_ends_green_with_every_partition_and_check(installation: Servers, backfill: str) -> None:
+    graphql, deployment = installation.graphql, installation.deployment
+    status = installation.backfill_status(backfill)
+    launched = graphql.backfill(backfill)
+    assert status == "COMPLETED_SUCCESS", installation.why()
+    batches = list(deployment.states())
+    assert launched["numPartitions"] == len(batches)
+    [run] = launched["runs"]
+    assert run["status"] == "SUCCESS"
+
+    keys, statuses = graphql.partitions(ASSET)
+    assert keys == batches
+    assert sorted(statuses["materializedPartitions"]) == sorted(batches)
+    found = deployment.run(PIPELINE, "replay")
+    assert found is not None
+    outcome = outcome_of(deployment.platform, found)
+    assert outcome.state == "finished"
+    triggers = [row.partition_key for row in deployment.triggers(PIPELINE, "replay")]
+    assert len(triggers) == len(outcome.models) == 2
+    for asset, checks in CHECKS.items():
+        _, statuses = graphql.partitions([PIPELINE, asset])
+        assert sorted(statuses["materializedPartitions"]) == triggers
+        assert not statuses["failedPartitions"]
+        for check in checks:
+            executions = graphql.checks([PIPELINE, asset], check)
+            assert {row["evaluation"]["partition"] for row in executions} == set(triggers), (asset, check, executions)
+            # A model may be worse than the champion before it.
+            assert check == "champion" or all(row["evaluation"]["success"] for row in executions)
+
+
 @browsing
 def test_the_pages_of_a_model_show_its_hash_its_curve_its_mlflow_run_and_its_check(
-    installation: Servers, launched_backfill: str, page: Page, screenshots: Path
+    installation: Servers, backfill: str, page: Page, screenshots: Path
 ) -> None:
-    assert installation.backfill_status(launched_backfill) == "COMPLETED_SUCCESS", installation.why()
+    assert installation.backfill_status(backfill) == "COMPLETED_SUCCESS", installation.why()
     trigger = installation.deployment.triggers("by_amount", "replay")[1]
     with installation.deployment.platform.transaction() as conn:
         model = find_model(conn, trigger.id)

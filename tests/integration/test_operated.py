@@ -95,7 +95,7 @@ class Operator:
         return f"{run.id} {run.state}, batch {run.last_ordinal}" if run else ""
 
     def heard(self) -> list[str]:
-        """What the hook has noted."""
+        """Events that the hook has noted."""
         path = self.deployment.settings.home / "heard.txt"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -112,7 +112,6 @@ def test_production_is_operated_while_it_runs(servers: Servers, gate: Path) -> N
     assert "nothing new" in servers.deployment.command("pipeline", "trigger", NAME, check=False).stderr
 
     operator.command("stop", NAME)
-    operator.until_fresh(True)
     operator.age(timedelta(hours=1))
     operator.until_fresh(False)
     operator.deliver(1)

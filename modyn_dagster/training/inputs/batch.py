@@ -73,9 +73,10 @@ def scaled_to_pool(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:
         yield replace(batch, weight=share, divisor=share)
 
 
-#: Limits of batches gathered together: their number, and bytes that fit into the cache of a core.
-_BATCHES: Final = 64
-_BYTES: Final = 1 << 20
+#: Batches gathered together at most.
+MOST_BATCHES: Final = 64
+#: Bytes gathered together at most, unless one batch has more: they fit into the cache of a core.
+CACHE_BYTES: Final = 1 << 20
 
 Positions = npt.NDArray[np.int64]
 #: ``(places of an epoch int64[k], keys uint64[k], weights float32[k]) -> positions int64[k]``; fills keys and weights.
@@ -90,10 +91,15 @@ class InMemory:
     Args:
         inputs: inputs by name, ``[n, ...]``.
         targets: ``[n]``.
+        most_batches: limit of the batches gathered together.
+        cache_bytes: limit of their bytes, by the cache of a core; a batch above it is gathered alone.
     """
 
-    def __init__(self, inputs: Tensors, targets: Tensor) -> None:
+    def __init__(
+        self, inputs: Tensors, targets: Tensor, *, most_batches: int = MOST_BATCHES, cache_bytes: int = CACHE_BYTES
+    ) -> None:
         self._inputs, self._targets = inputs, targets
+        self._most_batches, self._cache_bytes = most_batches, cache_bytes
         sizes = [tensor[:1].nbytes for tensor in (*inputs.values(), targets)]
         # Keys and weights.
         sizes += [8, 4]
@@ -113,7 +119,7 @@ class InMemory:
             number += n
 
     def _batches_per_gather(self, batch_size: int) -> int:
-        return max(1, min(_BATCHES, _BYTES // (self._row * self._padded(batch_size))))
+        return max(1, min(self._most_batches, self._cache_bytes // (self._row * self._padded(batch_size))))
 
     def _padded(self, size: int) -> int:
         return -(-size // self._unit) * self._unit

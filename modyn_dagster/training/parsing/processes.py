@@ -46,7 +46,7 @@ class Processes:
         for _ in range(self._count):
             self._idle.put(None)
         self._started: list[subprocess.Popen[bytes]] = []
-        self._end = weakref.finalize(self, _end_all, self._started, os.getpid())
+        self._end = weakref.finalize(self, end_all, self._started, os.getpid())
         # Last, because other threads of a forked process check it.
         self._owner = os.getpid()
 
@@ -78,7 +78,7 @@ class Processes:
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._started.append(process)
         if not self._end.alive:
-            _end_all(self._started, self._owner)
+            end_all(self._started, self._owner)
         try:
             receive_columns(cast(BinaryIO, process.stdout))
         except (EOFError, OSError, ValueError) as error:
@@ -88,7 +88,7 @@ class Processes:
         return process
 
     def _dropped(self, process: "subprocess.Popen[bytes]") -> None:
-        _end_all([process], self._owner)
+        end_all([process], self._owner)
         self._started.remove(process)
 
     def _culprit(self, blobs: Sequence[Any], ending: str) -> ParseFailed:
@@ -109,7 +109,8 @@ def _ending(process: "subprocess.Popen[bytes]") -> str:
     return f"its process was killed by signal {-code}" if code < 0 else f"its process ended with status {code}"
 
 
-def _end_all(processes: "list[subprocess.Popen[bytes]]", owner: int) -> None:
+def end_all(processes: "list[subprocess.Popen[bytes]]", owner: int) -> None:
+    """Kill these processes and wait for them, in the process that owns them; others may take theirs off the list meanwhile."""
     if os.getpid() != owner:
         return
     # Working threads remove their processes from the list.
