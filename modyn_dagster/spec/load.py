@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from modyn_dagster.errors import ConfigError, without_secrets
@@ -16,6 +15,7 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
 from modyn_dagster.values.digest import json_digest
+from modyn_dagster.values.yaml_values import read_yaml
 
 _Location = tuple[int | str, ...]
 
@@ -121,13 +121,7 @@ def load_project(folder: Path) -> Project:
 
 def load_spec(path: Path, kind: type[S]) -> S:
     """Read a spec from a YAML file. Raises ``ConfigError``."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), "(file)", path.name, f"cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(str(path), "(file)", path.name, f"is not valid YAML: {error}") from error
-    return parse_spec(content, kind, source=str(path))
+    return parse_spec(read_yaml(path), kind, source=str(path))
 
 
 def parse_spec(content: object, kind: type[S], *, source: str) -> S:
