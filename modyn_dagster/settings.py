@@ -12,6 +12,8 @@ MODYN_PG_BIN               folder of the server binaries of the embedded Postgre
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
+MODYN_MAX_IMAGE_PIXELS     largest image that the parser ``images`` decodes         67108864
+MODYN_MAX_IMAGE_BYTES      most bytes of an encoded image                           67108864
 =========================  =======================================================  ======================
 """
 

@@ -126,6 +126,15 @@ def _prepare(server: RunningServer) -> None:
     engine.dispose()
 
 
+@pytest.fixture(autouse=True)
+def _same_umask() -> Iterator[None]:
+    """Commands and the definitions close the files of their process to others; tests after them expect nothing of it."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """An empty folder to be ``MODYN_HOME``."""

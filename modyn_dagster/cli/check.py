@@ -9,11 +9,11 @@ import click
 
 from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.imports import add_code_folder, import_callable
+from modyn_dagster.imports import CodeSources, import_callable
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.load import Project, load_project, load_spec
+from modyn_dagster.spec.load import Project, load_project, load_spec, project_code
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.training.data import check_task
 from modyn_dagster.training.user_code import import_paths
@@ -45,8 +45,12 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
     if (error := missing_project(folder)) is not None:
         yield error
         return
-    add_code_folder(folder)
-    in_files = [*_file_errors(folder / "datasets", DatasetSpec), *_file_errors(folder / "pipelines", PipelineSpec)]
+    try:
+        code = project_code(folder)
+    except ConfigError as error:
+        yield error
+        return
+    in_files = [*_file_errors(folder / "datasets", DatasetSpec, code), *_file_errors(folder / "pipelines", PipelineSpec, code)]
     if in_files:
         yield from in_files
         return
@@ -59,9 +63,9 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
         yield from _pipeline_errors(project, pipeline)
 
 
-def _file_errors(folder: Path, kind: type[Spec]) -> Iterator[ConfigError]:
+def _file_errors(folder: Path, kind: type[Spec], code: CodeSources) -> Iterator[ConfigError]:
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        yield from _errors_of(partial(load_spec, path, kind))
+        yield from _errors_of(partial(load_spec, path, kind, code))
 
 
 def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:

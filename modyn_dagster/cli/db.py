@@ -23,6 +23,7 @@ from modyn_dagster.catalog.database.engine import current_revision, open_engine
 from modyn_dagster.catalog.database.urls import child_environment, database_url, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.revisions import outdated
+from modyn_dagster.private_files import open_to_others
 from modyn_dagster.settings import Settings
 
 
@@ -48,6 +49,8 @@ def start(port: int | None) -> None:
         return
     started = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
     click.echo(f"Postgres {'started' if started.started_by_us else 'runs already'}: {display_address(server_url(settings))}")
+    if (warning := open_to_others(settings.home)) is not None:
+        click.echo(f"warning: {warning}", err=True)
     if not all(existing_databases(settings).values()):
         click.echo("its databases are still to be made: run `modyn-dagster db upgrade`")
 

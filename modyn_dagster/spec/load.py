@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from modyn_dagster.errors import ConfigError, without_secrets
-from modyn_dagster.imports import add_code_folder
+from modyn_dagster.imports import STANDARD, CodeSources, add_code_folder, is_standard
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset
@@ -87,6 +87,32 @@ def _split(path: Sequence[tuple[str, bool]]) -> tuple[list[str], tuple[str, ...]
 S = TypeVar("S", bound=Spec)
 
 
+class CodeSpec(Spec):
+    """Installed packages whose functions the specs of a project may name, beside those in its folder ``code``."""
+
+    packages: list[Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]] = Field(default_factory=list)
+
+
+class ProjectSpec(Spec):
+    """The file `project.yaml`."""
+
+    code: CodeSpec = CodeSpec()
+
+
+def project_code(folder: Path) -> CodeSources:
+    """Read the origins of code that a project's specs may name, and make its folder ``code`` importable.
+
+    Raises ``ConfigError`` for a `project.yaml` that is impossible.
+    """
+    add_code_folder(folder)
+    path = folder / "project.yaml"
+    packages = load_spec(path, ProjectSpec).code.packages if path.exists() else []
+    for package in packages:
+        if is_standard(package):
+            raise ConfigError(str(path), "code.packages", package, STANDARD)
+    return CodeSources(folder / "code", frozenset(packages))
+
+
 @dataclass(frozen=True)
 class Project:
     """Specs of a project folder, by name."""
@@ -106,9 +132,9 @@ def load_project(folder: Path) -> Project:
 
     Modules in the folder ``code``, which specs may name, can be imported afterwards.
     """
-    add_code_folder(folder)
-    datasets = _load_folder(folder / "datasets", DatasetSpec)
-    pipelines = _load_folder(folder / "pipelines", PipelineSpec)
+    code = project_code(folder)
+    datasets = _load_folder(folder / "datasets", DatasetSpec, code)
+    pipelines = _load_folder(folder / "pipelines", PipelineSpec, code)
     for pipeline in pipelines.values():
         if pipeline.dataset not in datasets:
             known = ", ".join(sorted(datasets)) or "none"
@@ -119,15 +145,18 @@ def load_project(folder: Path) -> Project:
     return Project(folder, datasets, pipelines)
 
 
-def load_spec(path: Path, kind: type[S]) -> S:
-    """Read a spec from a YAML file. Raises ``ConfigError``."""
-    return parse_spec(read_yaml(path), kind, source=str(path))
+def load_spec(path: Path, kind: type[S], code: CodeSources | None = None) -> S:
+    """Read a spec from a YAML file, which may name functions from ``code``. Raises ``ConfigError``."""
+    return parse_spec(read_yaml(path), kind, source=str(path), code=code)
 
 
-def parse_spec(content: object, kind: type[S], *, source: str) -> S:
-    """Validate parsed YAML or JSON. Raises ``ConfigError``, naming the field and the allowed values."""
+def parse_spec(content: object, kind: type[S], *, source: str, code: CodeSources | None = None) -> S:
+    """Validate parsed YAML or JSON. Raises ``ConfigError``, naming the field and the allowed values.
+
+    Without ``code`` functions may come from anywhere but the standard library: the caller is code itself.
+    """
     try:
-        return kind.model_validate(content)
+        return kind.model_validate(content, context=code)
     except ValidationError as error:
         raise config_error(source, content, error) from None
 
@@ -172,10 +201,10 @@ def _check_slices(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
             raise ConfigError(f"pipeline {pipeline.name}", f"evaluation.slices.{i}", name, rule)
 
 
-def _load_folder(folder: Path, kind: type[S]) -> dict[str, S]:
+def _load_folder(folder: Path, kind: type[S], code: CodeSources) -> dict[str, S]:
     specs: dict[str, S] = {}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        spec = load_spec(path, kind)
+        spec = load_spec(path, kind, code)
         name: str = getattr(spec, "name")  # noqa: B009 - both spec kinds have one
         if name in specs:
             raise ConfigError(str(path), "name", name, "is used by another file of this folder")

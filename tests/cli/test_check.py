@@ -31,7 +31,7 @@ PIPELINE = {
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MODYN_PROJECT", str(tmp_path))
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
     write(tmp_path / "datasets" / "numbers.yaml", DATASET)
     write(tmp_path / "pipelines" / "hourly.yaml", PIPELINE)
     return tmp_path
@@ -43,7 +43,8 @@ def write(path: Path, content: dict[str, Any]) -> None:
 
 
 def user_code(project: Path, name: str, content: str) -> str:
-    (project / f"{name}.py").write_text(content)
+    (project / "code").mkdir(exist_ok=True)
+    (project / "code" / f"{name}.py").write_text(content)
     sys.modules.pop(name, None)
     return name
 

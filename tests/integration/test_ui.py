@@ -116,6 +116,9 @@ def test_both_pages_answer_until_ctrl_c_stops_everything(start: Callable[[], Ui]
     assert ui.output.endswith("stopping ...\nstopped\n")
     assert marked(home) == []
     assert not EmbeddedPostgres(home).is_running()
+    # The account of root's server comes through the home; everything below is closed, logs of MLflow and Dagster too.
+    assert home.stat().st_mode & 0o077 == (0o011 if os.geteuid() == 0 else 0)
+    assert [path for path in home.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077] == []
 
 
 def test_a_second_one_is_refused_a_killed_one_is_tidied_up_and_a_broken_one_says_so(

@@ -18,6 +18,7 @@ from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.cluster import Cluster
 from modyn_dagster.catalog.embedded.listening import HOST
 from modyn_dagster.errors import DatabaseDown, ServerFailed, WriteFailed
+from modyn_dagster.private_files import make_home
 from modyn_dagster.storage import atomic_write
 from modyn_dagster.values.digest import bytes_digest
 
@@ -89,7 +90,7 @@ def exclusive(home: Path) -> Iterator[None]:
     """Lock the server of ``home``: one process at a time sets it up, starts or stops it. The lock ends with the process."""
     path = home / "postgres.lock"
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_home(home)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise WriteFailed(path, error.strerror or str(error)) from error
