@@ -12,7 +12,6 @@ import click
 
 from modyn_dagster import __version__
 from modyn_dagster.errors import ModynError
-from modyn_dagster.private_files import keep_files_private
 
 INTERRUPTED: Final = 130
 
@@ -71,6 +70,8 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; the exit code is 1 after an error, 2 after wrong usage, 130 after Ctrl-C."""
+        from modyn_dagster.private_files import keep_files_private
+
         keep_files_private()
         try:
             return super().invoke(ctx)

@@ -47,8 +47,8 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
         return
     try:
         code = project_code(folder)
-    except ConfigError as error:
-        yield error
+    except ConfigError as impossible:
+        yield impossible
         return
     in_files = [*_file_errors(folder / "datasets", DatasetSpec, code), *_file_errors(folder / "pipelines", PipelineSpec, code)]
     if in_files:

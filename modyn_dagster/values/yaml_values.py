@@ -47,7 +47,7 @@ def _error(path: Path, value: object, rule: str) -> ConfigError:
 
 
 class _OutOfBounds(Exception):
-    def __init__(self, mark: yaml.Mark, value: object, rule: str) -> None:
+    def __init__(self, mark: Any, value: object, rule: str) -> None:
         super().__init__(rule)
         self.line, self.value, self.rule = mark.line + 1, value, rule
 
@@ -63,7 +63,7 @@ class _BoundedLoader(yaml.SafeLoader):
         self._sizes: dict[int, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # PyYAML's stubs leave it out
         before = self._nodes
         self._nodes += 1
         self._depth += 1

@@ -161,7 +161,7 @@ def test_policies_and_rules_of_the_users_are_checked_at_any_depth(project: Path)
 
 
 def test_the_folder_code_of_a_project_needs_no_python_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(project)])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(project / "code")])
     (project / "code").mkdir()
     (project / "code" / "nets_of_this_project.py").write_text("def net(n_features, n_outputs): ...")
     trained = {"model": {"factory": "nets_of_this_project:net"}, "transforms": [{"factory": "nets_of_this_project:net"}]}

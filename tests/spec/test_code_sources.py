@@ -14,6 +14,7 @@ from modyn_dagster import imports
 from modyn_dagster.cli import main
 from modyn_dagster.errors import ConfigError, ImportPathError
 from modyn_dagster.imports import CodeSources, import_callable
+from modyn_dagster.spec.learning.models import CustomSpec
 from modyn_dagster.spec.load import load_project, project_code
 
 STANDARD = ["os:system", "builtins:exec", "posix:system", "subprocess:run", "json:loads", "importlib:import_module"]
@@ -51,6 +52,12 @@ def with_model(project: Path, factory: str) -> None:
     write(project / "pipelines" / "hourly.yaml", content)
 
 
+def factory_of(project: Path) -> str:
+    model = load_project(project).pipelines["hourly"].training.model
+    assert isinstance(model, CustomSpec)
+    return model.factory
+
+
 @pytest.mark.parametrize("path", STANDARD)
 def test_the_standard_library_is_refused_everywhere(path: str, project: Path) -> None:
     with_model(project, path)
@@ -63,6 +70,14 @@ def test_the_standard_library_is_refused_everywhere(path: str, project: Path) ->
     write(project / "project.yaml", {"code": {"packages": [path.partition(":")[0]]}})
     with pytest.raises(ConfigError, match=r"project.yaml: code.packages: belongs to the standard library"):
         load_project(project)
+
+
+def test_a_module_of_the_standard_library_is_refused_before_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    sys.modules.pop("this", None)
+    with pytest.raises(ImportPathError, match="belongs to the standard library"):
+        import_callable("this:d", source="p", field="f")
+    assert "this" not in sys.modules
+    assert capsys.readouterr().out == ""
 
 
 def test_names_that_a_module_took_from_the_standard_library_are_refused_too(project: Path) -> None:
@@ -80,7 +95,7 @@ def test_an_installed_package_needs_a_line_in_project_yaml(project: Path) -> Non
     result = CliRunner().invoke(main, ["check"])
     assert "package 'click' is no code of this project" in result.output
     write(project / "project.yaml", {"code": {"packages": ["click"]}})
-    assert load_project(project).pipelines["hourly"].training.model.factory == "click.testing:CliRunner"
+    assert factory_of(project) == "click.testing:CliRunner"
 
 
 @pytest.mark.parametrize("path", ["torch.hub:load", "torch:load", "torch.utils.cpp_extension:load_inline"])
@@ -95,7 +110,7 @@ def test_code_of_the_folder_and_of_libraries_needs_no_line(project: Path) -> Non
     (project / "code" / "shop" / "nets.py").write_text("raise RuntimeError('nothing is imported to check it')\n")
     for factory in ("shop.nets:small", "torch.nn:Identity", "torch.optim:SGD"):
         with_model(project, factory)
-        assert load_project(project).pipelines["hourly"].training.model.factory == factory
+        assert factory_of(project) == factory
     assert CodeSources(project / "elsewhere").refusal("shop.nets") is not None
 
 

@@ -15,7 +15,7 @@ from modyn_dagster.values.yaml_values import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, M
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
 LAUGHS = "".join(f"{after}: &{after} [{', '.join([f'*{before}'] * 10)}]\n" for before, after in zip("abcdefg", "bcdefgh"))
-BAD = {
+BAD: dict[str, tuple[str | bytes, str]] = {
     "twice": ("training:\n  epochs: 1\nname: x\ntraining:\n  epochs: 2\n", "line 4: the key stands twice .* in line 1"),
     "twice inside": ("a: {b: 1, c: 2, b: 3}", "line 1: the key stands twice"),
     "twice, quoted": ('a: 1\n"a": 2\n', "line 2: the key stands twice"),
