@@ -158,7 +158,8 @@ def _start(settings: Settings, location: CodeLocation, services: Services, port:
     """Start all three; returns their URLs by name once they answer."""
     pages = {"Dagster": f"http://{HOST}:{port}", "MLflow": f"http://{HOST}:{mlflow_port}"}
     links = {"MODYN_DAGSTER_UI_URL": pages["Dagster"], "MODYN_MLFLOW_UI_URL": pages["MLflow"]}
-    environment = child_environment(settings) | links
+    # The schema's owner is for this command, which upgrades; an empty variable counts as absent.
+    environment = child_environment(settings) | links | {"MODYN_POSTGRES_OWNER_URL": ""}
     artifacts = settings.home / "mlflow"
     started: Sequence[Service] = (
         webserver(location, environment, port),
