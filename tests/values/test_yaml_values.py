@@ -81,7 +81,8 @@ _values = st.recursive(
 @given(value=_values, flow=st.booleans())
 def test_values_come_back_as_they_were_written(value: Any, flow: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.getbasetemp()
-    assert read_yaml(written(folder, yaml.safe_dump(value, default_flow_style=flow, allow_unicode=True))) == value
+    # Escaped: PyYAML writes U+0085 as a line break otherwise.
+    assert read_yaml(written(folder, yaml.safe_dump(value, default_flow_style=flow))) == value
 
 
 @given(text=st.text(st.sampled_from(list("a1&*<:-[]{},'\"#|>!%@ \n?0x.")), max_size=60))
