@@ -26,6 +26,7 @@ from modyn_dagster.assets.samples import freshness_check, samples_asset
 from modyn_dagster.assets.specs import DatasetAssets, PipelineAssets
 from modyn_dagster.assets.training import model_asset, training_set_asset
 from modyn_dagster.assets.translator import ModynTranslator
+from modyn_dagster.private_files import keep_files_private
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.model_store import ModelStoreResource
@@ -64,6 +65,7 @@ def build_definitions(
     Raises:
         ConfigError: a spec is impossible; names file, field and what is allowed.
     """
+    keep_files_private()
     chosen = settings if settings is not None else Settings.from_environment()
     if project is not None:
         chosen = replace(chosen, project=Path(project).resolve())

@@ -1,11 +1,19 @@
-"""Import paths ``package.module:function`` of user code: find a module without running it, and import a callable."""
+"""Import paths ``package.module:function`` of user code: permitted origins, finding a module without running it, and import.
+
+Specs are code: whoever may write one chooses functions that our processes call. So these come from few places, and never from the
+standard library, where functions start programs (``os:system``) or run text (``builtins:exec``).
+"""
 
 import importlib
 import importlib.machinery
+import importlib.metadata
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final
 
 from modyn_dagster.errors import ImportPathError
 
@@ -17,6 +25,59 @@ def add_code_folder(project: Path) -> None:
         sys.path.append(folder)
 
 
+#: Libraries of models, losses, transforms and metrics, whose functions build or compute; without ``torch.hub``, which runs code.
+LIBRARIES: Final = (
+    "alibi_detect",
+    "evidently",
+    "modyn_dagster",
+    "sklearn",
+    "torch.nn",
+    "torch.optim",
+    "torchmetrics",
+    "torchvision.models",
+    "torchvision.transforms",
+    "transformers",
+)
+#: Rule about a path into the standard library.
+STANDARD: Final = "belongs to the standard library; call it in a function of your own, in the project's folder code/"
+#: Groups of entry points by which an installed package offers code to specs begin like this.
+ENTRY_POINTS: Final = "modyn_dagster."
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSources:
+    """Origins of a project's user code: its folder ``code``, packages that `project.yaml` names, entry points and libraries."""
+
+    folder: Path
+    packages: frozenset[str] = frozenset()
+
+    def refusal(self, module: str) -> str | None:
+        """Say why specs of the project may not name an existing module; None if they may."""
+        package = module.partition(".")[0]
+        if any(module == library or module.startswith(f"{library}.") for library in LIBRARIES):
+            return None
+        if package in self.packages or find_module(module, [str(self.folder)]) is not None or package in offered_packages():
+            return None
+        return (
+            f"package {package!r} is no code of this project: put the function into its folder code/, or write "
+            f"`code: {{packages: [{package}]}}` into project.yaml"
+        )
+
+
+def is_standard(module: str) -> bool:
+    """Tell whether a module belongs to the standard library or to the interpreter."""
+    package = module.partition(".")[0]
+    return package in sys.stdlib_module_names or package in sys.builtin_module_names
+
+
+@cache
+def offered_packages() -> frozenset[str]:
+    """Packages that offer code by entry points."""
+    points = importlib.metadata.entry_points()
+    groups = [group for group in points.groups if group.startswith(ENTRY_POINTS)]
+    return frozenset(point.module.partition(".")[0] for group in groups for point in points.select(group=group))
+
+
 def import_callable(path: str, *, source: str, field: str) -> Callable[..., Any]:
     """Import the callable that a spec names.
 
@@ -26,15 +87,21 @@ def import_callable(path: str, *, source: str, field: str) -> Callable[..., Any]
         field: dotted path inside ``source``.
 
     Raises:
-        ImportPathError: the module fails to import or lacks the name, or the name is not callable.
+        ImportPathError: the module fails to import or lacks the name, or the name is not callable or belongs to the standard
+            library.
     """
     module, _, name = path.partition(":")
+    if is_standard(module):
+        raise ImportPathError(source, field, path, STANDARD)
     try:
         imported = getattr(importlib.import_module(module), name)
     except Exception as error:
         raise ImportPathError(source, field, path, f"cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(imported):
         raise ImportPathError(source, field, path, f"names a {type(imported).__name__}, which cannot be called")
+    # A library's module also has the names that it imported.
+    if isinstance(imported, type | FunctionType | BuiltinFunctionType) and is_standard(str(imported.__module__)):
+        raise ImportPathError(source, field, path, STANDARD)
     return imported  # type: ignore[no-any-return]  # just tested to be callable
 
 
@@ -43,9 +110,9 @@ def module_exists(module: str) -> bool:
     return module in sys.modules or find_module(module) is not None
 
 
-def find_module(module: str) -> importlib.machinery.ModuleSpec | None:
-    """Find a dotted module without running any of its packages; None if there is none."""
-    search: list[str] | None = None
+def find_module(module: str, folders: list[str] | None = None) -> importlib.machinery.ModuleSpec | None:
+    """Find a dotted module in folders, by default those of `sys.path`, without running any of its packages; None if absent."""
+    search = folders
     spec: importlib.machinery.ModuleSpec | None = None
     parts = module.split(".")
     for i in range(len(parts)):

@@ -6,11 +6,14 @@ variable                   meaning                                              
 MODYN_PROJECT              folder with ``datasets/`` and ``pipelines/``             the current folder
 MODYN_HOME                 folder of all state: Postgres, batches, models, ...      ``.modyn`` here
 MODYN_POSTGRES_URL         an existing server to use instead of the embedded one    none
+MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas             MODYN_POSTGRES_URL
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
+MODYN_MAX_IMAGE_PIXELS     largest image that the parser ``images`` decodes         67108864
+MODYN_MAX_IMAGE_BYTES      most bytes of an encoded image                           67108864
 =========================  =======================================================  ======================
 """
 
@@ -30,6 +33,7 @@ class Settings:
     postgres_url: str | None = None
     database_prefix: str = ""
     pg_bin: Path | None = None
+    postgres_owner_url: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -42,6 +46,7 @@ class Settings:
             postgres_url=env.get("MODYN_POSTGRES_URL") or None,
             database_prefix=env.get("MODYN_DATABASE_PREFIX", ""),
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
+            postgres_owner_url=env.get("MODYN_POSTGRES_OWNER_URL") or None,
         )
 
     @property
@@ -50,7 +55,10 @@ class Settings:
         return self.home / "dagster"
 
     def environment(self) -> dict[str, str]:
-        """Variables that give a child process these settings, among them the Postgres URL with its password."""
+        """Variables that give a child process these settings, among them the Postgres URL with its password.
+
+        That of the schema's owner is left out: no process that runs pipelines changes a schema.
+        """
         pairs = {
             "MODYN_DAGSTER_DIR": str(self.dagster_folder),
             "MODYN_PROJECT": str(self.project),

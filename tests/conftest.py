@@ -16,9 +16,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.database.databases import upgrade
+from modyn_dagster.catalog.access.authentication import as_uri
+from modyn_dagster.catalog.access.roles import DATABASES, EMBEDDED
+from modyn_dagster.catalog.database.databases import create_databases, upgrade
 from modyn_dagster.catalog.database.engine import open_engine
-from modyn_dagster.catalog.database.urls import DATABASES, database_url
+from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.settings import Settings
 from tests.disk import do_not_wait_for_the_disk
@@ -28,7 +30,8 @@ __all__ = ["pytest_addoption", "pytest_configure", "pytest_xdist_make_scheduler"
 
 do_not_wait_for_the_disk()
 
-_TEMPLATE = "migrated_template"
+#: Database that is migrated; tests have copies of it.
+TEMPLATE = "template_modyn"
 
 
 def pytest_collection_finish() -> None:
@@ -39,18 +42,23 @@ def pytest_collection_finish() -> None:
 
 @dataclass(frozen=True)
 class RunningServer:
-    """The session's server; ``maintenance`` runs statements outside transactions, on its own database."""
+    """The session's server; ``maintenance`` runs the superuser's statements outside transactions, on its own database."""
 
     embedded: EmbeddedPostgres
     url: sa.URL
     maintenance: sa.Engine
+
+    def settings(self, project: Path, home: Path, prefix: str) -> Settings:
+        """Settings as an administrator would give them: one role that writes, one that owns the schemas."""
+        writer, owner = (as_uri(self.embedded.url_of(role)) for role in ("writer", "owner"))
+        return Settings(project, home, postgres_url=writer, postgres_owner_url=owner, database_prefix=prefix)
 
     def execute(self, statement: str) -> None:
         with self.maintenance.connect() as connection:
             connection.execute(sa.text(statement))
 
     def create_database(self, name: str, template: str = "template0") -> None:
-        self.execute(f'create database "{name}" template "{template}"')
+        self.execute(f'create database "{name}" owner {EMBEDDED.owner} template "{template}"')
 
     def drop_database(self, name: str) -> None:
         self.execute(f'drop database if exists "{name}" with (force)')
@@ -101,10 +109,20 @@ def _prepare(server: RunningServer) -> None:
     # These databases need not survive a power cut.
     server.execute("alter system set fsync = off")
     server.execute("select pg_reload_conf()")
-    server.create_database(_TEMPLATE)
-    engine = open_engine(server.url.set(database=_TEMPLATE))
+    settings = server.settings(Path(), Path(), "template_")
+    create_databases(settings)
+    engine = open_engine(settings, "owner")
     upgrade(engine)
     engine.dispose()
+
+
+@pytest.fixture(autouse=True)
+def _same_umask() -> Iterator[None]:
+    """Commands and the definitions close the files of their process to others; tests after them expect nothing of it."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
@@ -118,9 +136,8 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def settings(postgres_server: RunningServer, home: Path, tmp_path: Path) -> Iterator[Settings]:
     """Settings with databases of this test alone: ``modyn`` is there and migrated, the others can be created."""
-    url = postgres_server.url.render_as_string(hide_password=False)
-    chosen = Settings(tmp_path, home, postgres_url=url, database_prefix=f"t{secrets.token_hex(4)}_")
-    postgres_server.create_database(f"{chosen.database_prefix}modyn", _TEMPLATE)
+    chosen = postgres_server.settings(tmp_path, home, f"t{secrets.token_hex(4)}_")
+    postgres_server.create_database(f"{chosen.database_prefix}modyn", TEMPLATE)
     yield chosen
     for name in DATABASES:
         postgres_server.drop_database(str(database_url(chosen, name).database))

@@ -6,12 +6,11 @@ from itertools import count
 from typing import Any, Final
 
 import sqlalchemy as sa
-from psycopg2 import sql
 from sqlalchemy.dialects.postgresql import insert
 
 from modyn_dagster.catalog.batches import FAILED_STATES, BatchRow, batch
 from modyn_dagster.catalog.database.mapping import list_rows
-from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset, partition_of
+from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset
 from modyn_dagster.errors import CatalogError, ConfigError
 from modyn_dagster.keys import MAX_ORDINAL
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -35,23 +34,9 @@ def _create(conn: sa.Connection, spec: DatasetSpec) -> DatasetRow:
     created: int | None = conn.execute(statement).scalar_one_or_none()
     # None: another process created it, and its transaction has ended by now.
     if created is not None:
-        _create_partition(conn, created)
+        # By a function with the rights of the schema's owner: this role may write rows only.
+        conn.execute(sa.select(sa.func.add_sample_partition(created)))
     return get_dataset(conn, spec.name)
-
-
-def _create_partition(conn: sa.Connection, dataset_id: int) -> None:
-    # Attached rather than created in place: ATTACH does not block readers and writers of other datasets.
-    number = sql.Literal(dataset_id)
-    leaf = sql.Identifier(partition_of(dataset_id))
-    for statement in (
-        "CREATE TABLE {leaf} (LIKE sample INCLUDING ALL)",
-        # COPY goes straight into the leaf and leaves the dataset out.
-        "ALTER TABLE {leaf} ALTER COLUMN dataset_id SET DEFAULT {number}",
-        "CREATE INDEX ON {leaf} USING brin (key) WITH (autosummarize = on)",
-        "ALTER TABLE sample ATTACH PARTITION {leaf} FOR VALUES IN ({number})",
-    ):
-        composed = sql.SQL(statement).format(leaf=leaf, number=number)
-        conn.exec_driver_sql(composed.as_string(conn.connection.driver_connection))
 
 
 def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetRow:

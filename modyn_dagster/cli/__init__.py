@@ -70,6 +70,9 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; the exit code is 1 after an error, 2 after wrong usage, 130 after Ctrl-C."""
+        from modyn_dagster.private_files import keep_files_private
+
+        keep_files_private()
         try:
             return super().invoke(ctx)
         except ModynError as error:
@@ -93,5 +96,5 @@ def main(traceback: bool) -> None:
 
     Works on the project in the current folder: datasets/*.yaml and pipelines/*.yaml. MODYN_PROJECT names another
     folder, MODYN_HOME the folder of all state (default: .modyn), MODYN_POSTGRES_URL a server to use instead of the
-    embedded one.
+    embedded one. Files are written for this account alone.
     """

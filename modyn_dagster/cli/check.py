@@ -9,10 +9,11 @@ import click
 
 from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.imports import add_code_folder, import_callable
+from modyn_dagster.imports import import_callable
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import Project, load_project, read_project
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.spec.reading.code_packages import project_code
 from modyn_dagster.training.data import check_task
 from modyn_dagster.training.user_code import import_paths
 from modyn_dagster.triggering.user_code import user_code_errors
@@ -43,8 +44,12 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
     if (error := missing_project(folder)) is not None:
         yield error
         return
-    add_code_folder(folder)
-    project, faults = read_project(folder)
+    try:
+        code = project_code(folder)
+    except ConfigError as impossible:
+        yield impossible
+        return
+    project, faults = read_project(folder, code)
     yield from faults
     for pipeline in project.pipelines.values():
         yield from _pipeline_errors(project, pipeline)

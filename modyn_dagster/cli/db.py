@@ -9,11 +9,21 @@ from dataclasses import asdict
 
 import click
 
-from modyn_dagster.catalog.database.databases import Health, create_databases, existing_databases, health_of, upgrade
+from modyn_dagster.catalog.access.authentication import as_uri, display_address
+from modyn_dagster.catalog.access.roles import DATABASES, DatabaseName, RoleName
+from modyn_dagster.catalog.database.databases import (
+    Health,
+    create_databases,
+    excessive_rights,
+    existing_databases,
+    health_of,
+    upgrade,
+)
 from modyn_dagster.catalog.database.engine import current_revision, open_engine
-from modyn_dagster.catalog.database.urls import child_environment, display_address, server_url
+from modyn_dagster.catalog.database.urls import child_environment, database_url, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.revisions import outdated
+from modyn_dagster.private_files import open_to_others
 from modyn_dagster.settings import Settings
 
 
@@ -27,7 +37,7 @@ def db() -> None:
 
 
 @db.command()
-@click.option("--port", type=click.IntRange(1, 65_535), help="Port of 127.0.0.1; default: the last one, or a free one.")
+@click.option("--port", type=click.IntRange(1, 65_535), help="Port of 127.0.0.1; default: the last one, or a Unix socket.")
 def start(port: int | None) -> None:
     """Start the embedded server unless it runs.
 
@@ -37,8 +47,10 @@ def start(port: int | None) -> None:
     if settings.postgres_url is not None:
         click.echo(f"MODYN_POSTGRES_URL is set: using {display_address(server_url(settings))}, nothing to start")
         return
-    server = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
-    click.echo(f"Postgres {'started' if server.started_by_us else 'runs already'}: {display_address(server.url)}")
+    started = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
+    click.echo(f"Postgres {'started' if started.started_by_us else 'runs already'}: {display_address(server_url(settings))}")
+    if (warning := open_to_others(settings.home)) is not None:
+        click.echo(f"warning: {warning}", err=True)
     if not all(existing_databases(settings).values()):
         click.echo("its databases are still to be made: run `modyn-dagster db upgrade`")
 
@@ -76,7 +88,7 @@ def upgrade_command() -> None:
     settings = Settings.from_environment()
     for name in create_databases(settings):
         click.echo(f"created database {name}")
-    engine = open_engine(settings)
+    engine = open_engine(settings, "owner")
     try:
         before = current_revision(engine)
         upgrade(engine)
@@ -85,6 +97,7 @@ def upgrade_command() -> None:
         engine.dispose()
     moved = f"upgraded from {before or 'nothing'} to {after}" if before != after else f"up to date at {after}"
     click.echo(f"schema of {display_address(engine.url)}: {moved}")
+    _warn_of_rights(settings)
 
 
 @db.command()
@@ -95,6 +108,22 @@ def env() -> None:
     """
     for name, value in child_environment(Settings.from_environment()).items():
         click.echo(f"export {name}={shlex.quote(value)}")
+
+
+@db.command()
+@click.argument("database", type=click.Choice(DATABASES), default="modyn")
+@click.option("--role", type=click.Choice(["reader", "writer", "owner"]), default="reader", show_default=True)
+def url(database: DatabaseName, role: RoleName) -> None:
+    """Print the address of a database for psql, pg_dump and other programs.
+
+    The reader sees the database modyn only, and changes nothing. The output holds the password of the role.
+    """
+    click.echo(as_uri(database_url(Settings.from_environment(), database, role)))
+
+
+def _warn_of_rights(settings: Settings) -> None:
+    if (warning := excessive_rights(settings)) is not None:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _lines(health: Health) -> Iterator[tuple[str, str]]:
@@ -109,6 +138,8 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
         yield "schema", f"up to date at {health.revision}"
     elif health.answers:
         yield "schema", str(outdated(health.revision))
+    if health.warning is not None:
+        yield "warning", health.warning
 
 
 @contextmanager
@@ -119,7 +150,7 @@ def running_database(settings: Settings) -> Iterator[bool]:
     """
     with _running_server(settings) as started:
         create_databases(settings)
-        engine = open_engine(settings)
+        engine = open_engine(settings, "owner")
         try:
             upgrade(engine)
         finally:

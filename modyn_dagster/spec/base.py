@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime, time
 from typing import Annotated, Final
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo
 
-from modyn_dagster.imports import module_exists
+from modyn_dagster.imports import STANDARD, CodeSources, is_standard, module_exists
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 _DURATION: Final = re.compile(r"([1-9][0-9]*)([smhdwy])")
@@ -51,14 +51,23 @@ def _check_duration(text: str) -> str:
     return text
 
 
-def _check_import_path(path: str) -> str:
-    """Check the syntax, and that the module exists. Nothing is imported."""
+def _check_import_path(path: str, info: ValidationInfo) -> str:
+    """Check the syntax, that the module exists, and that the project in the context may use it. Nothing is imported."""
     if not _IMPORT_PATH.fullmatch(path):
         raise ValueError("must be an import path `package.module:function`")
-    module = path.partition(":")[0]
+    require_module(path.partition(":")[0], info)
+    return path
+
+
+def require_module(module: str, info: ValidationInfo) -> None:
+    """Raise ``ValueError`` for a module that does not exist, or that specs of the project in the context may not name."""
+    if is_standard(module):
+        raise ValueError(STANDARD)
     if not module_exists(module):
         raise ValueError(f"module {module!r} does not exist on the Python path: put it into the project's folder code/")
-    return path
+    refusal = info.context.refusal(module) if isinstance(info.context, CodeSources) else None
+    if refusal is not None:
+        raise ValueError(refusal)
 
 
 def _check_owner(owner: str) -> str:

@@ -3,10 +3,9 @@
 import re
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo, model_validator
 
-from modyn_dagster.imports import module_exists
-from modyn_dagster.spec.base import Name, Spec
+from modyn_dagster.spec.base import Name, Spec, require_module
 from modyn_dagster.spec.intervals import IntervalsSpec, TumblingIntervals
 
 _WHOSE = "Whose: of the run that stands for this pipeline (the open live run, else the newest replay); default: the run itself."
@@ -50,11 +49,11 @@ _NAME: Final = re.compile(rf"(?:{_WHOLE})|(?:{_OF_CLASS})(?:_class_(?:0|[1-9][0-
 _LOSSES: Final = ("log_loss", "brier", "calibration_error", "mae", "mse")
 
 
-def _check(name: str) -> str:
+def _check(name: str, info: ValidationInfo) -> str:
     if ":" in name:
-        module = name.partition(":")[0]
-        if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name) or not module_exists(module):
+        if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
             raise ValueError("must be an import path `package.module:function` of a module that exists")
+        require_module(name.partition(":")[0], info)
     elif not _NAME.fullmatch(name):
         raise ValueError(
             "must be accuracy, accuracy_top<k>, f1, f1_macro, f1_micro, f1_weighted, roc_auc, pr_auc, log_loss, brier, "

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.imports import add_code_folder
+from modyn_dagster.imports import CodeSources
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
+from modyn_dagster.spec.reading.code_packages import project_code
 from modyn_dagster.spec.reading.complaints import config_error, config_errors, probable
 from modyn_dagster.values.digest import json_digest
+from modyn_dagster.values.yaml_values import read_yaml
 
 S = TypeVar("S", bound=Spec)
 
@@ -39,21 +40,20 @@ def load_project(folder: Path) -> Project:
 
     Modules in the folder ``code``, which specs may name, can be imported afterwards.
     """
-    add_code_folder(folder)
-    project, faults = read_project(folder)
+    project, faults = read_project(folder, project_code(folder))
     if faults:
         raise faults[0]
     return project
 
 
-def read_project(folder: Path) -> tuple[Project, list[ConfigError]]:
+def read_project(folder: Path, code: CodeSources) -> tuple[Project, list[ConfigError]]:
     """The possible specs of a folder, and every fault of the others: of single files first, then between files.
 
     A pipeline that names an impossible dataset has no fault of its own, nor is it part of the project.
     """
     faults: list[ConfigError] = []
-    datasets, spoilt = _load_folder(folder / "datasets", DatasetSpec, faults)
-    pipelines, others = _load_folder(folder / "pipelines", PipelineSpec, faults)
+    datasets, spoilt = _load_folder(folder / "datasets", DatasetSpec, code, faults)
+    pipelines, others = _load_folder(folder / "pipelines", PipelineSpec, code, faults)
     spoilt |= others
     for pipeline in list(pipelines.values()):
         if pipeline.dataset not in datasets:
@@ -71,26 +71,20 @@ def read_project(folder: Path) -> tuple[Project, list[ConfigError]]:
     return Project(folder, datasets, pipelines), faults
 
 
-def load_spec(path: Path, kind: type[S]) -> S:
-    """Read a spec from a YAML file. Raises ``ConfigError``."""
-    return parse_spec(_content(path), kind, source=str(path))
+def load_spec(path: Path, kind: type[S], code: CodeSources | None = None) -> S:
+    """Read a spec from a YAML file, which may name functions from ``code``. Raises ``ConfigError``."""
+    return parse_spec(read_yaml(path), kind, source=str(path), code=code)
 
 
-def parse_spec(content: object, kind: type[S], *, source: str) -> S:
-    """Validate parsed YAML or JSON. Raises ``ConfigError``, naming the field and the allowed values."""
+def parse_spec(content: object, kind: type[S], *, source: str, code: CodeSources | None = None) -> S:
+    """Validate parsed YAML or JSON. Raises ``ConfigError``, naming the field and the allowed values.
+
+    Without ``code`` functions may come from anywhere but the standard library: the caller is code itself.
+    """
     try:
-        return kind.model_validate(content)
+        return kind.model_validate(content, context=code)
     except ValidationError as error:
         raise config_error(source, content, error) from None
-
-
-def _content(path: Path) -> object:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), "(file)", path.name, f"cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(str(path), "(file)", path.name, f"is not valid YAML: {error}") from error
 
 
 def spec_hash(spec: PipelineSpec) -> str:
@@ -141,15 +135,15 @@ def _check_slices(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
             raise ConfigError(f"pipeline {pipeline.name}", f"evaluation.slices.{i}", name, rule)
 
 
-def _load_folder(folder: Path, kind: type[S], faults: list[ConfigError]) -> tuple[dict[str, S], set[str]]:
+def _load_folder(folder: Path, kind: type[S], code: CodeSources, faults: list[ConfigError]) -> tuple[dict[str, S], set[str]]:
     """Possible specs of a folder by name, and the names of the impossible ones; faults are appended."""
     specs: dict[str, S] = {}
     spoilt: set[str] = set()
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         content: object = None
         try:
-            content = _content(path)
-            spec = kind.model_validate(content)
+            content = read_yaml(path)
+            spec = kind.model_validate(content, context=code)
         except ConfigError as fault:
             faults.append(fault)
             spoilt.add(path.stem)

@@ -1,7 +1,6 @@
 """Servers for single tests, which stop and kill them, and a database without tables."""
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +8,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.database.engine import open_engine, transaction
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
+from modyn_dagster.settings import Settings
 
 # Only root can run the server under another account than its own.
 collect_ignore = [] if os.geteuid() == 0 else ["test_embedded_as_root.py"]
@@ -38,11 +38,7 @@ def _stopped_home(running_server: EmbeddedPostgres, session_scratch: Path) -> Pa
     home = session_scratch / "stopped"
     running_server.stop()
     subprocess.run(["cp", "-a", running_server.home, home], check=True)
-    # Elsewhere, so that the copies find their port free.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    running_server.start(port)
+    running_server.start()
     return home
 
 
@@ -54,9 +50,17 @@ def server(_stopped_home: Path, new_server: EmbeddedPostgres) -> EmbeddedPostgre
 
 
 @pytest.fixture
-def empty(engine: sa.Engine) -> sa.Engine:
-    """A database without any table."""
-    with transaction(engine) as connection:
+def owner(settings: Settings) -> Iterator[sa.Engine]:
+    """Connections of the schema's owner to the fresh ``modyn`` database of ``settings``."""
+    opened = open_engine(settings, "owner")
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def empty(owner: sa.Engine) -> sa.Engine:
+    """Connections of the schema's owner to a database without any table."""
+    with transaction(owner) as connection:
         connection.execute(sa.text("drop schema public cascade"))
         connection.execute(sa.text("create schema public"))
-    return engine
+    return owner

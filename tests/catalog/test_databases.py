@@ -11,6 +11,7 @@ from modyn_dagster.catalog.database.engine import open_engine, transaction
 from modyn_dagster.catalog.database.urls import database_url, server_url
 from modyn_dagster.errors import CatalogError
 from modyn_dagster.settings import Settings
+from tests.conftest import RunningServer
 
 
 def test_missing_databases_are_made_and_existing_ones_left_alone(settings: Settings) -> None:
@@ -39,15 +40,14 @@ def test_text_is_utf_8_and_ordered_by_bytes(settings: Settings) -> None:
     engine.dispose()
 
 
-def test_an_account_that_may_not_create_databases_is_told_so(settings: Settings) -> None:
+def test_an_account_that_may_not_create_databases_is_told_so(settings: Settings, postgres_server: RunningServer) -> None:
     role = f"{settings.database_prefix}limited"
-    administrator = open_engine(server_url(settings))
+    administrator = postgres_server.maintenance
     with transaction(administrator) as connection:
         connection.execute(sa.text(f"create role {role} login password 'limited'"))
     limited = server_url(settings).set(username=role, password="limited")
-    denied = replace(settings, postgres_url=limited.render_as_string(hide_password=False))
+    denied = replace(settings, postgres_owner_url=limited.render_as_string(hide_password=False))
     with pytest.raises(CatalogError, match=rf"{role}@.*may not create the database '\w+dagster'.*CREATEDB"):
         create_databases(denied)
     with transaction(administrator) as connection:
         connection.execute(sa.text(f"drop role {role}"))
-    administrator.dispose()

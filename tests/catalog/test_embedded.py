@@ -17,8 +17,10 @@ import psycopg2
 import pytest
 from sqlalchemy import URL
 
+from modyn_dagster.catalog.access.authentication import as_uri
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.embedded import server as server_module
+from modyn_dagster.catalog.embedded.listening import free_port, port_is_free
 from modyn_dagster.errors import ConfigError, DatabaseDown, ServerFailed
 
 _START = """
@@ -33,8 +35,7 @@ print(json.dumps([started.started_by_us, started.url.port]))
 
 def query(url: URL, statement: str) -> Any:
     """First column of the first row, over a connection of its own."""
-    arguments = {"host": url.host, "port": url.port, "user": url.username, "password": url.password}
-    with closing(psycopg2.connect(dbname=url.database, connect_timeout=5, **arguments)) as connection:
+    with closing(psycopg2.connect(as_uri(url), connect_timeout=5)) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement)
@@ -86,11 +87,12 @@ def test_a_restart_keeps_port_password_and_data(server: EmbeddedPostgres) -> Non
     assert query(url, "select answer from kept") == 42
 
 
-def test_it_listens_on_127_0_0_1_only_with_the_settings_of_the_documentation(running_server: EmbeddedPostgres) -> None:
+def test_it_listens_in_its_folder_only_with_the_settings_of_the_documentation(running_server: EmbeddedPostgres) -> None:
     url = running_server.url
     expected = {
-        "listen_addresses": "127.0.0.1",
-        "unix_socket_directories": "",
+        "listen_addresses": "",
+        "unix_socket_directories": f'"{running_server.status().data.parent}"',
+        "unix_socket_permissions": "0700",
         "max_connections": "200",
         "shared_buffers": "256MB",
         "fsync": "on",
@@ -113,6 +115,7 @@ def test_secrets_are_closed_to_others_and_nobody_is_trusted(running_server: Embe
     password = str(url.password).encode()
     holders = [file for file in running_server.home.rglob("*") if file.is_file() and password in file.read_bytes()]
     assert holders == [running_server.home / "postgres.json"]
+    assert query(url, "select count(*) from pg_roles where rolname ~ '^modyn_'") == 3
     for wrong in ("", "wrong"):
         with pytest.raises(psycopg2.OperationalError, match="password"):
             query(url.set(password=wrong), "select 1")
@@ -190,7 +193,7 @@ def test_a_first_start_that_was_cut_off_is_finished_by_the_next(server: Embedded
     data.with_name("password.new").write_text("old")
     assert query(server.start().url, "select 1") == 1
     assert server.url.password == password
-    assert sorted(path.name for path in data.parent.iterdir()) == ["data", "server.log"]
+    assert {"data.new", "password.new"}.isdisjoint(path.name for path in data.parent.iterdir())
 
 
 def killed_while_starting(home: Path, program: str) -> None:
@@ -213,7 +216,7 @@ def child_names(pid: int) -> set[str]:
 def test_an_initdb_that_outlived_its_killed_starter_is_waited_for(new_server: EmbeddedPostgres) -> None:
     killed_while_starting(new_server.home, "initdb")
     assert query(new_server.start().url, "select 1") == 1
-    assert sorted(path.name for path in new_server.status().data.parent.iterdir()) == ["data", "server.log"]
+    assert {"data.new", "password.new"}.isdisjoint(path.name for path in new_server.status().data.parent.iterdir())
 
 
 def test_a_launch_that_outlived_its_killed_starter_is_waited_for(server: EmbeddedPostgres) -> None:
@@ -226,7 +229,8 @@ def test_a_launch_that_outlived_its_killed_starter_is_waited_for(server: Embedde
 
 
 def test_it_moves_to_another_port_when_its_own_was_taken_meanwhile(server: EmbeddedPostgres) -> None:
-    before = server.url
+    before = server.start(free_port()).url
+    server.stop()
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", before.port))
@@ -240,8 +244,9 @@ def test_it_moves_to_another_port_when_its_own_was_taken_meanwhile(server: Embed
 def test_a_port_taken_between_the_look_and_the_start_is_no_obstacle(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = server.url.port
-    real, looks = server_module.port_is_free, iter([True])
+    before = server.start(free_port()).url.port
+    server.stop()
+    real, looks = port_is_free, iter([True])
     monkeypatch.setattr(server_module, "port_is_free", lambda port: next(looks, False) if port == before else real(port))
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -253,13 +258,18 @@ def test_a_port_taken_between_the_look_and_the_start_is_no_obstacle(
 def test_a_configured_port_is_used_and_remembered(server: EmbeddedPostgres, taken_port: int) -> None:
     with pytest.raises(ConfigError, match=f"free port.*{taken_port}"):
         server.start(port=taken_port)
-    free = server.start().url.port
-    assert free is not None
+    assert server.start().url.query["host"] == str(server.status().data.parent)
+    with pytest.raises(ConfigError, match=r"must be its socket, .*db stop"):
+        server.start(port=taken_port)
+    server.stop()
+    free = free_port()
+    assert server.start(port=free).url.port == free
     with pytest.raises(ConfigError, match="db stop"):
         server.start(port=taken_port)
     assert not server.start(port=free).started_by_us
     server.stop()
-    assert server.start(port=free).url.port == free
+    again = server.start().url
+    assert (again.host, again.port, query(again, "show listen_addresses")) == ("127.0.0.1", free, "127.0.0.1")
 
 
 def test_a_server_that_does_not_start_shows_the_end_of_its_log(server: EmbeddedPostgres) -> None:
@@ -304,7 +314,7 @@ def test_a_copy_of_a_running_home_is_a_server_of_its_own(server: EmbeddedPostgre
     assert not copy.is_running()
     started = copy.start()
     assert started.started_by_us
-    assert started.url.port != original.port
+    assert started.url != original
     assert copy.stop()
     assert server.is_running()
 

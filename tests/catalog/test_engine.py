@@ -18,9 +18,9 @@ NAMED = sa.text("select application_name from pg_stat_activity where pid = pg_ba
 
 
 @pytest.fixture
-def table(engine: sa.Engine) -> sa.Table:
+def table(owner: sa.Engine) -> sa.Table:
     table = sa.Table("number", sa.MetaData(), sa.Column("n", sa.Integer, primary_key=True))
-    with transaction(engine) as connection:
+    with transaction(owner) as connection:
         table.create(connection)
     return table
 

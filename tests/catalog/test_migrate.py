@@ -87,9 +87,9 @@ def test_an_upgrade_that_fails_leaves_nothing_behind(empty: sa.Engine) -> None:
 
 
 @pytest.mark.parametrize(("revision", "remedy"), [("9999", "update modyn-dagster"), ("0007", "start anew")])
-def test_a_database_at_an_unknown_revision_is_not_touched(engine: sa.Engine, revision: str, remedy: str) -> None:
-    with transaction(engine) as connection:
+def test_a_database_at_an_unknown_revision_is_not_touched(owner: sa.Engine, revision: str, remedy: str) -> None:
+    with transaction(owner) as connection:
         connection.execute(sa.text("update alembic_version set version_num = :revision"), {"revision": revision})
     with pytest.raises(SchemaOutdated, match=rf"revision {revision}.*{remedy}"):
-        upgrade(engine)
-    assert current_revision(engine) == revision
+        upgrade(owner)
+    assert current_revision(owner) == revision

@@ -1,5 +1,6 @@
 """Addresses of the server and its databases; no message shows a password."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg2.extensions
@@ -8,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import URL
 
-from modyn_dagster.catalog.database.urls import DATABASES, child_environment, database_url, display_address, server_url
+from modyn_dagster.catalog.access.authentication import display_address
+from modyn_dagster.catalog.access.roles import DATABASES
+from modyn_dagster.catalog.database.urls import child_environment, database_url, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.errors import ConfigError, DatabaseDown
 from modyn_dagster.settings import Settings
@@ -51,7 +54,7 @@ def test_the_driver_is_ours_whatever_the_address_names() -> None:
         url = server_url(with_server(f"{scheme}://someone@db.example/somewhere?sslmode=require"))
         assert url.drivername == "postgresql+psycopg2"
         assert url.database == "somewhere"
-        assert url.query == {"sslmode": "require"}
+        assert url.query == {"sslmode": "require", "require_auth": "scram-sha-256,none"}
     assert server_url(with_server("postgresql://db.example")).database == "postgres"
 
 
@@ -74,12 +77,30 @@ def test_a_prefix_that_makes_no_name_is_refused(prefix: str) -> None:
 
 
 def test_without_a_given_server_it_is_the_embedded_one(server: EmbeddedPostgres) -> None:
+    server.start()
     settings = Settings(HERE, server.home)
-    assert server_url(settings) == server.url
+    assert server_url(settings) == server.url_of("writer")
     child = child_environment(settings)
-    assert child["DAGSTER_PG_URL"].endswith(f"@127.0.0.1:{server.url.port}/dagster")
-    assert child["MODYN_MLFLOW_URI"].endswith(f"@127.0.0.1:{server.url.port}/mlflow")
+    for variable, name in (("DAGSTER_PG_URL", "dagster"), ("MODYN_MLFLOW_URI", "mlflow")):
+        parsed = psycopg2.extensions.parse_dsn(child[variable])
+        assert (parsed["user"], parsed["dbname"], parsed["require_auth"]) == ("modyn_writer", name, "scram-sha-256")
+        assert parsed["host"] == str(server.status().data.parent)
     assert child["MODYN_HOME"] == str(server.home)
+
+
+def test_an_address_keeps_the_authentication_that_its_administrator_names() -> None:
+    url = server_url(with_server("postgresql://someone:secret@db.example/?require_auth=gss"))
+    assert url.query["require_auth"] == "gss"
+    assert server_url(with_server("postgresql://someone:secret@db.example")).query["require_auth"] == "scram-sha-256"
+
+
+def test_the_owner_of_the_schema_has_an_address_of_its_own_that_no_child_process_gets() -> None:
+    settings = replace(with_server("postgresql://w:1@db.example"), postgres_owner_url="postgresql://o:secret-of-owner@db.example")
+    assert (database_url(settings, "modyn").username, database_url(settings, "modyn", "owner").username) == ("w", "o")
+    assert "secret-of-owner" not in str(child_environment(settings))
+    assert database_url(with_server("postgresql://w:1@db.example"), "modyn", "owner").username == "w"
+    with pytest.raises(ConfigError, match="create role"):
+        server_url(settings, "reader")
 
 
 def test_without_any_server_the_error_names_the_command(tmp_path: Path) -> None:

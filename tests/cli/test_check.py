@@ -31,7 +31,7 @@ PIPELINE: dict[str, Any] = {
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MODYN_PROJECT", str(tmp_path))
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
     write(tmp_path / "datasets" / "numbers.yaml", DATASET)
     write(tmp_path / "pipelines" / "hourly.yaml", PIPELINE)
     return tmp_path
@@ -43,7 +43,8 @@ def write(path: Path, content: dict[str, Any]) -> None:
 
 
 def user_code(project: Path, name: str, content: str) -> str:
-    (project / f"{name}.py").write_text(content)
+    (project / "code").mkdir(exist_ok=True)
+    (project / "code" / f"{name}.py").write_text(content)
     sys.modules.pop(name, None)
     return name
 
@@ -205,7 +206,7 @@ def test_policies_and_rules_of_the_users_are_checked_at_any_depth(project: Path)
 
 
 def test_the_folder_code_of_a_project_needs_no_python_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(project)])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(project / "code")])
     (project / "code").mkdir()
     (project / "code" / "nets_of_this_project.py").write_text("def net(n_features, n_outputs): ...")
     trained = {"model": {"factory": "nets_of_this_project:net"}, "transforms": [{"factory": "nets_of_this_project:net"}]}

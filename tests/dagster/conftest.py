@@ -7,12 +7,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from modyn_dagster.catalog.database.databases import upgrade
-from modyn_dagster.catalog.database.engine import open_engine
 from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.resources.platform import platform_of
 from modyn_dagster.settings import Settings
-from tests.conftest import RunningServer
+from tests.conftest import TEMPLATE, RunningServer
 from tests.dagster.face import Face, deliver, error_of
 from tests.projects.tiny import DATASET, amount, batch_text, write_project
 
@@ -64,13 +62,9 @@ def replayed_face(postgres_server: RunningServer, tmp_path_factory: pytest.TempP
     """A project whose three batches were ingested and replayed; only to be looked at."""
     folder = tmp_path_factory.mktemp("replayed")
     project = write_project(folder / "project", [amount(every=60)])
-    url = postgres_server.url.render_as_string(hide_password=False)
-    settings = Settings(project, folder / "home", postgres_url=url, database_prefix=f"d{secrets.token_hex(4)}_")
+    settings = postgres_server.settings(project, folder / "home", f"d{secrets.token_hex(4)}_")
     database = str(database_url(settings, "modyn").database)
-    postgres_server.create_database(database)
-    engine = open_engine(settings)
-    upgrade(engine)
-    engine.dispose()
+    postgres_server.create_database(database, TEMPLATE)
     with dg.DagsterInstance.ephemeral() as instance, opened(Face(settings, instance)) as face:
         delivered(project)
         ingest(face)

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from modyn_dagster.catalog.database.urls import DATABASES
+from modyn_dagster.catalog.access.roles import DATABASES
 from tests.conftest import RunningServer
 from tests.golden.comparing import Subjects, difference, ours, portable_kinds
 from tests.golden.environment import environment, schemas

@@ -156,5 +156,8 @@ def test_a_killed_one_is_tidied_up_and_both_pages_of_the_next_answer_until_ctrl_
     assert ui.process.wait(timeout=60) == 0
     assert ui.output.endswith("stopping ...\nstopped\n")
     assert marked(home) == []
+    # The account of root's server comes through the home; everything below is closed, logs of MLflow and Dagster too.
+    assert home.stat().st_mode & 0o077 == (0o011 if os.geteuid() == 0 else 0)
+    assert [path for path in home.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077] == []
     # The killed one had started Postgres; the one after it found it running and left it so.
     assert EmbeddedPostgres(home).is_running()

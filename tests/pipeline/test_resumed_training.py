@@ -182,3 +182,12 @@ def test_a_file_of_weights_that_is_not_there_is_named(world_of: MakeWorld) -> No
     world.deliver([0])
     with pytest.raises(ConfigError, match=r"pipeline by_amount: training.initial_weights: cannot be read"):
         world.live_until_idle("by_amount")
+
+
+@pytest.mark.parametrize("outside", ["/etc/hostname", "../weights.safetensors", "link.safetensors"])
+def test_a_file_of_weights_outside_the_project_is_refused(world_of: MakeWorld, outside: str) -> None:
+    world = world_of(pipeline(initial_weights=outside))
+    (world.folder / "link.safetensors").symlink_to("/etc/hostname")
+    world.deliver([0])
+    with pytest.raises(ConfigError, match=r"training.initial_weights: must be a file below the project's folder"):
+        world.live_until_idle("by_amount")

@@ -8,7 +8,7 @@ from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 from tests.projects.tiny import amount
 
-FUNCTION = {"function": "json:loads", "per": "sample"}
+FUNCTION = {"function": "torch.nn:Identity", "per": "sample"}
 IMAGES = {"size": [32, 32]}
 
 
@@ -36,7 +36,7 @@ def test_what_changes_a_model_is_part_of_it() -> None:
         {"shuffle": False},
         {"shuffle": "blocks"},
         {"shuffle": "blocks", "block_size": 100},
-        {"parser": "json:loads"},
+        {"parser": "torch.nn:Identity"},
         {"parser": FUNCTION},
         {"parser": FUNCTION | {"per": "batch"}},
         {"parser": {"images": IMAGES}},

@@ -51,7 +51,7 @@ def complaint(content: object) -> str:
         ),
         ({"training": {"model": {"name": "mpl"}}}, "training.model.name: must be one of 'logistic_regression', 'mlp', "),
         ({"training": {"model": {"name": "mlp", "hiden": [3]}}}, "training.model.hiden: is not a field here (found [3])"),
-        ({"training": {"model": {"factory": "json:loads", "conf": {}}}}, "training.model.conf: is not a field here"),
+        ({"training": {"model": {"factory": "torch.nn:Identity", "conf": {}}}}, "training.model.conf: is not a field here"),
         ({"selection": {"window": {"last_trigers": 3}}}, "selection.window.last_trigers: is not a field here (found 3)"),
         ({"selection": {"strategy": {"kind": "uniform", "ratio": 3}}}, "selection.strategy.ratio: Input should be less than"),
         (

@@ -69,11 +69,11 @@ def test_a_loss_must_fit_what_is_learnt(user_code: str) -> None:
         ({"epoch": 3}, "Extra inputs"),
         ({"shuffle": "block"}, "blocks"),
         ({"features": {"numeric": {"columns": ["a"]}}}, "groups need dlrm or a model of your own"),
-        ({"features": {"a-b": {"columns": ["a"]}}, "model": {"factory": "json:loads"}}, "should match pattern"),
-        ({"features": {"a": {"columns": ["a", "a"]}}, "model": {"factory": "json:loads"}}, "columns must not repeat"),
+        ({"features": {"a-b": {"columns": ["a"]}}, "model": {"factory": "torch.nn:Identity"}}, "should match pattern"),
+        ({"features": {"a": {"columns": ["a", "a"]}}, "model": {"factory": "torch.nn:Identity"}}, "columns must not repeat"),
         ({"parser": {"images": {"size": [2, 2]}}, "features": ["a"]}, "images and texts are one array"),
         ({"parser": {"images": {"size": [0, 2]}}}, "greater than or equal to 1"),
-        ({"parser": {"function": "json:loads", "workers": {"kind": "fibers"}}}, "threads"),
+        ({"parser": {"function": "torch.nn:Identity", "workers": {"kind": "fibers"}}}, "threads"),
     ],
 )
 def test_impossible_trainings_are_refused(fields: dict[str, Any], message: str) -> None:

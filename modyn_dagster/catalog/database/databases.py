@@ -1,7 +1,7 @@
 """The three databases on one server (ours, Dagster's and MLflow's): create, upgrade, health."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -10,8 +10,10 @@ from alembic.config import Config
 from psycopg2 import errors as pg
 from psycopg2 import sql
 
+from modyn_dagster.catalog.access.authentication import display_address
+from modyn_dagster.catalog.access.roles import DATABASES, DatabaseName, Roles, grant_rights
 from modyn_dagster.catalog.database.engine import current_revision, open_engine, transaction
-from modyn_dagster.catalog.database.urls import DATABASES, database_url, display_address, server_url
+from modyn_dagster.catalog.database.urls import database_url, roles_of, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres, ServerStatus
 from modyn_dagster.catalog.revisions import MIGRATIONS, can_upgrade, head_revision, outdated
 from modyn_dagster.errors import CatalogError, DatabaseDown
@@ -21,6 +23,12 @@ from modyn_dagster.settings import Settings
 _CREATE = sql.SQL("create database {} template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C'")
 # An advisory lock that nothing else in the database takes: the letters of "modyn".
 _UPGRADE_LOCK = int.from_bytes(b"modyn")
+
+_RIGHTS = """
+select rolname, rolsuper, exists (select from pg_database where datname = :database and datdba = pg_roles.oid)
+from pg_roles where rolname = current_user
+"""
+_REMEDY = "give it a role that only writes rows, and name the owner in MODYN_POSTGRES_OWNER_URL (docs/postgres.md)"
 
 
 def existing_databases(settings: Settings) -> dict[str, bool]:
@@ -32,26 +40,43 @@ def existing_databases(settings: Settings) -> dict[str, bool]:
 def create_databases(settings: Settings) -> list[str]:
     """Create the missing ones of the three databases and return their names; several processes may do so at once.
 
-    Raises ``CatalogError`` when the account may not create databases.
+    The owner makes them, and gives the writer and the reader their rights. Raises ``CatalogError`` when the owner may not
+    create databases.
     """
-    with _engine(server_url(settings)) as engine:
-        return [name for name, exists in _existing(engine, settings).items() if not exists and _create(engine, name)]
+    with _engine(server_url(settings, "owner")) as engine:
+        made = [name for name, exists in _existing(engine, settings).items() if not exists and _create(engine, name)]
+    roles = roles_of(settings)
+    if roles.owner != roles.writer:
+        for database in DATABASES:
+            _grant(settings, database, roles)
+    return made
 
 
 def upgrade(engine: sa.Engine) -> None:
     """Run the missing migrations in one transaction; two upgrades at once run one after the other.
 
-    Raises ``SchemaOutdated`` when our migrations do not lead on from the database's revision.
+    Raises:
+        SchemaOutdated: our migrations do not lead on from the database's revision.
+        CatalogError: the role does not own the schema.
     """
     revision = current_revision(engine)
+    if revision == head_revision():
+        return
     if not can_upgrade(revision):
         raise outdated(revision)
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    with transaction(engine) as connection:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    try:
+        with transaction(engine) as connection:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except sa.exc.ProgrammingError as error:
+        if not isinstance(error.orig, pg.InsufficientPrivilege):
+            raise
+        raise CatalogError(
+            f"{display_address(engine.url)}: this role may not change the schema; name its owner in MODYN_POSTGRES_OWNER_URL"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +86,7 @@ class Health:
     Attributes:
         server: None for a server that is not the embedded one, or was never started.
         problem: reason why the server does not answer; None when it does.
+        warning: more rights of the writer than it needs; None when there are none.
     """
 
     address: str
@@ -69,6 +95,7 @@ class Health:
     revision: str | None
     expected_revision: str
     problem: str | None
+    warning: str | None = None
 
     @property
     def answers(self) -> bool:
@@ -96,7 +123,28 @@ def health_of(settings: Settings) -> Health:
                 revision = current_revision(engine)
     except DatabaseDown as error:
         return Health(address, server, {}, None, head_revision(), str(error))
-    return Health(address, server, databases, revision, head_revision(), None)
+    return Health(address, server, databases, revision, head_revision(), None, excessive_rights(settings))
+
+
+def excessive_rights(settings: Settings) -> str | None:
+    """Describe rights of the writer that it does not need, on a server of one's own; None when there are none."""
+    if settings.postgres_url is None:
+        return None
+    with _engine(server_url(settings)) as engine, transaction(engine) as connection:
+        statement = sa.text(_RIGHTS).bindparams(database=database_url(settings, "modyn").database)
+        name, is_superuser, is_owner = connection.execute(statement).one()
+    if is_superuser:
+        return f"the role {name!r} of MODYN_POSTGRES_URL is a superuser: with its password, programs run on the server; {_REMEDY}"
+    return f"the role {name!r} of MODYN_POSTGRES_URL also owns the schema; {_REMEDY}" if is_owner else None
+
+
+def _grant(settings: Settings, database: DatabaseName, roles: Roles) -> None:
+    url = database_url(settings, database, "owner")
+    with _engine(url) as engine, transaction(engine) as connection:
+        # Two processes that grant the same rights at once would fail: "tuple concurrently updated".
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+        with closing(connection.connection.cursor()) as cursor:
+            grant_rights(cursor, database, str(url.database), roles)
 
 
 @contextmanager

@@ -8,7 +8,9 @@ import sqlalchemy as sa
 from psycopg2 import errorcodes
 from sqlalchemy.exc import DBAPIError
 
-from modyn_dagster.catalog.database.urls import database_url, display_address
+from modyn_dagster.catalog.access.authentication import REFUSED, display_address
+from modyn_dagster.catalog.access.roles import RoleName
+from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.catalog.revisions import head_revision, outdated
 from modyn_dagster.errors import DatabaseDown
 from modyn_dagster.settings import Settings
@@ -25,12 +27,12 @@ _DOWN_CODES = frozenset(
 )
 
 
-def open_engine(target: Settings | sa.URL) -> sa.Engine:
-    """Open a small pool of connections, made when first used; sessions use UTC.
+def open_engine(target: Settings | sa.URL, role: RoleName = "writer") -> sa.Engine:
+    """Open a small pool of connections, made when first used, for a role or an address; sessions use UTC.
 
     A connection that died with its server is replaced when it is taken from the pool. Call ``dispose()`` at the end.
     """
-    url = database_url(target, "modyn") if isinstance(target, Settings) else target
+    url = database_url(target, "modyn", role) if isinstance(target, Settings) else target
     own = url.query.get("options", "")
     options = " ".join([*([own] if isinstance(own, str) else own), "-c timezone=UTC"]).strip()
     return sa.create_engine(
@@ -97,4 +99,6 @@ def _reason(error: DBAPIError | psycopg2.Error, url: sa.URL) -> str:
     """First line of the driver's message, which names the cause; it holds no SQL and no parameters."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     line = next(iter(str(cause).strip().splitlines()), "connection lost")
+    if REFUSED in line:
+        line += "; no password was sent: it is another program's port, or a server to be allowed by `require_auth` in its address"
     return line.replace(str(url.password), "***") if url.password else line

@@ -1,51 +1,57 @@
-"""Addresses of the server and its databases, for connections, messages and child processes."""
+"""Addresses of the server and its databases, for connections and child processes; every role has its own."""
 
 import re
-from typing import Final, Literal
+from typing import Final
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from modyn_dagster.catalog.access.authentication import as_uri, authenticated
+from modyn_dagster.catalog.access.roles import EMBEDDED, DatabaseName, RoleName, Roles
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.settings import Settings
 
-DatabaseName = Literal["modyn", "dagster", "mlflow"]
-DATABASES: Final[tuple[DatabaseName, ...]] = ("modyn", "dagster", "mlflow")
 _DRIVER: Final = "postgresql+psycopg2"
+_URL: Final = "MODYN_POSTGRES_URL"
+_OWNER_URL: Final = "MODYN_POSTGRES_OWNER_URL"
 
 
-def server_url(settings: Settings) -> URL:
-    """Address of the maintenance database on the server of ``MODYN_POSTGRES_URL``, or on the embedded one.
+def server_url(settings: Settings, role: RoleName = "writer") -> URL:
+    """Address of the maintenance database for a role, on the server of ``MODYN_POSTGRES_URL`` or on the embedded one.
 
-    Raises ``DatabaseDown`` when the embedded server was never started, ``ConfigError`` for an invalid address.
+    On a server of one's own the owner is that of ``MODYN_POSTGRES_OWNER_URL``, by default the writer, who is that of
+    ``MODYN_POSTGRES_URL``.
+
+    Raises:
+        DatabaseDown: the embedded server was never started, or only by a version without roles.
+        ConfigError: an address is invalid, or a reader is asked for on a server of one's own.
     """
     if settings.postgres_url is None:
-        return EmbeddedPostgres(settings.home, settings.pg_bin).url
-    try:
-        url = make_url(settings.postgres_url)
-    except (ArgumentError, ValueError):
-        # The text may hold a password, so neither it nor the parser's error is shown.
-        raise _bad_address("...") from None
-    if url.get_backend_name() not in {"postgresql", "postgres"}:
-        raise _bad_address(url.drivername)
-    return url.set(drivername=_DRIVER, database=url.database or "postgres")
+        return EmbeddedPostgres(settings.home, settings.pg_bin).url_of(role)
+    if role == "reader":
+        rule = "names no role for reading; make one with `create role` and connect with its own address (docs/postgres.md)"
+        raise ConfigError("environment", _URL, "...", rule)
+    if role == "owner" and settings.postgres_owner_url is not None:
+        return _parsed(_OWNER_URL, settings.postgres_owner_url)
+    return _parsed(_URL, settings.postgres_url)
 
 
-def database_url(settings: Settings, database: DatabaseName) -> URL:
-    """Address of one of the three databases on that server."""
+def database_url(settings: Settings, database: DatabaseName, role: RoleName = "writer") -> URL:
+    """Address of one of the three databases on that server, for a role."""
     name = settings.database_prefix + database
     if not re.fullmatch(r"\w{1,63}", name, re.ASCII):
         rule = "must be letters, digits and underscores, at most 50"
         raise ConfigError("environment", "MODYN_DATABASE_PREFIX", settings.database_prefix, rule)
-    return server_url(settings).set(database=name)
+    return server_url(settings, role).set(database=name)
 
 
-def display_address(url: URL) -> str:
-    """Address for messages, without password and options."""
-    user = f"{url.username}@" if url.username else ""
-    port = f":{url.port}" if url.port else ""
-    return f"{user}{url.host or 'localhost'}{port}/{url.database or ''}"
+def roles_of(settings: Settings) -> Roles:
+    """Names of the roles on the server; the same name twice on a server of one's own with a single role."""
+    if settings.postgres_url is None:
+        return EMBEDDED
+    owner, writer = (server_url(settings, role).username or "" for role in ("owner", "writer"))
+    return Roles(owner, writer)
 
 
 def child_environment(settings: Settings) -> dict[str, str]:
@@ -54,14 +60,21 @@ def child_environment(settings: Settings) -> dict[str, str]:
     The values hold passwords.
     """
     return settings.environment() | {
-        "DAGSTER_PG_URL": _without_driver(database_url(settings, "dagster")),
-        "MODYN_MLFLOW_URI": _without_driver(database_url(settings, "mlflow")),
+        "DAGSTER_PG_URL": as_uri(database_url(settings, "dagster")),
+        "MODYN_MLFLOW_URI": as_uri(database_url(settings, "mlflow")),
     }
 
 
-def _without_driver(url: URL) -> str:
-    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+def _parsed(variable: str, address: str) -> URL:
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        # The text may hold a password, so neither it nor the parser's error is shown.
+        raise _bad_address(variable, "...") from None
+    if url.get_backend_name() not in {"postgresql", "postgres"}:
+        raise _bad_address(variable, url.drivername)
+    return authenticated(url.set(drivername=_DRIVER, database=url.database or "postgres"))
 
 
-def _bad_address(address: str) -> ConfigError:
-    return ConfigError("environment", "MODYN_POSTGRES_URL", address, "must look like postgresql://user:password@host:port")
+def _bad_address(variable: str, address: str) -> ConfigError:
+    return ConfigError("environment", variable, address, "must look like postgresql://user:password@host:port")

@@ -12,6 +12,7 @@ from pathlib import Path
 from modyn_dagster.backoff import wait_until
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.binaries import Binaries
+from modyn_dagster.catalog.embedded.listening import listening_settings
 from modyn_dagster.catalog.embedded.postmaster import (
     Postmaster,
     clear_stale_pid_file,
@@ -105,18 +106,19 @@ class Cluster:
         finally:
             secret.unlink(missing_ok=True)
 
-    def launch(self, binaries: Binaries, account: Account, claim: int, port: int) -> None:
-        """Start the server on ``port`` of 127.0.0.1 and wait until it accepts connections.
+    def launch(self, binaries: Binaries, account: Account, claim: int, port: int, *, on_socket: bool) -> None:
+        """Start the server on its socket or on ``port`` of 127.0.0.1, and wait until it accepts connections.
 
         Raises ``ServerFailed`` with the server's last log lines.
         """
         clear_stale_pid_file(self.data)
+        # Left by a server that was killed: none runs, because ``claim`` is ours.
+        for socket in self.folder.glob(".s.PGSQL.*"):
+            socket.unlink(missing_ok=True)
         self._rotate_log()
         log_start = self._log_size()
         settings = {
-            "listen_addresses": "127.0.0.1",
-            "port": str(port),
-            "unix_socket_directories": "",
+            **listening_settings(self.folder, port, on_socket=on_socket),
             "cluster_name": cluster_name(self.data),
         }
         options = shlex.join(part for name, value in settings.items() for part in ("-c", f"{name}={value}"))

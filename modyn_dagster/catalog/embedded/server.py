@@ -1,8 +1,6 @@
 """The embedded server of one ``MODYN_HOME``: start, stop, status."""
 
 import os
-import secrets
-import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -10,23 +8,27 @@ from typing import Final
 import psycopg2
 from sqlalchemy import URL
 
+from modyn_dagster.catalog.access.authentication import as_uri, display_address
+from modyn_dagster.catalog.access.roles import RoleName
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.binaries import Binaries, find_binaries, reachable
 from modyn_dagster.catalog.embedded.cluster import Cluster
+from modyn_dagster.catalog.embedded.listening import can_hold_socket, free_port, port_is_free
+from modyn_dagster.catalog.embedded.role_setup import new_password, new_passwords, set_up_roles
 from modyn_dagster.catalog.embedded.state import FALLBACK_FOLDER, ServerState, choose_folder, exclusive, load_state, save_state
 from modyn_dagster.errors import ConfigError, DatabaseDown, ServerFailed
 
-# Below the ports that Linux gives to outgoing connections, so a restart finds its port free again.
-_PORTS: Final = range(20_000, 32_000)
 _ATTEMPTS: Final = 5
 _CONNECT_SECONDS: Final = 10
+# Part of the server's message on a file system without Unix sockets.
+_NO_SOCKET: Final = "Unix socket"
 # A server that was just killed keeps its process id for a while.
 _DYING_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StartedServer:
-    """A server that accepts connections; ``url`` addresses its maintenance database, and its text hides the password."""
+    """A server that accepts connections; ``url`` is its maintenance database for the superuser; its text hides the password."""
 
     url: URL
     started_by_us: bool
@@ -54,8 +56,12 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> URL:
-        """Address of the maintenance database; ``DatabaseDown`` when the server was never started."""
-        return self._state().url
+        """Address of the maintenance database for the superuser; ``DatabaseDown`` when the server was never started."""
+        return self._state().url(self.home)
+
+    def url_of(self, role: RoleName) -> URL:
+        """Address of the maintenance database for a role; ``DatabaseDown`` when the role or the server was never made."""
+        return self._state().url(self.home, role)
 
     def is_running(self) -> bool:
         """Tell whether the server's first process is alive."""
@@ -73,7 +79,8 @@ class EmbeddedPostgres:
         """Start the server unless it runs, and wait until it accepts connections. The first start makes an empty one.
 
         Args:
-            port: port of 127.0.0.1; None for the one it had before, or a free one.
+            port: port of 127.0.0.1; None for the one it was given before, else a Unix socket where its folder can hold
+                one, else a free port.
 
         Raises:
             ServerFailed: the start failed; the message ends with the server's last log lines.
@@ -85,10 +92,11 @@ class EmbeddedPostgres:
             account = Account.for_server(owned=cluster.folder)
             account.make_folder(cluster.folder)
             while (claim := cluster.claim()) is None:
-                if (url := self._running(cluster, state, port)) is not None:
-                    return StartedServer(url, started_by_us=False)
+                if self._is_usable(cluster, state, port):
+                    return StartedServer(self._with_roles(state).url(self.home), started_by_us=False)
             try:
-                return StartedServer(self._start(cluster, account, claim, state, port), started_by_us=True)
+                state = self._start(cluster, account, claim, state, port)
+                return StartedServer(self._with_roles(state).url(self.home), started_by_us=True)
             finally:
                 os.close(claim)
 
@@ -100,40 +108,54 @@ class EmbeddedPostgres:
         with exclusive(self.home):
             return self._cluster(state).stop()
 
-    def _running(self, cluster: Cluster, state: ServerState, port: int | None) -> URL | None:
-        """Address of the server that runs already; None when it has just ended."""
-        if port not in (None, state.port):
-            rule = f"must be {state.port}, where the server runs already; `modyn-dagster db stop` first to change it"
+    def _is_usable(self, cluster: Cluster, state: ServerState, port: int | None) -> bool:
+        """Tell whether the server that runs accepts our password; False when it has just ended."""
+        if port is not None and (state.on_socket or port != state.port):
+            place = "its socket" if state.on_socket else str(state.port)
+            rule = f"must be {place}, where the server runs already; `modyn-dagster db stop` first to change it"
             raise ConfigError("db start", "port", port, rule)
         try:
-            return _checked(state)
+            _connected(state.url(self.home)).close()
         except ServerFailed:
             if cluster.ends_within(_DYING_SECONDS):
-                return None
+                return False
             raise
+        return True
 
-    def _start(self, cluster: Cluster, account: Account, claim: int, state: ServerState, port: int | None) -> URL:
+    def _start(self, cluster: Cluster, account: Account, claim: int, state: ServerState, port: int | None) -> ServerState:
         if port is not None and not port_is_free(port):
             raise ConfigError("db start", "port", port, "must be a free port of 127.0.0.1")
         binaries = reachable(self._binaries(cluster), account, FALLBACK_FOLDER / "programs")
         if cluster.major is None:
             cluster.create(binaries, account, claim, state.user, state.password)
+        on_socket = port is None and state.on_socket is not False and can_hold_socket(cluster.folder)
         for retries_left in reversed(range(_ATTEMPTS)):
-            state = replace(state, port=port or (state.port if port_is_free(state.port) else _free_port()))
+            usable = on_socket or port_is_free(state.port)
+            state = replace(state, on_socket=on_socket, port=port or (state.port if usable else free_port()))
             save_state(self.home, state)
             try:
-                cluster.launch(binaries, account, claim, state.port)
+                cluster.launch(binaries, account, claim, state.port, on_socket=on_socket)
                 break
-            except ServerFailed:
+            except ServerFailed as error:
+                if on_socket and _NO_SOCKET in str(error):
+                    on_socket = False
                 # Another process may have taken the port since the check; then the next one is tried.
-                if port is not None or port_is_free(state.port) or not retries_left:
+                elif on_socket or port is not None or port_is_free(state.port) or not retries_left:
                     raise
-        return _checked(state)
+        return state
+
+    def _with_roles(self, state: ServerState) -> ServerState:
+        """Make the roles with the passwords of the state, and give them the databases that an early version made."""
+        state = replace(state, passwords=state.passwords or new_passwords())
+        # Saved before the roles exist, so the next start continues one that was cut off.
+        save_state(self.home, state)
+        set_up_roles(lambda database: _connected(state.url(self.home).set(database=database)), state.passwords)
+        return state
 
     def _new_state(self) -> ServerState:
         folder = choose_folder(self.home, Account.for_server())
         # The password is saved before the server exists, so the next start continues one that was cut off.
-        state = ServerState(_free_port(), "postgres", secrets.token_urlsafe(24), folder)
+        state = ServerState(free_port(), "postgres", new_password(), folder)
         save_state(self.home, state)
         return state
 
@@ -157,37 +179,9 @@ class EmbeddedPostgres:
         return state
 
 
-def port_is_free(port: int) -> bool:
-    """Tell whether no process listens on a port of 127.0.0.1."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def _free_port() -> int:
-    ports = list(_PORTS)
-    while ports:
-        port = ports.pop(secrets.randbelow(len(ports)))
-        if port_is_free(port):
-            return port
-    raise ServerFailed(f"no free port of 127.0.0.1 from {_PORTS.start} to {_PORTS.stop - 1}; choose one with --port")
-
-
-def _checked(state: ServerState) -> URL:
-    """Connect once with the stored password, and return the address."""
+def _connected(url: URL) -> psycopg2.extensions.connection:
+    """Connect to the server that was started or found, with the stored password."""
     try:
-        psycopg2.connect(
-            host="127.0.0.1",
-            port=state.port,
-            user=state.user,
-            password=state.password,
-            dbname="postgres",
-            connect_timeout=_CONNECT_SECONDS,
-        ).close()
+        return psycopg2.connect(as_uri(url), connect_timeout=_CONNECT_SECONDS)
     except psycopg2.OperationalError as error:
-        raise ServerFailed(f"the server on port {state.port} cannot be used: {error}") from error
-    return state.url
+        raise ServerFailed(f"the server at {display_address(url)} cannot be used: {error}") from error

@@ -3,38 +3,60 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import URL
 
+from modyn_dagster.catalog.access.authentication import authenticated
+from modyn_dagster.catalog.access.roles import EMBEDDED, RoleName
 from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.catalog.embedded.cluster import Cluster
-from modyn_dagster.errors import ServerFailed, WriteFailed
+from modyn_dagster.catalog.embedded.listening import HOST
+from modyn_dagster.errors import DatabaseDown, ServerFailed, WriteFailed
+from modyn_dagster.private_files import make_home
 from modyn_dagster.storage import atomic_write
 from modyn_dagster.values.digest import bytes_digest
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """Address, superuser and folder of the server; only the owner may read the file, because it holds the password.
+    """Address, roles and folder of the server; only the owner may read the file, because it holds the passwords.
 
-    ``folder`` holds the data directory and the log; a relative one is inside ``MODYN_HOME``, which can then be moved.
+    Attributes:
+        port: port of 127.0.0.1, or the number in the name of the socket.
+        user, password: of the superuser, who makes roles and nothing else.
+        folder: holds the data directory and the log; a relative one is inside ``MODYN_HOME``, which can then be moved.
+        on_socket: the server listens on a Unix socket in ``folder``, or on the port; None before its first start and in files of
+            early versions, which used the port.
+        passwords: of the roles that work on the databases; empty in files of early versions, until the next start.
     """
 
     port: int
     user: str
     password: str
     folder: str
+    on_socket: bool | None = None
+    passwords: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def url(self) -> URL:
-        """The address of the maintenance database."""
-        return URL.create("postgresql+psycopg2", self.user, self.password, host="127.0.0.1", port=self.port, database="postgres")
+    def url(self, home: Path, role: RoleName | None = None) -> URL:
+        """Address of the maintenance database for a role; None for the superuser.
+
+        Raises ``DatabaseDown`` for a role that is still to be made.
+        """
+        user, password = self.user, self.password
+        if role is not None:
+            if role not in self.passwords:
+                raise DatabaseDown(f"{HOST}:{self.port}", "an early version of modyn-dagster started it, without roles")
+            user, password = getattr(EMBEDDED, role), self.passwords[role]
+        place = {"host": str((home / self.folder).resolve())} if self.on_socket else {}
+        host = None if self.on_socket else HOST
+        url = URL.create("postgresql+psycopg2", user, password, host, self.port, "postgres", place)
+        return authenticated(url)
 
 
 def load_state(home: Path) -> ServerState | None:
@@ -68,7 +90,7 @@ def exclusive(home: Path) -> Iterator[None]:
     """Lock the server of ``home``: one process at a time sets it up, starts or stops it. The lock ends with the process."""
     path = home / "postgres.lock"
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_home(home)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise WriteFailed(path, error.strerror or str(error)) from error

@@ -25,6 +25,7 @@ from modyn_dagster.cli.project import project_settings
 from modyn_dagster.cli.ui.processes import Service, Services, stop_leftovers
 from modyn_dagster.cli.ui.services import HOST, CodeLocation, daemon, free_port, mlflow, webserver
 from modyn_dagster.errors import AlreadyRunning
+from modyn_dagster.private_files import make_home, open_to_others
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import load_project
 from modyn_dagster.storage import atomic_write
@@ -68,7 +69,7 @@ def exclusive_lock(home: Path) -> Iterator[Announce]:
     The operating system drops the lock with its process, so a killed holder blocks nobody; the note is read only while
     the lock is held.
     """
-    home.mkdir(parents=True, exist_ok=True)
+    make_home(home)
     with open(home / _LOCK, "ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,6 +122,8 @@ def ui(port: int, mlflow_port: int) -> None:
 
 def _run(settings: Settings, location: CodeLocation, announce: Announce, port: int, mlflow_port: int) -> None:
     logs = settings.home / "logs"
+    if (warning := open_to_others(settings.home)) is not None:
+        click.echo(f"warning: {warning}", err=True)
     if leftovers := stop_leftovers(logs):
         click.echo(f"ended {leftovers} processes that a killed `modyn-dagster ui` had left behind")
     click.echo("starting Postgres, Dagster and MLflow ...")
@@ -155,7 +158,8 @@ def _start(settings: Settings, location: CodeLocation, services: Services, port:
     """Start all three; returns their URLs by name once they answer."""
     pages = {"Dagster": f"http://{HOST}:{port}", "MLflow": f"http://{HOST}:{mlflow_port}"}
     links = {"MODYN_DAGSTER_UI_URL": pages["Dagster"], "MODYN_MLFLOW_UI_URL": pages["MLflow"]}
-    environment = child_environment(settings) | links
+    # The schema's owner is for this command, which upgrades; an empty variable counts as absent.
+    environment = child_environment(settings) | links | {"MODYN_POSTGRES_OWNER_URL": ""}
     artifacts = settings.home / "mlflow"
     started: Sequence[Service] = (
         webserver(location, environment, port),

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from modyn_dagster.catalog.database.urls import display_address
+from modyn_dagster.catalog.access.authentication import as_uri, authenticated, display_address
 from modyn_dagster.errors import TrackingError
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def open_client(uri: str) -> MlflowClient:
             _require_answer(uri)
             return MlflowClient(tracking_uri=uri)
         if uri.startswith("postgresql"):
-            with _setup_lock(uri):
-                return MlflowClient(tracking_uri=uri)
+            with _setup_lock(protected := as_uri(authenticated(sa.make_url(uri)))):
+                return MlflowClient(tracking_uri=protected)
         return MlflowClient(tracking_uri=uri)
 
 

@@ -1,1 +1,1 @@
-"""Reading of specs: complaints about impossible ones."""
+"""Reading of specs: complaints about impossible ones, and where the code they name may come from."""

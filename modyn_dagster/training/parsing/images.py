@@ -17,14 +17,13 @@ from fastpath.arrays.planes import to_planes
 from modyn_dagster.spec.learning.parsing import ImagesSpec
 from modyn_dagster.training.memory import empty_aligned
 from modyn_dagster.training.parsing.function import Blobs, Columns, ParseFailed, ThreadedParts, reason_of
+from modyn_dagster.training.parsing.image_limits import ImageLimits, ImageTooLarge
 
 Pixels = npt.NDArray[np.uint8]
 #: ``(height, width) -> shrink``: how many times smaller than stored an image may be decoded.
 Shrink = Callable[[int, int], float]
 
 _MAGIC: Final = b"\xff\xd8\xff"
-#: Pixels of an image that is refused as a decompression bomb, as Pillow does.
-MAX_PIXELS: Final = 178_956_970
 
 
 def is_jpeg(data: Any) -> bool:
@@ -32,16 +31,20 @@ def is_jpeg(data: Any) -> bool:
     return bytes(data[:3]) == _MAGIC
 
 
-def decode_jpeg(data: Any, channels: int, shrink: Shrink, out: Pixels | None) -> tuple[Pixels, int, int, int] | None:
+def decode_jpeg(
+    data: Any, channels: int, shrink: Shrink, out: Pixels | None, limits: ImageLimits
+) -> tuple[Pixels, int, int, int] | None:
     """Pixels ``[h, w, channels]``, the stored height and width, and how many times smaller each is; None: for Pillow.
 
     Pillow decodes images in CMYK, huge images and images with faults, since it knows harmless ones. With the exact
     transform and upsampling the pixels of a full-size decode are Pillow's. ``out`` is decoded into if its shape fits.
+    Raises ``ImageTooLarge`` before anything is decoded.
     """
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-        if colours not in ("RGB", "YCbCr", "Gray", "GRAY") or height * width > MAX_PIXELS:
+        if colours not in ("RGB", "YCbCr", "Gray", "GRAY"):
             return None
+        limits.require_jpeg(height, width, len(data))
         factor = _factor(shrink(height, width))
         shape = (-(-height // factor), -(-width // factor), channels)
         decoded = simplejpeg.decode_jpeg(
@@ -53,6 +56,8 @@ def decode_jpeg(data: Any, channels: int, shrink: Shrink, out: Pixels | None) ->
             min_width=shape[1] if factor > 1 else 0,
             buffer=out if out is not None and out.shape == shape and out.flags.c_contiguous else None,
         )
+    except ImageTooLarge:
+        raise
     except ValueError:
         return None
     return decoded, height, width, factor
@@ -106,6 +111,7 @@ class Images:
     def __init__(self, spec: ImagesSpec) -> None:
         self._spec = spec
         self._pieces = ThreadedParts(spec.workers.count)
+        self._limits = ImageLimits.from_environment()
 
     def __call__(self, blobs: Blobs) -> Columns:
         """Decode images; ``ParseFailed`` for the first that cannot be decoded."""
@@ -149,14 +155,15 @@ class Images:
     def _pixels(self, data: Any, out: Pixels | None) -> tuple[Pixels, Fit]:
         """Decode an image ``[h, w, channels]``, reduced where that suffices, with the fit of its box."""
         spec = self._spec
+        self._limits.require_bytes(len(data))
         if is_jpeg(data):
-            decoded = decode_jpeg(data, spec.channels, lambda height, width: Fit.of(spec, height, width).shrink, out)
+            decoded = decode_jpeg(data, spec.channels, lambda h, w: Fit.of(spec, h, w).shrink, out, self._limits)
             if decoded is not None:
                 pixels, height, width, factor = decoded
                 fit = Fit.of(spec, height, width)
                 top, left, h, w = (side / factor for side in fit.box)
                 return pixels, Fit((top, left, h, w), fit.window)
-        pixels = _by_pillow(data, spec.channels)
+        pixels = _by_pillow(data, spec.channels, self._limits)
         return pixels, Fit.of(spec, *pixels.shape[:2])
 
 
@@ -178,8 +185,11 @@ def _resized(pixels: Pixels, fit: Fit) -> Pixels:
     return resized[..., None] if grey else resized
 
 
-def _by_pillow(data: Any, channels: int) -> Pixels:
+def _by_pillow(data: Any, channels: int, limits: ImageLimits) -> Pixels:
     with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        if image.format == "JPEG":
+            limits.require_jpeg(image.height, image.width, len(data))
+        limits.require_pixels(image.height, image.width)
         image.load()
         converted = _eight_bits(image).convert("RGB" if channels == 3 else "L")
     pixels = np.asarray(converted)

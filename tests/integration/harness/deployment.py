@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from modyn_dagster.catalog import runs
+from modyn_dagster.catalog.access.roles import DATABASES
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.database.databases import create_databases, upgrade
 from modyn_dagster.catalog.database.engine import open_engine
-from modyn_dagster.catalog.database.urls import DATABASES, child_environment, database_url
+from modyn_dagster.catalog.database.urls import child_environment, database_url
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.platform import Platform
@@ -98,12 +99,11 @@ class Deployment:
 @contextmanager
 def deployed(server: RunningServer, folder: Path, pipelines: Sequence[Content], **project: Any) -> Iterator[Deployment]:
     """A project in ``folder`` with three databases of its own on ``server``, dropped at the end."""
-    url = server.url.render_as_string(hide_password=False)
     write_project(folder / "project", pipelines, **project)
-    settings = Settings(folder / "project", folder / "home", postgres_url=url, database_prefix=f"i{secrets.token_hex(4)}_")
+    settings = server.settings(folder / "project", folder / "home", f"i{secrets.token_hex(4)}_")
     create_databases(settings)
     deployment = Deployment(settings)
-    engine = open_engine(settings)
+    engine = open_engine(settings, "owner")
     upgrade(engine)
     engine.dispose()
     # Specs that name the project's own code are refused where it cannot be found.

@@ -12,7 +12,7 @@ from fastpath import TrainingSet
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.data.split import CALIBRATE
-from modyn_dagster.errors import ConfigError, TrainingError
+from modyn_dagster.errors import ConfigError, StorageError, TrainingError
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import task_of, with_class_numbers
@@ -68,6 +68,8 @@ def _initial_weights(context: TriggerContext, source: str) -> dict[str, Tensor] 
         return None
     try:
         return load_file(inside(context.platform.project.folder, name))
+    except StorageError as error:
+        raise ConfigError(source, "training.initial_weights", name, "must be a file below the project's folder") from error
     except (OSError, SafetensorError) as error:
         raise ConfigError(source, "training.initial_weights", name, f"cannot be read: {error}") from error
 
