@@ -32,7 +32,7 @@ _TEMPLATE = "migrated_template"
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected lives to the end: the garbage collector need not look at it again and again."""
+    """Freeze all that was imported and collected: it lives to the end, and the garbage collector need not look at it again."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Which tests go to one worker together: those of a file, and those of several files that want the same processes.
+"""Tests that go to one worker together: those of a file, and those of several files that want the same processes.
 
 pytest-xdist's own groups are marks on tests, and get lost on the way to where tests are handed out: its release 3.8 writes them
 where pytest 9.2 no longer looks.

@@ -29,7 +29,7 @@ def result(policy: str, ratio: float, seed: int, *series: float | None) -> Resul
 @pytest.mark.parametrize("ratio", [0.5, 0.25, 0.125])
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_makes_a_pipeline_of_as_many_steps(name: str, ratio: float) -> None:
-    """Of as many samples: where batches are chosen from they are larger, else the set is smaller."""
+    """As many samples for either way of choosing: larger batches where batches are chosen from, else a smaller set."""
     spec = PipelineSpec.model_validate(pipeline("tiny__x", pictures(30), POLICIES[name], ratio))
     training, strategy = spec.training, spec.selection.strategy
     if training.downsampling is None:

@@ -25,7 +25,7 @@ Key = Sequence[str]
 
 @dataclass(frozen=True)
 class Ticked:
-    """What a tick of a sensor came to."""
+    """Result of a tick of a sensor."""
 
     requests: Sequence[dg.RunRequest]
     skipped: str | None
@@ -132,7 +132,7 @@ _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_
 
 
 def error_of(result: dg.ExecuteInProcessResult) -> str:
-    """What an op of a failed run raised, with its class; Dagster wraps it."""
+    """Error of an op of a failed run, with its class; Dagster wraps it."""
     for event in result.all_events:
         if event.is_step_failure:
             error = event.step_failure_data.error
@@ -142,5 +142,5 @@ def error_of(result: dg.ExecuteInProcessResult) -> str:
 
 
 def evaluations(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str | None], bool]:
-    """How the checks of a run went, by name and partition."""
+    """Results of the checks of a run, by name and partition."""
     return {(check.check_name, check.partition): check.passed for check in result.get_asset_check_evaluations()}

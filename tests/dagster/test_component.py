@@ -29,7 +29,7 @@ def names(defs: dg.Definitions) -> tuple[set[str], set[str], set[str]]:
 
 
 def loaded(component: type[ModynComponent], project: Path) -> tuple[set[str], set[str], set[str]]:
-    """What a Dagster project with one ``defs.yaml`` offers."""
+    """Definitions of a Dagster project with one ``defs.yaml``."""
     content = {"type": f"{component.__module__}.{component.__name__}", "attributes": {"project": str(project)}}
     with create_defs_folder_sandbox() as sandbox:
         path = sandbox.scaffold_component(component_cls=component, defs_path="training", defs_yaml_contents=content)

@@ -1,4 +1,4 @@
-"""What a deletion looks like from Dagster: models are judged again, batches tell how much of them is left."""
+"""Deletions seen from Dagster: models are judged again, batches tell how much of them is left."""
 
 import numpy as np
 import pytest

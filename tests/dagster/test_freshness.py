@@ -26,7 +26,7 @@ def project(project: Path) -> Path:
 
 
 def said(face: Face, cursor: str | None) -> tuple[list[dg.AssetCheckEvaluation], str | None]:
-    """What a tick says, and its cursor."""
+    """Message and cursor of a tick."""
     context = dg.build_sensor_context(face.instance, cursor, definitions=face.defs, resources=face.defs.resources)
     with context:
         result = face.defs.resolve_sensor_def(SENSOR)(context)

@@ -31,7 +31,7 @@ def world(settings: Settings, tmp_path: Path) -> Iterator[World]:
 
 
 def shown(world: World, pipeline: str, run_id: int) -> dict[str, dict[str, Any]]:
-    """What each model of a run shows, by its partition."""
+    """Metadata shown of each model of a run, by its partition."""
     found = {}
     for trigger in world.triggers(run_id, "trained"):
         context = context_of(world.platform, pipeline, trigger.partition_key)

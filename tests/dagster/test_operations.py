@@ -1,4 +1,4 @@
-"""What an operator and the weather do to production, through the real sensors and jobs."""
+"""Production under an operator's commands and under faults, through the real sensors and jobs."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What Dagster shows of stored models, and the job that cleans up after them."""
+"""Stored models as Dagster shows them, and the job that cleans up after them."""
 
 import dagster as dg
 

@@ -24,7 +24,7 @@ def riddles(text: str) -> Iterator[tuple[int, str]]:
 def test_docstrings_open_with_a_noun_or_an_imperative() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {opening}"
-        for path in [*files(PACKAGE), *files(NATIVE)]
+        for path in [*files(PACKAGE), *files(NATIVE), *files(ROOT / "tests")]
         for line, opening in riddles(path.read_text(encoding="utf-8"))
     ]
     assert found == []

@@ -71,7 +71,7 @@ def page(installation: Servers) -> Iterator[Page]:
 
 @pytest.fixture
 def screenshots(tmp_path: Path) -> Path:
-    """Where pictures go: ``MODYN_SCREENSHOTS`` when it is set, for the documentation."""
+    """Folder of pictures: ``MODYN_SCREENSHOTS`` when it is set, for the documentation."""
     folder = Path(os.environ.get("MODYN_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder

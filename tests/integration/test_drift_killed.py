@@ -62,7 +62,7 @@ class Stream:
             return None
 
     def decided(self) -> bool:
-        """Whether everything there is has been decided about, trained on and evaluated."""
+        """True if everything there is has been decided about, trained on and evaluated."""
         run = self.deployment.run(NAME, "live")
         batches = len(list((self.deployment.project / "data").glob("*.csv")))
         if run is None or run.last_ordinal + 1 < batches or triggers_to_evaluate(self.deployment.platform, run):
@@ -95,7 +95,7 @@ class Stream:
         self.servers.kill_first_daemon()
 
     def ending(self, mode: Mode) -> tuple[Outcome, list[tuple[Any, ...]], list[int]]:
-        """Of the newest run in a mode: its outcome, its decisions, and the triggers that have a model."""
+        """Outcome of the newest run in a mode, its decisions, and the triggers that have a model."""
         run = self.deployment.run(NAME, mode)
         assert run is not None
         with self.deployment.platform.transaction() as conn:

@@ -1,4 +1,4 @@
-"""What you evaluate is what you deploy: fed through the sensors or replayed, a pipeline does the same, bit for bit."""
+"""Live equals replay: fed through the sensors or replayed, a pipeline does the same, bit for bit."""
 
 import os
 import re

@@ -95,7 +95,7 @@ class Operator:
         return f"{run.id} {run.state}, batch {run.last_ordinal}" if run else ""
 
     def heard(self) -> list[str]:
-        """What the hook has noted."""
+        """Events that the hook has noted."""
         path = self.deployment.settings.home / "heard.txt"
         return path.read_text().splitlines() if path.exists() else []
 

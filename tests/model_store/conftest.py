@@ -18,11 +18,11 @@ def s3() -> Iterator[S3]:
 
 @pytest.fixture
 def memory_url() -> str:
-    """Where nothing is yet."""
+    """A URL in memory with no store yet."""
     return f"memory://models/{uuid.uuid4().hex}"
 
 
 @pytest.fixture
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who would wait for another finds out at once how that ends."""
+    """Removers wait for no saver: they find out at once how that ends."""
     monkeypatch.setattr(removal, "PATIENCE", 0.0)

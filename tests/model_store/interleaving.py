@@ -21,7 +21,7 @@ from modyn_dagster.model_store import ModelStore
 
 @dataclass(frozen=True)
 class Step:
-    """What somebody is about to do to a file, or to all below a folder."""
+    """Access to a file, or to all below a folder, that an actor is about to make."""
 
     what: str
     path: str
@@ -31,7 +31,7 @@ class Step:
         return self.what in ("put", "remove")
 
     def touches(self, other: "Step") -> bool:
-        """Whether it makes a difference which comes first."""
+        """True if it makes a difference which comes first."""
         if not (self.writes or other.writes):
             return False
         return any(

@@ -111,11 +111,11 @@ class MortalMemory(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no typ
 
 @dataclass(frozen=True)
 class Place:
-    """A URL of a store with the options of fsspec, and how somebody is killed there before the n-th write, who else ends."""
+    """URL of a store with the options of fsspec, and a function that kills whoever makes a change there before the n-th write."""
 
     root: str
     options: Mapping[str, Any]
-    #: Returns False for a change that came to its end.
+    #: False for a change that came to its end before.
     is_killed: Callable[["Place", str, int], bool]
 
     def store(self) -> ModelStore:

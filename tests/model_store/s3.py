@@ -49,7 +49,7 @@ class S3:
         return {"endpoint_url": self.endpoint, "key": self.key, "secret": self.secret, "skip_instance_cache": True}
 
     def fresh_url(self) -> str:
-        """Where nothing is yet."""
+        """A URL in the bucket with no store yet."""
         return f"s3://models/{uuid.uuid4().hex}/store"
 
     def store(self, url: str) -> ModelStore:
@@ -57,7 +57,7 @@ class S3:
         return ModelStore(url, storage_options=self.options)
 
     def files(self) -> s3fs.S3FileSystem:
-        """What is there, past the store."""
+        """File system of the server, past the store."""
         return s3fs.S3FileSystem(**self.options)
 
     def but(self, **other: str) -> "S3":

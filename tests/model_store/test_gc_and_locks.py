@@ -66,7 +66,7 @@ def test_gc_keeps_the_documents_of_a_damaged_model(tmp_path):
 
 
 def is_free(root: Path, operation: int) -> bool:
-    """Whether somebody else could lock the store now."""
+    """True if somebody else could lock the store now."""
     descriptor = os.open(root, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)

@@ -67,7 +67,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def sound(store: ModelStore) -> dict[str, tuple[str, str | None, tuple[str, ...]]]:
-    """How the sound models are stored, after a look that they are the saved ones bit for bit."""
+    """Strategy, base and needs of the sound models, after a look that they are the saved ones bit for bit."""
     damaged = {Path(error.path).stem for error in store.verify()}
     found = {model: store.info(model) for model in store.list() if model not in damaged}
     for model, info in found.items():

@@ -33,7 +33,7 @@ def lineage(store: ModelStore, n: int) -> list[str]:
 
 
 def explored(n_models: int, uses: Sequence[Use], fatal: Sequence[int | None] = (), some: int = 0) -> list[list[Any]]:
-    """How they end in every order, after a look that all is sound then; ``fatal``: after how many writes they are killed."""
+    """Errors of all actors in every order, after a look that all is sound then; ``fatal``: writes before each is killed."""
     url = f"memory://models/{uuid.uuid4().hex}"
     store = ModelStore(url)
     ids = lineage(store, n_models)
@@ -55,7 +55,7 @@ def explored(n_models: int, uses: Sequence[Use], fatal: Sequence[int | None] = (
 
 
 def saving(strategy: str, n: int = 3, **more: Any) -> Use:
-    """Of a model that derives from the newest one."""
+    """Save a model that derives from the newest one."""
     return lambda store, *ids: store.save(SMALL[n], base=ids[-1], strategy=strategy, **more)
 
 

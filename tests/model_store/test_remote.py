@@ -54,7 +54,7 @@ def remote() -> Iterator[ModelStore]:
 
 
 def change(store: ModelStore, model: str, content: bytes | None = None) -> bytes:
-    """What is in the file of a model, which gets another content."""
+    """Return the content of a model's file, and replace it."""
     url = str(store.info(model).path)
     with fsspec.open(url, "rb") as file:
         before = file.read()

@@ -41,7 +41,7 @@ def test_of_two_savers_of_one_model_the_first_stays(tmp_path, memory_url, monkey
 
 
 def test_a_base_that_was_removed_and_stored_otherwise_is_seen(memory_url, monkeypatch):
-    """It is there again when the saver looks, but does not hold any more what the saver found in it."""
+    """The base is there again when the saver looks, but no longer holds the tensors that the saver found in it."""
     store, another = ModelStore(memory_url), ModelStore(memory_url)
     other = store.save(SMALL[0], strategy=Snapshot(compress=False))
     base = store.save(SMALL[1], strategy=Snapshot(compress=False))
@@ -70,7 +70,7 @@ def before_announcing(store: ModelStore, monkeypatch: pytest.MonkeyPatch, do: Ca
 
 
 def test_nobody_relies_on_a_model_that_somebody_is_about_to_put(memory_url):
-    """It may come with other tensors in its file."""
+    """The announced model may come with other tensors in its file."""
     store = ModelStore(memory_url)
     base = store.save(SMALL[0], strategy=Snapshot(compress=False))
     reservations = RemoteFolder(memory_url, {}).reservations

@@ -44,7 +44,7 @@ Case = tuple[Callable[[], nn.Module], tuple[Tensor, ...], Callable[[Tensor], Ten
 
 
 def steady_case() -> Case:
-    """What the probe of the command line asks for."""
+    """Module, inputs and loss for the probe of the command line."""
     return network, (torch.linspace(-1, 1, 24).reshape(4, 6),), lambda outputs: outputs.square().mean()
 
 

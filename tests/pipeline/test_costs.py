@@ -1,4 +1,4 @@
-"""What triggering policies are told that a training cost."""
+"""Costs of trainings as triggering policies are told them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a deletion does to pipelines: nothing that was decided, everything that is selected, trained or judged from now on."""
+"""Deletions and pipelines: no past decision changes, but everything that is selected, trained or judged from now on."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a deletion does to evaluations, and what is told about the use of samples."""
+"""Deletions and evaluations, and the report of the use of samples."""
 
 from dataclasses import replace
 

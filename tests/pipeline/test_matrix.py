@@ -1,4 +1,4 @@
-"""Which cells of the matrix are computed, from which predictions, and that nothing is computed twice."""
+"""Cells of the matrix: the ones that are computed, the predictions they come from, and nothing computed twice."""
 
 import sys
 import types

@@ -1,4 +1,4 @@
-"""What is measured: live equals replay, and what a measurement is taken from."""
+"""Measurements: live equals replay, and the samples a measurement is taken from."""
 
 from itertools import pairwise
 

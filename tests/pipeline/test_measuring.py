@@ -1,4 +1,4 @@
-"""Who measures and when: ticks, measuring runs and replays."""
+"""Measuring by ticks, by measuring runs and by replays."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -59,7 +59,7 @@ def test_samples_of_the_newest_time_are_not_delivered_again(world_of):
 
 
 def looked_twice(world: World) -> list[Any]:
-    """What two looks of the sensor register, the second a minute after the first."""
+    """Batches that two looks of the sensor register, the second a minute after the first."""
     spec = world.platform.project.datasets[DATASET]
     state: Mapping[str, Any] | None = None
     registered = []

@@ -49,7 +49,7 @@ def attempt(world: World, trigger: TriggerRow, number: int, kill_at: int = 0, sl
 
 
 def given_up(world: World, trigger: TriggerRow) -> None:
-    """What the sensor does when the Dagster run of an attempt is gone."""
+    """Give up the attempt, as the sensor does when its Dagster run is gone."""
     context = context_of(world.platform, "by_amount", trigger.partition_key)
     with world.platform.transaction() as conn:
         raise_attempt(conn, context.trigger, "its run was killed")

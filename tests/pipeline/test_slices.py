@@ -53,7 +53,7 @@ def cells(world: World) -> list[EvaluationRow]:
 
 
 def predictions_of(world: World, cell: EvaluationRow) -> Predictions:
-    """What the model said of the samples of a cell: of its interval and slice."""
+    """Predictions of the model for the samples of a cell: of its interval and slice."""
     with world.platform.transaction() as conn:
         [file] = list_predictions(conn, cell.trigger_id)
     stored = read_predictions(world.platform.home / file.path, file.checksum)

@@ -1,4 +1,4 @@
-"""How pipelines store their models: each with the one before as its base, as the spec says, and exactly."""
+"""Models as pipelines store them: each with the one before as its base, as the spec says, and exactly."""
 
 import logging
 

@@ -64,7 +64,7 @@ class World:
         return model_stage(training_set_stage(context).context)
 
     def measure(self, pipeline: str) -> list[BatchMeasurements]:
-        """What a run of ``measurement`` does."""
+        """Measure as a run of ``measurement`` does."""
         return list(measure_ahead(self.platform, pipeline))
 
     def live_until_idle(self, pipeline: str) -> Tick:
@@ -103,7 +103,7 @@ class World:
         return [(row.point, row.key, row.time, row.fire, row.reason, row.score, row.threshold, row.details) for row in rows]
 
     def outcome(self, run: runs.RunRow) -> dict[str, Any]:
-        """What two runs must have in common to be the same: decisions, bytes, hashes and scores."""
+        """Facts that two runs must have in common to be the same: decisions, bytes, hashes and scores."""
         with self.platform.transaction() as conn:
             triggers = list_triggers(conn, run.id)
             models = list_models(conn, run.id)

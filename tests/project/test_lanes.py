@@ -1,4 +1,4 @@
-"""How tests are handed out to several processes of pytest."""
+"""Distribution of tests over several processes of pytest."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What the checks of a training set certify, and what they find."""
+"""Checks of a training set: the facts they certify, and the faults they find."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -25,7 +25,7 @@ STREAMS: dict[str, tuple[list[int], list[float]]] = {
 
 
 def chances(make: Callable[[int], Sampler], sizes: list[int], elapsed: list[float], until: int) -> npt.NDArray[np.float64]:
-    """How often each item of the first ``until`` batches is in the sample after them."""
+    """Frequency of each item of the first ``until`` batches in the sample after them."""
     counts = np.zeros(sum(sizes[:until]))
     ends = np.cumsum(sizes)
     batches = [np.arange(end - n, end, dtype=np.uint64) for end, n in zip(ends, sizes, strict=True)]

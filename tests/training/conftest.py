@@ -38,7 +38,7 @@ def parsers(user_code: str) -> str:
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    """Of torch, for the time of a test."""
+    """Give torch two threads for the time of a test."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

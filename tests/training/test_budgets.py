@@ -1,4 +1,4 @@
-"""How long a training is: its epochs, or less where a budget is spent before."""
+"""Length of a training: its epochs, or less where a budget is spent before."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a training takes over: states of optimizers, and weights out of a file."""
+"""State that a training takes over: that of optimizers, and weights out of a file."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a training makes of a training set, against loops written by hand."""
+"""Trainings compared with loops written by hand."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What a training does to the process it runs in: threads, algorithms and generators are as they were, for other threads too."""
+"""Trainings leave their process as it was: threads, algorithms and generators, for other threads too."""
 
 import random
 import threading

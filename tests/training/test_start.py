@@ -1,4 +1,4 @@
-"""Where a training starts: the previous model, its standardisation, its outputs."""
+"""Start of a training: the previous model, its standardisation, its outputs."""
 
 import numpy as np
 import pytest

@@ -71,7 +71,7 @@ def test_the_moving_average_is_that_of_the_weights_after_every_step(separable: T
 
 @pytest.mark.long
 def test_a_compiled_model_of_the_eager_backend_is_the_model(separable: Table) -> None:
-    """Its kernels are the same; other backends have others."""
+    """A backend with the same kernels; other backends have others."""
     common: dict[str, Any] = {"model": MLP, "epochs": 2, "batch_size": 150}
     plain = trained(separable, spec_of(**common))
     compiled = trained(separable, spec_of(compile={"backend": "eager"}, **common))

@@ -1,4 +1,4 @@
-"""What can be seen of a model at work."""
+"""Taps of a model at work: the values that can be seen."""
 
 import numpy as np
 import pytest

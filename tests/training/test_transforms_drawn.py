@@ -1,4 +1,4 @@
-"""What transforms draw follows from seed, epoch and sample alone: whoever reads it, in whatever company, whenever."""
+"""Draws of transforms follow from seed, epoch and sample alone: whoever reads it, in whatever company, whenever."""
 
 import importlib
 import random

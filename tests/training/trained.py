@@ -40,5 +40,5 @@ def assert_same_bits(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> 
 
 
 def weights_of(found: TrainedModel) -> Tensor:
-    """Of the body, as one row."""
+    """Weights of the body, as one row."""
     return torch.cat([tensor.flatten() for name, tensor in found.state_dict.items() if name.startswith("body.")])

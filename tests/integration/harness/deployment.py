@@ -44,7 +44,7 @@ class Deployment:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of the programs: nothing of the caller's settings, and the project's own code on the Python path."""
+        """Environment of the programs: none of the caller's settings, and the project's own code on the Python path."""
         cleared = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         ours = child_environment(self.settings) | {"DAGSTER_HOME": str(self.project), "PYTHONPATH": str(self.code)}
         return cleared | ours

@@ -26,7 +26,7 @@ _TRIED: set[str] = set()
 
 @dataclass(frozen=True)
 class Job:
-    """What a child does: import the dataset's history, or replay a pipeline over a range of batches.
+    """Work of a child: import the dataset's history, or replay a pipeline over a range of batches.
 
     Attributes:
         environment: of the child; its ``DAGSTER_HOME`` holds the Dagster instance.
@@ -71,7 +71,7 @@ class ForkServer:
             )
 
     def run(self, job: Job) -> Result:
-        """What became of a job."""
+        """Run a job to its end and return its result."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         report = Path(job.report)

@@ -41,7 +41,7 @@ _EVENTS: Final = """query Events($runId: ID!) { logsForRun(runId: $runId, limit:
 
 
 def backfill_variables(asset: Sequence[str], partitions: Sequence[str]) -> dict[str, Any]:
-    """What the page sends with its mutation ``LaunchPartitionBackfill``."""
+    """Variables that the page sends with its mutation ``LaunchPartitionBackfill``."""
     return {
         "backfillParams": {
             "tags": [{"key": "dagster/from_ui", "value": "true"}],
@@ -87,7 +87,7 @@ class GraphQL:
         return ticks
 
     def launch_backfill(self, asset: Sequence[str], partitions: Sequence[str]) -> str:
-        """What the button of the dialog does; returns the backfill's id."""
+        """Start a backfill as the button of the dialog does; returns its id."""
         found = self.ask(_BACKFILL, **backfill_variables(asset, partitions))["launchPartitionBackfill"]
         assert found["__typename"] == "LaunchBackfillSuccess", found
         return str(found["backfillId"])

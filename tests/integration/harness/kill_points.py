@@ -1,4 +1,4 @@
-"""Where a process can be killed: around every transaction that wrote something, and around every file that appears.
+"""Points at which a process can be killed: around every transaction that wrote something, and every file that appears.
 
 Nothing in the product takes part: the driver's commit and the operating system's rename are wrapped in the process
 that is to die.
@@ -73,7 +73,7 @@ class Watch:
             self._counts[kind] += 1
 
     def _writes(self, connection: Any) -> bool:
-        """Whether the open transaction changed or locked a row of our database; asking assigns it no number."""
+        """True if the open transaction changed or locked a row of our database; asking assigns it no number."""
         raw = connection.dbapi_connection
         if getattr(getattr(raw, "info", None), "dbname", None) != self.database or raw.autocommit:
             return False

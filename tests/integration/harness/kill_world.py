@@ -76,7 +76,7 @@ class World:
         return self.forks.run(replace(job, pipeline=pipeline, batches=(batches[0], until or batches[-1]), victim=victim))
 
     def ending(self, pipeline: str) -> Ending:
-        """How the replay of a pipeline ended."""
+        """Outcome of the replay of a pipeline."""
         return ending_of(self.deployment.platform, self.deployment.run(pipeline, "replay"))
 
     def materialized(self, *assets: Sequence[str]) -> list[set[str]]:

@@ -1,4 +1,4 @@
-"""What a run came to, in values that can be compared across runs, databases and machines of one kind."""
+"""Outcomes of runs, in values that can be compared across runs, databases and machines of one kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Ending:
-    """Where a replay stands when it is over, with all that it and nothing else left in its database."""
+    """State of a finished replay, with all that it and nothing else left in its database."""
 
     outcome: Outcome
     predictions: list[Predictions]

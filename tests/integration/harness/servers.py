@@ -61,7 +61,7 @@ class Servers:
         self._services.stop()
 
     def backfill_status(self, backfill_id: str) -> str:
-        """Of a backfill, once it is over."""
+        """Status of a backfill, once it is over."""
 
         def ended() -> str | None:
             status = str(self.graphql.backfill(backfill_id)["status"])
@@ -70,7 +70,7 @@ class Servers:
         return wait_for(f"the end of backfill {backfill_id}", ended, _BACKFILL_SECONDS, self.why)
 
     def why(self, *sensors: str) -> str:
-        """What a person would look at when nothing happens: programs, batches, runs, sensor ticks, ends of logs."""
+        """Report for a person to read when nothing happens: programs, batches, runs, sensor ticks, ends of logs."""
         return "\n".join([*self._catalog(), *self._dagster(sensors), self._programs()])
 
     def _catalog(self) -> Iterator[str]:
@@ -90,7 +90,7 @@ class Servers:
                 yield from (f"  {message[:2_000]}" for message in self.graphql.messages(launched["id"])[-8:])
 
     def _programs(self) -> str:
-        """Which of them ended, and the ends of their logs."""
+        """Programs that ended, and the ends of their logs."""
         tails = [f"--- {log.name}\n" + log.read_text(errors="replace")[-3_000:] for log in sorted(self.logs.glob("*.log"))]
         try:
             self._services.check()

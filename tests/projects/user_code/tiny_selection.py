@@ -11,5 +11,5 @@ def later_hours(sample: Any) -> sa.ColumnElement[float]:
 
 
 def not_a_number(sample: Any) -> Any:
-    """What Postgres cannot divide."""
+    """Values that Postgres cannot divide."""
     return sample.key / (sample.label - sample.label)

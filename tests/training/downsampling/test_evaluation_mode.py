@@ -10,7 +10,7 @@ from modyn_dagster.training.downsampling.scoring import evaluation_mode
 
 
 class Frozen(nn.Sequential):
-    """Its first part never leaves the mode of evaluation, as people do with pretrained layers."""
+    """Module whose first part never leaves the mode of evaluation, as people do with pretrained layers."""
 
     def train(self, mode: bool = True) -> "Frozen":
         super().train(mode)

@@ -62,6 +62,6 @@ def test_f7_rs2_without_replacement_does_not_drop_the_tail() -> None:
 
 
 def test_f10_infobatch_is_not_biased_by_rounding_down_how_many_stay() -> None:
-    """Of three low losses int(0.5 * 3) = 1 would stay with weight 2: they would count 2 instead of 3."""
+    """Three low losses, int(0.5 * 3) = 1 of which would stay with weight 2: they would count 2 instead of 3."""
     losses = torch.tensor([0.1, 0.1, 0.1, 9.0])
     assert_unbiased("infobatch", {"losses": losses}, torch.tensor([1.0, 1.0, 1.0, 0.0]), k=2, draws=3000)

@@ -1,4 +1,4 @@
-"""What a policy asks for is computed, and nothing beside it."""
+"""Scoring computes the values that a policy asks for, and nothing beside them."""
 
 import pytest
 import torch
