@@ -9,7 +9,7 @@ _POLL_SECONDS = 0.2
 
 
 def wait_for(what: str, look: Callable[[], _T | None], seconds: float = 120, why: Callable[[], str] = str) -> _T:
-    """Wait for ``look`` to return neither None nor False, and return that; else an ``AssertionError`` that ends with ``why()``."""
+    """Wait for ``look`` to return neither None nor False; return that, or raise an ``AssertionError`` ending with ``why()``."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()
