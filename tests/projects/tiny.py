@@ -61,7 +61,7 @@ def write_project(
     for name in ("datasets", "pipelines", "data"):
         (folder / name).mkdir(parents=True)
     _write_yaml(folder / "datasets" / f"{DATASET}.yaml", _dataset(split, freshness) | {"attributes": list(attributes)})
-    _write_yaml(folder / "project.yaml", {"code": {"packages": ["own_transforms", "tests"]}})
+    _write_yaml(folder / "project.yaml", {"code": {"packages": ["counting_metrics", "own_transforms", "tests"]}})
     for content in pipelines:
         write_pipeline(folder, content)
     for name in ("dagster.yaml", "workspace.yaml"):

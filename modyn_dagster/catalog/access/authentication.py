@@ -49,6 +49,7 @@ def display_address(url: URL) -> str:
 
 @cache
 def require_libpq() -> None:
+    """Raise ``CatalogError`` where psycopg2 uses a libpq that would send a password to anybody who asks."""
     from psycopg2.extensions import libpq_version
 
     if (major := libpq_version() // 10_000) < _LIBPQ_SINCE:
