@@ -1,5 +1,6 @@
 """CSV files: rows are found by quote parity and parsed by Arrow; errors name row and column."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
@@ -40,7 +41,7 @@ def ragged_row(rows: CsvRows) -> DataError | None:
 def bad_cell(rows: CsvRows, columns: Sequence[Column]) -> DataError:
     """The error for the first cell that is not of its column's dtype, or for a column that is entirely of another dtype."""
     row = _first_unreadable(rows, columns)
-    column = next(column for column in columns if not _is_readable(rows, slice(row, row + 1), [column]))
+    column = columns[_first_where(len(columns), lambda end: not _is_readable(rows, slice(row, row + 1), columns[:end]))]
     whole = slice(0, len(rows.rows))
     texts = read_rows(*_bytes_and_names(rows, whole), [Column(column.name, "string")], rows.delimiter, _longest(rows, whole))[
         column.name
@@ -60,6 +61,11 @@ def _first_unreadable(rows: CsvRows, columns: Sequence[Column]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if _is_readable(rows, slice(low, middle), columns) else (low, middle)
     return low
+
+
+def _first_where(n: int, broken: Callable[[int], bool]) -> int:
+    """Index of the first of n items that is broken, by a test of the first ``end`` items; at least one is."""
+    return bisect_left(range(1, n), True, key=broken)
 
 
 def _is_readable(rows: CsvRows, span: slice, columns: Sequence[Column]) -> bool:
