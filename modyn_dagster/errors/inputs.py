@@ -98,7 +98,7 @@ class UnexpectedFault(DataError):
         super().__init__(
             file,
             f"met an error that modyn-dagster does not foresee ({shortened(what, 500)}); "
-            "its traceback is kept with the batch: please report it, and change the file or deliver it again after an upgrade",
+            "`modyn-dagster dataset status --traceback` shows where; please report it, and deliver the batch again after the fix",
         )
 
 

@@ -248,7 +248,7 @@ MATRIX: dict[str, dict[str, Damage]] = {
         "of 2 samples that announces 3": Damage(lambda path: write_announced(path, 2, 3), LENGTH, keys_of),
         "of 2 samples that announces 2**40": Damage(lambda path: write_announced(path, 2, 2**40), LENGTH, keys_of),
         "of 2 samples that announces 2**64 - 1": Damage(lambda path: write_announced(path, 2, 2**64 - 1), LENGTH, keys_of),
-        "with compressed values": Damage(lambda path: write_announced(path, 1_000, 1_000, "zstd"), "partition 0", keys_of),
+        "with compressed values": Damage(lambda path: write_announced(path, 1_000, 1_000, "zstd"), "partition", keys_of),
     },
     "a list of deleted samples": {
         "that is missing": Damage(Path.unlink, LIST + ".*No such file"),

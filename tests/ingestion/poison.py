@@ -56,7 +56,7 @@ _ROW: Final = b"2020-01-01,1,0\n"
 
 #: A sound file of each format, and the ending of its name.
 SOUND: Final[Mapping[str, tuple[str, bytes]]] = {
-    "csv": ("csv", _HEADER + _ROW),
+    "csv": ("csv", _HEADER + b"2020-01-01,1.5,0\n"),
     "jsonl": ("jsonl", b'{"time": "2020-01-01", "x": 1, "label": 0}\n'),
     "parquet": ("parquet", _parquet_times(pa.array([datetime(2020, 1, 1)], pa.timestamp("us")))),
     "fixed_rows": ("bin", _records(18_000, "ab".encode("utf-32-le"))),
@@ -74,6 +74,7 @@ POISON: Final[Mapping[str, Mapping[str, tuple[bytes, str]]]] = {
         "many columns": (_csv_of(3_000), "columns differ from the dataset's"),
         "null character in a name": (b"time,x,lab\0el\n" + _ROW, "columns differ from the dataset's"),
         "null character in a class": (_HEADER + b"2020-01-01,1,do\0g\n", "label"),
+        "number that is an integer and no fraction": (_HEADER + b"2020-01-01,0x10,0\n2020-01-01,,0\n", "'0x10' is not"),
         "no text": (b"\xff\xfe\0\0" * 9, "in the header: byte 0xff is not UTF-8"),
     },
     "jsonl": {

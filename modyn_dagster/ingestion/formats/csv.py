@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastpath.array_types import ByteArray
+from fastpath.arrays.lines import contains
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.arrow_rows import infer_rows, read_rows
 from modyn_dagster.errors import DataError, SchemaMismatch
@@ -49,7 +50,7 @@ def bad_cell(rows: CsvRows, columns: Sequence[Column]) -> DataError:
     inferred = infer_rows(*_bytes_and_names(rows, whole), rows.delimiter, _longest(rows, whole))
     [observed] = observed_columns(inferred.select([column.name]))
     looks_numeric = pc.any(pc.match_substring_regex(texts, r"^\s*[-+.]?[0-9]")).as_py()
-    if observed.dtype != "string" or not looks_numeric:
+    if observed.resolved().dtype != column.dtype and (observed.dtype != "string" or not looks_numeric):
         return SchemaMismatch(rows.path, f"{column.name} {column.dtype}", f"{column.name} {observed.resolved().dtype}")
     return DataError(rows.path, f"{texts[row].as_py()!r} is not {column.dtype}", row=row + 1, column=column.name)
 
@@ -124,12 +125,18 @@ class CsvFile:
         if list(self._rows.names) != expected:
             raise SchemaMismatch(self._rows.path, ", ".join(expected), ", ".join(self._rows.names))
         runs, self._inferred = self._inferred, []
-        reparsed = columns_to_reparse(columns, names, runs) if runs else None
+        reparsed = columns_to_reparse(columns, names, runs) if runs and not self._may_misread(columns, runs) else None
         if reparsed is None:
             return self._typed(columns, names)
         others = set(names) - {column.name for column in reparsed}
         kept = joined_columns(columns, others, [run.kept for run in runs])
         return kept | (self._typed(reparsed, names) if reparsed else {})
+
+    def _may_misread(self, columns: Sequence[Column], runs: Sequence[InferredRows]) -> bool:
+        """Test for cells that Arrow may take for integers and not for fractions, in a column of fractions: 0x10."""
+        inferred = [{run.columns[i].dtype for run in runs} for i in range(len(columns))]
+        has_integers = any(c.dtype == "float64" and "int64" in found for c, found in zip(columns, inferred))
+        return has_integers and any(contains(self._rows.data, ord(letter)) for letter in "xX")
 
     def _infer(self, keep: Collection[str], max_bytes: int) -> list[InferredRows]:
         def infer(data: ByteArray, longest: int) -> InferredRows:
