@@ -24,7 +24,7 @@ def sound(kind: TaskKind, n: int, n_outputs: int = 3) -> Predictions:
     losses = np.where(missing, np.nan, rng.random(n)).astype(np.float32)
     times = np.arange(n).astype("datetime64[us]")
     outputs = rng.normal(size=(n, n_outputs)).astype(np.float32)
-    return Predictions(kind, np.arange(n, dtype=np.uint64) * 3, times, truth, outputs, losses)
+    return Predictions(kind, np.arange(0, 3 * n, 3, dtype=np.uint64), times, truth, outputs, losses)
 
 
 def predictions(folder: Path, seed: int, n: int, kind: TaskKind = "class") -> None:

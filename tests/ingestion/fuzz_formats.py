@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from modyn_dagster.catalog.datasets import Column, DatasetRow
-from modyn_dagster.data.row_decoding import CsvDecoder, JsonlDecoder
+from modyn_dagster.data.row_decoding import CsvDecoder, JsonlDecoder, RowDecoder
 from modyn_dagster.errors import DataError, UnexpectedFault
 from modyn_dagster.ingestion.batches.assemble import assemble
 from modyn_dagster.ingestion.batches.members import Members
@@ -41,9 +41,9 @@ def read(spec: DatasetSpec, folder: Path, columns: tuple[Column, ...] | None) ->
 
 def compare_rows(spec: DatasetSpec, content: bytes, columns: tuple[Column, ...]) -> None:
     """Rows that readers parse alone, in another order, are those of the file as a whole."""
-    decoder = {"csv": CsvDecoder(","), "jsonl": JsonlDecoder()}.get(spec.format.kind)
-    if decoder is None or spec.format.kind == "files":
+    if spec.format.kind not in ("csv", "jsonl"):
         return
+    decoder: RowDecoder = CsvDecoder(",") if spec.format.kind == "csv" else JsonlDecoder()
     opened = row_format(spec.format).open(loaded(content))
     whole = {name: values.to_pylist() for name, values in opened.convert(columns, {c.name for c in columns}).items()}
     backwards = range(len(opened) - 1, -1, -1)
