@@ -14,7 +14,7 @@ from tests.ingestion.world import World, dataset_spec
 ROOT = Path(__file__).parents[2]
 KINDS = ("csv", "jsonl", "parquet", "fixed_rows")
 #: Files that a child process reads: representatives, and those of a night.
-IN_MEMORY = [(500, 1), *(pytest.param(20_000, seed, marks=pytest.mark.soak("fuzz")) for seed in (2, 3))]
+IN_MEMORY = [(500, 1), *(pytest.param(10_000, seed, marks=pytest.mark.soak("fuzz")) for seed in (2, 3))]
 #: Files that are imported with their database.
 IMPORTED = [(40, 1), pytest.param(1_500, 2, marks=pytest.mark.soak("fuzz"))]
 
