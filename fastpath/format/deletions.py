@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fastpath.errors import CorruptFile
 from fastpath.format.mapped_files import checksum_of
+from fastpath.format.skeleton import ARROW_ERRORS, Skeleton
 
 #: ``uint32[k]``, strictly ascending.
 DeletedPositions = npt.NDArray[np.uint32]
@@ -64,17 +65,19 @@ def newest_deleted(index_path: Path) -> Path | None:
 
 def _positions(path: Path, content: bytes) -> DeletedPositions:
     try:
-        with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+        skeleton = Skeleton(content, is_stream=True)
+        with pa.PythonFile(skeleton, mode="r") as source, pa.ipc.open_stream(source) as reader:
             if not reader.schema.equals(_SCHEMA, check_metadata=True):
                 raise CorruptFile(path, "one column `position` of uint32", f"{reader.schema}")
             batches = list(reader)
-        for batch in batches:
-            batch.validate(full=True)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        columns = [skeleton.real(batch.column(0)) for batch in batches]
+        for column in columns:
+            column.validate(full=True)
+    except ARROW_ERRORS as error:
         raise CorruptFile(path, "a list of deleted positions as Arrow IPC", str(error)) from error
-    if len(batches) != 1 or batches[0].column(0).null_count:
+    if len(columns) != 1 or columns[0].null_count:
         raise CorruptFile(path, "one record batch without nulls", f"{len(batches)} record batches")
-    positions: DeletedPositions = batches[0].column(0).to_numpy()
+    positions: DeletedPositions = columns[0].to_numpy()
     return positions
 
 

@@ -63,10 +63,12 @@ class BatchIndex:
             columns = {name: values_of(samples, name, skeleton) for name in SAMPLES}
             extents = Extents(**{name: values_of(runs, name, skeleton) for name in RUNS})
             extents = _private(path, extents) if len(extents.file) == 1 else extents
-            with pa.BufferReader(pa.py_buffer(rest)) as source:
+            listed = Skeleton(rest, is_stream=True)
+            with pa.PythonFile(listed, mode="r") as source:
                 files = read_stream(source, FILES)
-            sizes = values_of(files, "size")
+            files = pa.record_batch([listed.real(column) for column in files.columns], schema=files.schema)
             files.validate(full=True)
+            sizes = values_of(files, "size")
             if files.column("checksum").null_count:
                 raise ValueError("a file has no checksum")
         except ARROW_ERRORS as error:

@@ -50,6 +50,9 @@ class Skeleton(io.RawIOBase):
         mapped: buffer of the mapped file.
         is_stream: whether the file is an Arrow stream.
         start: byte at which reading begins.
+
+    Attributes:
+        n_read: bytes requested so far. A footer may name one part of the file thousands of times.
     """
 
     def __init__(self, mapped: Any, *, is_stream: bool, start: int = 0) -> None:
@@ -57,6 +60,7 @@ class Skeleton(io.RawIOBase):
         self._bytes = np.frombuffer(mapped, dtype=np.uint8)
         self._is_stream, self._at = is_stream, start
         self._announced = -1
+        self.n_read = 0
         self._blanks: dict[int, _Blank] = {}
 
     def release(self) -> None:
@@ -71,6 +75,20 @@ class Skeleton(io.RawIOBase):
             if 0 <= first <= blank.n_bytes - values.nbytes:
                 return np.frombuffer(self._bytes.data, dtype=values.dtype, count=len(values), offset=blank.offset + first)
         raise ValueError("values that do not lie in the file as they are")
+
+    def real(self, array: pa.Array) -> pa.Array:
+        """The array over the bytes of the file, in place of the memory that stands for them.
+
+        Validate it before it is used: whoever wrote the file decided what it holds. ``ValueError`` for values that do not lie in
+        the file as they are, such as compressed ones.
+        """
+        children = [self.real(array.values)] if pa.types.is_fixed_size_list(array.type) else []
+        own = array.buffers()[: 1 if children else None]
+        buffers = [None if buffer is None else pa.py_buffer(self._real_bytes(buffer)) for buffer in own]
+        return pa.Array.from_buffers(array.type, len(array), buffers, offset=array.offset, children=children or None)
+
+    def _real_bytes(self, buffer: pa.Buffer) -> npt.NDArray[np.uint8]:
+        return self.view(np.frombuffer(buffer, dtype=np.uint8)) if buffer.size else np.empty(0, dtype=np.uint8)
 
     def readable(self) -> bool:
         """True."""
@@ -116,6 +134,7 @@ class Skeleton(io.RawIOBase):
     def _next(self, n: int) -> npt.NDArray[np.uint8]:
         part = self._bytes[self._at :] if n < 0 else self._bytes[self._at : self._at + n]
         self._at += len(part)
+        self.n_read += len(part)
         return part
 
     def _n_metadata(self, part: npt.NDArray[np.uint8]) -> int:

@@ -8,7 +8,7 @@ import dagster as dg
 from modyn_dagster.assets.checks import check_evaluations, check_outputs, check_specs
 from modyn_dagster.assets.specs import DatasetAssets, add_partitions, batches_of
 from modyn_dagster.assets.translator import AssetProps, ModynTranslator
-from modyn_dagster.errors import DataError, UnknownName
+from modyn_dagster.errors import DataError, UnexpectedFault, UnknownName
 from modyn_dagster.resources.platform import PlatformResource
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class _Ingestion:
             try:
                 batch = self._ingest(partition)
             except DataError as error:
-                self._context.log.error(f"batch {partition}: {error}")
+                # The traceback of a fault that nobody foresaw; of another the message says it all.
+                self._context.log.error(f"batch {partition}: {error}", exc_info=isinstance(error, UnexpectedFault))
                 failures.append(error)
                 continue
             n_late = self._late(batch)

@@ -21,11 +21,15 @@ from modyn_dagster.catalog.database.mapping import (
     table,
 )
 from modyn_dagster.catalog.datasets import dataset
-from modyn_dagster.errors import UnknownName
+from modyn_dagster.errors import UnknownName, shortened
 from modyn_dagster.keys import MAX_ORDINAL
 
 #: Field of a failed batch's source with the states that its files had when it failed.
 FAILED_STATES: Final = "seen"
+#: Field of a failed batch's source with the traceback of an exception that nobody foresaw.
+TRACEBACK: Final = "traceback"
+#: Characters of an error that are kept: a message may quote a whole header.
+_LONGEST_ERROR: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +195,25 @@ def mark_ingested(conn: sa.Connection, row: BatchRow, facts: BatchFacts, files: 
     conn.execute(sa.insert(source_file), [owner | asdict(file) for file in files])
 
 
-def mark_failed(conn: sa.Connection, row: BatchRow, error: str, file_states: Mapping[str, Any]) -> None:
-    """Close an open batch with the reason; ``file_states``, JSON, tells later whether its files have changed."""
+def mark_failed(
+    conn: sa.Connection, row: BatchRow, error: str, file_states: Mapping[str, Any], traceback: str | None = None
+) -> None:
+    """Close an open batch with the reason; ``file_states``, JSON, tells later whether its files have changed.
+
+    The texts may quote a file: they are stored without what Postgres cannot hold, and the error without its excess length.
+    """
     where = (batch.c.id == row.id) & (batch.c.state == "open")
     source = {**row.source, FAILED_STATES: file_states}
-    conn.execute(sa.update(batch).where(where).values(state="failed", error=error, source=source))
+    if traceback is not None:
+        source[TRACEBACK] = _storable(traceback)
+    conn.execute(
+        sa.update(batch).where(where).values(state="failed", error=_storable(shortened(error, _LONGEST_ERROR)), source=source)
+    )
+
+
+def _storable(text: str) -> str:
+    """A text with escapes in place of null characters and lone surrogates."""
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def set_index(conn: sa.Connection, batch_id: int, *, path: str, checksum: str) -> None:

@@ -84,7 +84,7 @@ def set_columns(conn: sa.Connection, dataset_id: int, columns: Sequence[Column])
 
 def append_class_names(conn: sa.Connection, row: DatasetRow, names: Sequence[str]) -> tuple[str, ...]:
     """Give new classes the next indices of a locked dataset; returns all names in the order of their index."""
-    all_names = (*row.class_names, *(name for name in names if name not in row.class_names))
+    all_names = tuple(dict.fromkeys((*row.class_names, *names)))
     conn.execute(sa.update(dataset).where(dataset.c.id == row.id).values(class_names=list(all_names)))
     return all_names
 

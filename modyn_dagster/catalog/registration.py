@@ -8,7 +8,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.batches import FAILED_STATES, BatchRow, batch
+from modyn_dagster.catalog.batches import FAILED_STATES, TRACEBACK, BatchRow, batch
 from modyn_dagster.catalog.database.mapping import list_rows
 from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset
 from modyn_dagster.errors import CatalogError, ConfigError
@@ -104,7 +104,7 @@ def register_again(conn: sa.Connection, failed: BatchRow) -> BatchRow | None:
     state = conn.execute(sa.select(batch.c.state, batch.c.repaired_by).where(batch.c.id == failed.id)).one()
     if state.state != "failed" or state.repaired_by is not None:
         return None
-    source = {name: value for name, value in failed.source.items() if name != FAILED_STATES}
+    source = {name: value for name, value in failed.source.items() if name not in (FAILED_STATES, TRACEBACK)}
     [again] = _insert(conn, failed.dataset_id, row.next_ordinal, [Announcement(source["key"], source)])
     conn.execute(sa.update(batch).where(batch.c.id == failed.id).values(repaired_by=again.id))
     return again

@@ -10,7 +10,8 @@ ModynError
 ├─ DataError              (file, row, column)            a batch that cannot be ingested; it fails, others go on
 │  ├─ DuplicateFile       (file, batch)
 │  ├─ SchemaMismatch      (file, expected, found)
-│  └─ ChangedBatch        (file, expected, found)        an ingested file whose content has changed
+│  ├─ ChangedBatch        (file, expected, found)        an ingested file whose content has changed
+│  └─ UnexpectedFault     (file, kind, traceback)        an exception that nobody foresaw, contained in its batch
 ├─ CatalogError
 │  ├─ DatabaseDown        (address)
 │  ├─ ServerFailed                                       the embedded server cannot be set up, started or stopped
@@ -55,6 +56,8 @@ from modyn_dagster.errors.inputs import (
     MissingExtra,
     NotJson,
     SchemaMismatch,
+    UnexpectedFault,
+    shortened,
     without_secrets,
 )
 from modyn_dagster.errors.running import (
@@ -130,11 +133,13 @@ __all__ = [
     "TrackingError",
     "TrainingError",
     "TriggerFailed",
+    "UnexpectedFault",
     "UnknownKey",
     "UnknownModel",
     "UnknownName",
     "WeightsNotStored",
     "WriteFailed",
     "WrongShape",
+    "shortened",
     "without_secrets",
 ]

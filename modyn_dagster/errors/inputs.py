@@ -1,6 +1,7 @@
 """Errors of what a project supplies: specs, options, user code and data; and the removal of secrets from messages."""
 
 import re
+import traceback
 from collections.abc import Iterable
 from typing import Final
 
@@ -19,6 +20,15 @@ def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     return _QUERY.sub("", _USER.sub("", text))
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of about ``most`` characters at most: of a longer one the middle is missing.
+
+    >>> shortened("0123456789", 4)
+    '01 … 89'
+    """
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2) :]}"
 
 
 class ConfigError(ModynError):
@@ -74,6 +84,22 @@ class SchemaMismatch(DataError):
     def __init__(self, file: str, expected: str, found: str) -> None:
         super().__init__(file, f"columns differ from the dataset's: expected {expected}, found {found}")
         self.expected, self.found = expected, found
+
+
+class UnexpectedFault(DataError):
+    """Exception that nobody foresaw, from reading a file or storing its samples.
+
+    ``kind`` is the name of its class, ``traceback`` the text that Python would print, shortened in the middle.
+    """
+
+    def __init__(self, file: str, error: BaseException) -> None:
+        self.kind, self.traceback = type(error).__name__, shortened("".join(traceback.format_exception(error)), 20_000)
+        what = f"{self.kind}: {error}" if str(error) else self.kind
+        super().__init__(
+            file,
+            f"met an error that modyn-dagster does not foresee ({shortened(what, 500)}); "
+            "`modyn-dagster dataset status --traceback` shows where; please report it, and deliver the batch again after the fix",
+        )
 
 
 class ChangedBatch(DataError):

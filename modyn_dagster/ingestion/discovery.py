@@ -9,9 +9,10 @@ from typing import Final
 from modyn_dagster.catalog.registration import Announcement
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.members import is_unfinished
-from modyn_dagster.ingestion.sources.files import FileState, natural_key
+from modyn_dagster.ingestion.sources.files import NOT_TEXT, FileState, natural_key
 from modyn_dagster.ingestion.sources.source import Source
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.values.digest import bytes_digest
 
 #: Size and time of last change by path, JSON. The caller keeps it from one look to the next.
 FileStates = Mapping[str, list[int | None]]
@@ -19,6 +20,8 @@ FileStates = Mapping[str, list[int | None]]
 _MANIFEST_SUFFIX: Final = ".manifest"
 #: Characters that Dagster refuses in a partition key.
 _NOT_IN_KEYS: Final = re.compile(r"[\x00-\x1f,|]|\.\.\.")
+#: Bytes of a partition key.
+_LONGEST_KEY: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def find_units(source: Source, spec: DatasetSpec) -> list[str]:
             paths = source.files(spec.batches.pattern)
         case "directory":
             markers = source.files(f"**/{spec.batches.ready}")
-            paths = [str(PurePosixPath(marker).parent) for marker in markers if "/" in marker]
+            paths = [marker.rpartition("/")[0] for marker in markers if "/" in marker]
         case "manifest":
             manifests = source.files(spec.batches.pattern)
             ready = set(source.files(f"{spec.batches.pattern}_READY"))
@@ -78,8 +81,9 @@ def find_units(source: Source, spec: DatasetSpec) -> list[str]:
 
 def announce(spec: DatasetSpec, unit: str) -> Announcement:
     """The announcement of one file, directory or manifest."""
-    key = unit if spec.batches.kind == "directory" else partition_key_of(unit)
-    return Announcement(_NOT_IN_KEYS.sub("_", key), {"paths": [unit]})
+    name = unit.removeprefix(NOT_TEXT)
+    key = name if spec.batches.kind == "directory" else partition_key_of(name)
+    return Announcement(_bounded(_NOT_IN_KEYS.sub("_", key)), {"paths": [unit]})
 
 
 def partition_key_of(path: str) -> str:
@@ -89,6 +93,14 @@ def partition_key_of(path: str) -> str:
     ('2020/day_1', 'may')
     """
     return str(PurePosixPath(path).with_suffix("")).removesuffix(_MANIFEST_SUFFIX)
+
+
+def _bounded(key: str) -> str:
+    """The key, or the beginning of a long one and a digest of it all: Postgres' indexes hold no texts of thousands of bytes."""
+    text = key.encode()
+    if len(text) <= _LONGEST_KEY:
+        return key
+    return f"{text[: _LONGEST_KEY - 20].decode(errors='ignore')}~{bytes_digest(text, 8)}"
 
 
 def is_quiet(state: FileState, previous: list[int | None] | None, now_ns: int, quiet_ns: int) -> bool:

@@ -17,6 +17,7 @@ from modyn_dagster.catalog.registration import Announcement, ensure_dataset, kno
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.members import Members, resolve_members
 from modyn_dagster.ingestion.batches.read_batch import BatchReader
+from modyn_dagster.ingestion.containment import contained
 from modyn_dagster.ingestion.discovery import announce, find_units
 from modyn_dagster.ingestion.formats.columns import ObservedColumn, resolve_columns
 from modyn_dagster.ingestion.formats.times import time_of_file
@@ -116,7 +117,8 @@ class _ImportUnits:
             if unit in self.unsound:
                 continue
             try:
-                results[unit] = work(unit)
+                with contained(unit):
+                    results[unit] = work(unit)
             except DataError:
                 self.unsound.add(unit)
         return results

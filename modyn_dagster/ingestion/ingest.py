@@ -12,12 +12,13 @@ from modyn_dagster.catalog.batches import BatchRow, get_batch, mark_failed, sour
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.registration import ensure_dataset
-from modyn_dagster.errors import ChangedBatch, DataError
+from modyn_dagster.errors import ChangedBatch, DataError, UnexpectedFault
 from modyn_dagster.ingestion.batches.assemble import StreamPosition, assemble
 from modyn_dagster.ingestion.batches.batch_files import BatchContent, staged_shard
 from modyn_dagster.ingestion.batches.commit import commit_batch
 from modyn_dagster.ingestion.batches.members import involved_paths, members_of
 from modyn_dagster.ingestion.batches.read_batch import BatchReader, Progress
+from modyn_dagster.ingestion.containment import contained
 from modyn_dagster.ingestion.sources.source import Source, open_source
 from modyn_dagster.spec.dataset import DatasetSpec
 
@@ -86,7 +87,8 @@ def ingest_batch(
 
     Raises:
         DataError: the batch cannot be ingested. It is closed as failed, without leaving anything behind, and others go on.
-            ``ChangedBatch``: the batch was ingested before, and a file has changed since.
+            ``ChangedBatch``: the batch was ingested before, and a file has changed since. ``UnexpectedFault``: an exception
+            that nobody foresaw; its traceback is kept with the batch.
         UnknownName: the dataset has no such batch.
         OSError, DatabaseDown, WriteFailed: may pass; the batch stays open, and none of it is visible.
     """
@@ -119,15 +121,17 @@ def _ingest_open(
     # Taken before anything is read, so that a file which changes while it is read counts as changed afterwards.
     file_states = states_of(source, involved_paths(source, spec, batch.source["paths"]))
     try:
-        content = _read(source, spec, dataset, batch, reader)
-        with (
-            staged_shard(home, spec.name, batch.ordinal, content.assembled.shard) as shard,
-            transaction(engine) as conn,
-        ):
-            return commit_batch(conn, home, spec, dataset, batch, content, shard)
+        with contained(batch.source["paths"][0]):
+            content = _read(source, spec, dataset, batch, reader)
+            with (
+                staged_shard(home, spec.name, batch.ordinal, content.assembled.shard) as shard,
+                transaction(engine) as conn,
+            ):
+                return commit_batch(conn, home, spec, dataset, batch, content, shard)
     except DataError as error:
+        traceback = error.traceback if isinstance(error, UnexpectedFault) else None
         with transaction(engine) as conn:
-            mark_failed(conn, batch, str(error), file_states)
+            mark_failed(conn, batch, str(error), file_states, traceback)
         raise
 
 

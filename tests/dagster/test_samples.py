@@ -5,8 +5,12 @@ import pytest
 
 from modyn_dagster.assets.samples import announce_batches
 from modyn_dagster.assets.specs import add_partitions, batches_of
+from modyn_dagster.catalog.batches import TRACEBACK, BatchRow, list_batches
+from modyn_dagster.catalog.datasets import get_dataset
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.ingestion.formats.csv import Csv, CsvFile
 from modyn_dagster.ingestion.history import import_history
+from modyn_dagster.ingestion.sources.files import LoadedFile
 from tests.dagster.face import Face, deliver, error_of, evaluations
 from tests.projects.tiny import DATASET, ROWS, batch_text
 
@@ -52,6 +56,40 @@ def test_a_range_is_one_run_with_the_metadata_of_every_batch(replayed_face: Face
     found = replayed_face.materializations(*SAMPLES)
     assert {key: metadata["ordinal"] for key, metadata in found.items()} == {"day_00": 0, "day_01": 1, "day_02": 2}
     assert replayed_face.instance.get_runs_count() == 2  # it, and the replay
+
+
+def test_a_range_goes_on_behind_bad_names_and_faults_that_nobody_foresaw(
+    face: Face, days: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = Csv.open
+
+    def broken(self: Csv, file: LoadedFile) -> CsvFile:
+        if file.path == "day_01.csv":
+            raise StopIteration
+        return sound(self, file)
+
+    monkeypatch.setattr(Csv, "open", broken)
+    deliver(face.settings.project, "day_01\udcff", batch_text(1))
+    find(face)
+    result = face.materialize(SAMPLES, batches=(r"day_01\xff", "day_02"))
+    assert not result.success
+    assert set(face.materializations(*SAMPLES)) == {"day_00", "day_02"}
+    states = {batch.partition_key: batch for batch in batches_in(face)}
+    assert {key: batch.state for key, batch in states.items()} == {
+        r"day_01\xff": "failed",
+        "day_00": "ingested",
+        "day_01": "failed",
+        "day_02": "ingested",
+    }
+    assert "is not UTF-8; rename it" in error_of(result)
+    assert "raise StopIteration" in states["day_01"].source[TRACEBACK]
+    # Nothing is asked for again.
+    assert face.tick("new_data__tiny").requests == []
+
+
+def batches_in(face: Face) -> list[BatchRow]:
+    with face.platform.transaction() as conn:
+        return list_batches(conn, get_dataset(conn, DATASET).id)
 
 
 def test_ingesting_again_is_a_no_op_and_a_changed_file_an_error(face: Face, days: list[str]) -> None:

@@ -47,10 +47,13 @@ def write_one_row(path: Path, name: str | None, size: int, length: int = 8) -> N
         write_index_to(out, np.zeros(1, "datetime64[us]"), None, None, extents, [IndexedFile(name, size, "x")])
 
 
-def stream(columns: dict[str, pa.Array], metadata: dict[str, str] | None, batches: int = 1) -> bytes:
+def stream(
+    columns: dict[str, pa.Array], metadata: dict[str, str] | None, batches: int = 1, compression: str | None = None
+) -> bytes:
     batch = pa.record_batch(list(columns.values()), names=list(columns)).replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         for _ in range(batches):
             writer.write_batch(batch)
     return bytes(sink.getvalue())

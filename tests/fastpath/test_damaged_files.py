@@ -23,7 +23,7 @@ from fastpath.format.deletions import read_deleted
 from fastpath.format.index import BatchIndex
 from fastpath.format.mapped_files import resident_copy
 from fastpath.format.training_set_file import SCHEMA, TrainingSetFile
-from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample
+from tests.fastpath.made_store import MadeBatch, MadeStore, PlacedSample, digest
 from tests.fastpath.sound_files import (
     CHECKSUM,
     CONTENT,
@@ -165,10 +165,20 @@ def keys_of(path: Path) -> object:
     return TrainingSet.open(path).keys()
 
 
-def positions(name: str, values: pa.Array, metadata: dict[str, str] | None = None) -> Damage:
-    return Damage(holds(stream({name: values}, metadata)), LIST)
+def positions(
+    name: str, values: pa.Array, metadata: dict[str, str] | None = None, compression: str | None = None, nullable: bool = True
+) -> Damage:
+    content = stream({name: values}, metadata, compression=compression)
+    if nullable:
+        return Damage(holds(content), LIST)
+    schema = pa.schema([pa.field(name, values.type, nullable=False)], metadata=metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_batch(pa.record_batch([values], schema=schema))
+    return Damage(holds(bytes(sink.getvalue())), LIST)
 
 
+NOT_UTF8 = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")])
 S, R, H = (stream(part, VERSION) for part in (SAMPLES, RUNS, HELD))
 INDEX = r"i\.arrow"
 SET = r"set\.arrow: expected a training set"
@@ -179,6 +189,10 @@ BELOW = "expected a file below the dataset's root"
 A_FILE = "expected a (regular )?file"
 LIST = r"7\.1\.deleted"
 
+READ_BY_CHECKSUM: dict[str, Callable[[Path, str], object]] = {
+    "an index": BatchIndex.open,
+    "a list of deleted samples": read_deleted,
+}
 KINDS = {
     "an index": Kind("i.arrow", lambda path: write_index(path, records(4), 4), BatchIndex.open),
     "a training set": Kind("set.arrow", holds(CONTENT), TrainingSet.open),
@@ -224,6 +238,10 @@ MATRIX: dict[str, dict[str, Damage]] = {
         "with no offsets": streams(S, stream({"file": RUNS["file"]}, VERSION), H),
         "with starts without strides": streams(S, stream(RUNS | {"start": RUNS["offset"]}, VERSION), H),
         "with no checksum": streams(S, R, stream(HELD | {"checksum": pa.array([None], pa.string())}, VERSION)),
+        "with compressed files": streams(
+            S, R, stream({name: pa.concat_arrays([values] * 9_999) for name, values in HELD.items()}, VERSION, compression="zstd")
+        ),
+        "with a path that is not UTF-8": streams(S, R, stream(HELD | {"path": NOT_UTF8}, VERSION)),
         "with a negative size": streams(S, R, stream(HELD | {"size": pa.array([-5], pa.int64())}, VERSION)),
     },
     "a training set": {
@@ -249,7 +267,10 @@ MATRIX: dict[str, dict[str, Damage]] = {
         "of 2 samples that announces 3": Damage(lambda path: write_announced(path, 2, 3), LENGTH, keys_of),
         "of 2 samples that announces 2**40": Damage(lambda path: write_announced(path, 2, 2**40), LENGTH, keys_of),
         "of 2 samples that announces 2**64 - 1": Damage(lambda path: write_announced(path, 2, 2**64 - 1), LENGTH, keys_of),
-        "with compressed values": Damage(lambda path: write_announced(path, 1_000, 1_000, "zstd"), "partition 0", keys_of),
+        "that announces all that its file could hold and more": Damage(
+            lambda path: write_announced(path, 2, 400), "partitions that fit into the file, found 400 samples"
+        ),
+        "with compressed values": Damage(lambda path: write_announced(path, 1_000, 1_000, "zstd"), "partition", keys_of),
     },
     "a list of deleted samples": {
         "that is missing": Damage(Path.unlink, LIST + ".*No such file"),
@@ -258,6 +279,9 @@ MATRIX: dict[str, dict[str, Damage]] = {
         "with signed positions": positions("position", pa.array([1], pa.int64())),
         "of no version": positions("position", pa.array([1], pa.uint32())),
         "of another version": positions("position", pa.array([1], pa.uint32()), {"modyn_deleted": "2"}),
+        "with compressed positions": positions(
+            "position", pa.array(range(100_000), pa.uint32()), {"modyn_deleted": "1"}, "zstd", nullable=False
+        ),
         "with another column": positions("place", pa.array([1], pa.uint32()), {"modyn_deleted": "1"}),
     },
     "a file of rows": {
@@ -304,6 +328,22 @@ def test_a_damaged_file_is_refused(tmp_path: Path, kind: str, damage: Damage) ->
     damage.do(path)
     with pytest.raises(CorruptFile, match=damage.says):
         (damage.read or KINDS[kind].read)(path)
+
+
+FORGED = [
+    pytest.param(kind, damage, id=f"{kind} {name}")
+    for kind in ("an index", "a list of deleted samples")
+    for name, damage in MATRIX[kind].items()
+    if damage.read is None and name != "that is missing"
+]
+
+
+@pytest.mark.parametrize(("kind", "damage"), FORGED)
+def test_a_right_checksum_does_not_make_a_damaged_file_sound(tmp_path: Path, kind: str, damage: Damage) -> None:
+    path = sound(kind, tmp_path)
+    damage.do(path)
+    with pytest.raises(CorruptFile, match=damage.says):
+        READ_BY_CHECKSUM[kind](path, digest(path.read_bytes()))
 
 
 @pytest.mark.parametrize("kind", ["an index", "a list of deleted samples"])

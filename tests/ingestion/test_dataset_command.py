@@ -116,6 +116,7 @@ def test_status_shows_what_a_batch_holds_and_why_one_failed(project: Project) ->
         "labels": {"cat": 1},
         "paths": ["1.csv"],
         "error": None,
+        "traceback": None,
         "delivered_again": False,
     }
     assert rows[2]["error"] == "2.csv, row 2, column 'label': the label is missing"
@@ -128,6 +129,23 @@ WRONG: dict[tuple[str, ...], str] = {
     ("retry", "d", "y"): "error: no batch 'y'",
     ("import", "d", "--by", "week"): "error: import: by: must be file, time:<duration>",
 }
+
+
+def test_status_shows_where_a_batch_met_a_fault_that_nobody_foresaw(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.drop("a.csv", GOOD)
+    with monkeypatch.context() as patch:
+        patch.setattr("modyn_dagster.ingestion.formats.csv.Csv.open", lambda *_: next(iter(())))
+        result = project.run("import", "d")
+    assert result.exit_code == 1
+    assert "met an error that modyn-dagster does not foresee (StopIteration)" in result.stderr
+    assert "`modyn-dagster dataset status --traceback` shows where" in result.stderr
+    assert "Traceback" not in project.run("status", "d").stdout
+    assert "Traceback (most recent call last):" in project.run("status", "d", "--traceback").stdout
+    [row] = json.loads(project.run("status", "d", "--json").stdout)
+    assert "next(iter(()))" in row["traceback"]
+    # The fault is gone, and the file was never at fault.
+    assert project.run("retry", "d", "a").exit_code == 0
+    assert project.status() == {"a": "failed", "a~2": "ingested"}
 
 
 def test_a_wrong_name_or_option_is_told_in_one_sentence(project: Project) -> None:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from modyn_dagster.assets.metadata.stages import selection_metadata
-from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set, list_fills
-from modyn_dagster.errors import ConfigError, ImportPathError
+from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set, list_fills, training_set
+from modyn_dagster.errors import ConfigError, CorruptFile, ImportPathError
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.operate.retention import apply_retention
@@ -114,6 +115,23 @@ def test_the_state_is_a_file_whose_loss_changes_nothing(world_of):
     path = world.platform.home / row.details["state"]["path"]
     assert checksum_of(path) == row.details["state"]["checksum"]
     assert json.loads(path.read_bytes())["until"] == row.until
+
+
+def test_a_state_with_a_right_checksum_that_nobody_wrote_is_named(world_of):
+    world = world_of(online("rtbs", STRATEGIES["rtbs"]))
+    world.deliver(range(3))
+    world.live_until_idle("rtbs")
+    row = rows_of(world, "rtbs", "live")[-1]
+    path = world.platform.home / row.details["state"]["path"]
+    path.write_text(json.dumps({"strategy": row.details["state"]["strategy"], "sampler": {"time": "now"}}))
+    details = row.details | {"state": row.details["state"] | {"checksum": checksum_of(path)}}
+    with world.platform.transaction() as conn:
+        conn.execute(sa.update(training_set).where(training_set.c.trigger_id == row.trigger_id).values(details=details))
+    world.deliver([3])
+    trigger = world.tick("rtbs").train
+    assert trigger is not None
+    with pytest.raises(CorruptFile, match=f"{path.name}: expected the state of an online strategy"):
+        world.train("rtbs", trigger)
 
 
 @pytest.mark.parametrize("published", [0, 1], ids=["before the state", "between state and set"])

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 def batch_status(name: str, batch: "BatchRow", n_late: int | None) -> dict[str, Any]:
     """A batch as JSON."""
+    from modyn_dagster.catalog.batches import TRACEBACK
+
     return {
         "dataset": name,
         "batch": batch.partition_key,
@@ -38,6 +40,7 @@ def batch_status(name: str, batch: "BatchRow", n_late: int | None) -> dict[str, 
         "labels": batch.label_counts,
         "paths": batch.source["paths"],
         "error": batch.error,
+        "traceback": batch.source.get(TRACEBACK),
         "delivered_again": batch.repaired_by is not None,
     }
 
@@ -114,12 +117,14 @@ def import_(name: str, by: str) -> None:
 
 @dataset.command()
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(name: str | None, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the tracebacks.")
+@click.option("--traceback", "show_tracebacks", is_flag=True, help="Show where batches failed by an error that was not foreseen.")
+def status(name: str | None, as_json: bool, show_tracebacks: bool) -> None:
     """Show the batches of dataset NAME, or of all: states, samples, times, and reasons of failures.
 
     Late samples are older than the newest sample of earlier batches: they change nothing that was decided.
     """
+    from modyn_dagster.catalog.batches import TRACEBACK
     from modyn_dagster.data.batch_index import late_by_batch
 
     with closing(open_platform()) as platform:
@@ -132,6 +137,9 @@ def status(name: str | None, as_json: bool) -> None:
         return
     for title in names:
         show_table(batch_table(title, batches[title], late[title]))
+        for batch in batches[title]:
+            if show_tracebacks and TRACEBACK in batch.source:
+                click.echo(f"batch {batch.partition_key}:\n{batch.source[TRACEBACK]}")
 
 
 @dataset.command()

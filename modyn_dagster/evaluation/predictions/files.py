@@ -3,9 +3,10 @@
 A file holds no run, path or date, so equal predictions are equal bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -14,11 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from modyn_dagster.errors import CorruptFile
+from fastpath.format.skeleton import ARROW_ERRORS, Skeleton, open_arrow_file
+from modyn_dagster.errors import CorruptFile, shortened
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.storage import atomic_write, verify_checksum
 
+#: Bytes of a row beside its outputs, without bits that mark nulls.
+_ROW_BYTES: Final = 28
+#: Bytes that Arrow reads of a file at most, beside its record batches: the footer, some of it twice.
+_MOST_METADATA: Final = 1 << 16
 _TRUTH: Final[dict[TaskKind, pa.Field]] = {
     "class": pa.field("label", pa.int64()),
     "target": pa.field("target", pa.float64()),
@@ -56,17 +62,18 @@ def write_predictions(path: Path, parts: Iterable[Predictions], *, kind: TaskKin
 
 
 def read_predictions(path: Path, checksum: str) -> Predictions:
-    """Read all predictions of a file; ``CorruptFile`` for another checksum or another kind of file."""
+    """Read all predictions of a file; ``CorruptFile`` for another checksum, or content that is never written.
+
+    A right checksum does not make a file sound: columns, sizes and order are checked before values are used. Time and memory
+    are bounded by the size of the file.
+    """
     verify_checksum(path, checksum)
     try:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
-            table = reader.read_all()
-    except pa.ArrowInvalid as error:
+        file = _PredictionFile(path)
+        table = file.read()
+    except ARROW_ERRORS as error:
         raise CorruptFile(path, "predictions as Arrow IPC", str(error)) from error
-    kind: TaskKind = "class" if "label" in table.column_names else "target"
-    if "outputs" not in table.column_names or table.schema != _schema(kind, table.schema.field("outputs").type.list_size):
-        raise CorruptFile(path, "the columns of predictions", str(table.schema))
-    n_outputs = table.schema.field("outputs").type.list_size
+    kind, n_outputs = file.kind, file.n_outputs
     return Predictions(
         kind,
         table["key"].to_numpy(),
@@ -75,6 +82,52 @@ def read_predictions(path: Path, checksum: str) -> Predictions:
         pc.list_flatten(table["outputs"]).to_numpy().reshape(-1, n_outputs),
         pc.fill_null(table["loss"], float("nan")).to_numpy(),
     )
+
+
+class _PredictionFile:
+    """Mapped prediction file. Arrow is shown its metadata alone, so that no announced size becomes memory.
+
+    Raises ``CorruptFile`` for other columns, and the errors of ``ARROW_ERRORS``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            content = mmap(file.fileno(), 0, access=ACCESS_READ)
+        self._skeleton = Skeleton(content, is_stream=False)
+        self._reader = open_arrow_file(self, self._skeleton)
+        schema = self._reader.schema
+        self.kind: TaskKind = "class" if "label" in schema.names else "target"
+        outputs = next((field.type for field in schema if field.name == "outputs"), None)
+        self.n_outputs = outputs.list_size if isinstance(outputs, pa.FixedSizeListType) else 0
+        if self.n_outputs < 1 or schema != _schema(self.kind, self.n_outputs):
+            raise CorruptFile(path, "the columns of predictions", shortened(str(schema), 1000))
+
+    def read(self) -> pa.Table:
+        """All rows, checked."""
+        batches = list(self._batches())
+        table = pa.Table.from_batches(batches, self._reader.schema)
+        keys = table["key"].to_numpy()
+        if not (keys[1:] > keys[:-1]).all():
+            raise ValueError("keys that are not strictly ascending")
+        if self.kind == "class" and len(table) and (pc.min(table["label"]).as_py() or 0) < 0:
+            raise ValueError("a negative label")
+        return table
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        skeleton, schema = self._skeleton, self._reader.schema
+        row_bytes, room = _ROW_BYTES + 4 * self.n_outputs, skeleton.size()
+        for i in range(self._reader.num_record_batches):
+            batch = self._reader.get_batch(i)
+            room -= batch.num_rows * row_bytes
+            # A footer may name one batch thousands of times, and metadata of any size with each of them.
+            if batch.num_rows == 0 or room < 0 or skeleton.n_read > 2 * skeleton.size() + _MOST_METADATA:
+                raise ValueError(f"record batch {i} has {batch.num_rows} rows, more than fit into the file or none")
+            real = pa.record_batch([skeleton.real(column) for column in batch.columns], schema=schema)
+            real.validate(full=True)
+            for name, column in zip(schema.names, real.columns):
+                if column.null_count and not schema.field(name).nullable:
+                    raise ValueError(f"column {name} has {column.null_count} nulls")
+            yield real
 
 
 def _schema(kind: TaskKind, n_outputs: int) -> pa.Schema:

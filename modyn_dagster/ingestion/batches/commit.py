@@ -16,7 +16,7 @@ from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
 from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.data.split import TRAIN, side_of
-from modyn_dagster.errors import DuplicateFile
+from modyn_dagster.errors import DataError, DuplicateFile
 from modyn_dagster.ingestion.batches.batch_files import BatchContent, content_checksum, publish_files
 from modyn_dagster.ingestion.formats.attributes import as_bytes
 from modyn_dagster.ingestion.formats.labels import ClassLabels
@@ -52,7 +52,7 @@ def commit_batch(
         raise DuplicateFile(path, owner)
     if dataset.columns is None:
         set_columns(conn, dataset.id, content.columns)
-    names = _class_names(conn, dataset, assembled.labels)
+    names = _class_names(conn, dataset, assembled.labels, content.paths[0])
     labels = class_indices(assembled.labels, names)
     first = key_of(batch.ordinal, 0)
     keys = np.arange(first, first + len(assembled.times), dtype=np.uint64)
@@ -77,15 +77,20 @@ def class_indices(labels: ClassLabels | None, names: Sequence[str]) -> Int64Arra
 
 def _needs_lock(spec: DatasetSpec, dataset: DatasetRow, labels: ClassLabels | None) -> bool:
     """Test that the commit adds columns or classes to the dataset, or must compare its files with those of all batches."""
-    is_new = isinstance(labels, pa.Array) and any(name not in dataset.class_names for name in pc.unique(labels).to_pylist())
+    known = set(dataset.class_names)
+    is_new = isinstance(labels, pa.Array) and any(name not in known for name in pc.unique(labels).to_pylist())
     return dataset.columns is None or is_new or spec.batches.kind != "file"
 
 
-def _class_names(conn: sa.Connection, dataset: DatasetRow, labels: ClassLabels | None) -> tuple[str, ...]:
+def _class_names(conn: sa.Connection, dataset: DatasetRow, labels: ClassLabels | None, path: str) -> tuple[str, ...]:
     if not isinstance(labels, pa.Array):
         return dataset.class_names
     distinct: list[str] = pc.unique(labels).to_pylist()  # in order of first appearance
-    new = [name for name in distinct if name not in dataset.class_names]
+    known = set(dataset.class_names)
+    new = [name for name in distinct if name not in known]
+    for name in new:
+        if "\0" in name:
+            raise DataError(path, f"the name of the class {name!r} has a null character")
     return append_class_names(conn, dataset, new) if new else dataset.class_names
 
 

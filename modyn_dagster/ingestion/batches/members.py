@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError
+from modyn_dagster.ingestion.containment import contained
 from modyn_dagster.ingestion.formats.csv import CsvFile
 from modyn_dagster.ingestion.formats.csv_rows import find_rows
 from modyn_dagster.ingestion.formats.times import parse_times
-from modyn_dagster.ingestion.sources.files import LoadedFile, natural_key
+from modyn_dagster.ingestion.sources.files import NOT_TEXT, LoadedFile, natural_key
 from modyn_dagster.ingestion.sources.source import Source
 from modyn_dagster.spec.dataset import DatasetSpec
 
@@ -169,7 +170,7 @@ def involved_paths(source: Source, spec: DatasetSpec, units: Sequence[str]) -> l
     """All files whose errors may fail these units, so that a change of one is worth another attempt."""
     involved = set(units) if spec.batches.kind != "directory" else set()
     # An unreadable manifest or directory is at fault itself.
-    with suppress(DataError):
+    with suppress(DataError), contained(units[0]):
         if spec.batches.kind == "directory":
             involved |= {path for unit in units for path in source.folder(unit)}
         elif spec.batches.kind == "manifest":
@@ -180,7 +181,7 @@ def involved_paths(source: Source, spec: DatasetSpec, units: Sequence[str]) -> l
 
 def is_unfinished(path: str) -> bool:
     """Test a path for a hidden part or a temporary suffix, which marks a file as not ready to read."""
-    parts = path.split("/")
+    parts = path.removeprefix(NOT_TEXT).split("/")
     return any(part.startswith(".") for part in parts) or parts[-1].endswith(_UNFINISHED)
 
 

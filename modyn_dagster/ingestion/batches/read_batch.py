@@ -14,6 +14,7 @@ from modyn_dagster.ingestion.batches.file_pieces import file_piece
 from modyn_dagster.ingestion.batches.members import Members
 from modyn_dagster.ingestion.batches.piece import Piece
 from modyn_dagster.ingestion.batches.row_pieces import row_piece
+from modyn_dagster.ingestion.containment import contained_in_memory
 from modyn_dagster.ingestion.formats import row_format
 from modyn_dagster.ingestion.formats.base import OpenRows
 from modyn_dagster.ingestion.formats.columns import resolve_columns
@@ -93,7 +94,8 @@ class BatchReader:
             loaded = self._source.load(path)
             with _checksum_in_thread(loaded) as checksum:
                 rows = self._rows(loaded)
-                observed.append((path, rows.find_columns(roles)))
+                with contained_in_memory(path):
+                    observed.append((path, rows.find_columns(roles)))
             files[path] = FileVersion(loaded.state, checksum.result())
             opened.append((loaded, rows))
         columns = resolve_columns(self._spec, observed)
@@ -119,10 +121,12 @@ class BatchReader:
 
     def _rows(self, loaded: LoadedFile) -> OpenRows:
         assert self._spec.format.kind != "files"  # noqa: S101 - narrows the type
-        return row_format(self._spec.format).open(loaded)
+        with contained_in_memory(loaded.path):
+            return row_format(self._spec.format).open(loaded)
 
     def _piece(self, columns: Sequence[Column], loaded: LoadedFile, rows: OpenRows, times: Mapping[str, np.datetime64]) -> Piece:
-        return row_piece(self._spec, columns, loaded, rows, times, in_place=self._source.in_place)
+        with contained_in_memory(loaded.path):
+            return row_piece(self._spec, columns, loaded, rows, times, in_place=self._source.in_place)
 
     def _report(self, done: int, members: Members) -> None:
         if self._progress is not None:

@@ -60,13 +60,14 @@ class RowFormat(Protocol):
 
 T = TypeVar("T")
 
-_BOM: Final = b"\xef\xbb\xbf"
+#: UTF-8 byte order mark.
+BOM: Final = b"\xef\xbb\xbf"
 STEP: Final = 1 << 20
 
 
 def after_bom(data: ByteArray) -> int:
     """Position of the first byte of the text, after a byte order mark if there is one."""
-    return len(_BOM) if data[: len(_BOM)].tobytes() == _BOM else 0
+    return len(BOM) if data[: len(BOM)].tobytes() == BOM else 0
 
 
 def first_bad_byte(data: ByteArray) -> int | None:

@@ -55,6 +55,9 @@ def resolve_columns(spec: DatasetSpec, files: Sequence[tuple[str, Sequence[Obser
     pinned, label = _pinned_dtypes(spec), _class_column(spec)
     first_path, first = files[0]
     names = [column.name for column in first]
+    for name in names:
+        if "\0" in name:
+            raise DataError(first_path, f"the name of the column {name[:200]!r} has a null character")
     for name in pinned:
         if name not in names:
             raise DataError(first_path, f"the file has no such column; it has {', '.join(names)}", column=name)
@@ -110,7 +113,11 @@ def _pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
 
 def observed_columns(table: pa.Table) -> list[ObservedColumn]:
     """Columns of a table with inferred types. Everything but numbers and truth values is text."""
-    return [ObservedColumn(name, _dtype_of(table[name].type), table[name].null_count > 0) for name in table.column_names]
+    # By position: Arrow looks through all names for one of them, and a file may have very many.
+    return [
+        ObservedColumn(name, _dtype_of(values.type), values.null_count > 0)
+        for name, values in zip(table.column_names, table.itercolumns())
+    ]
 
 
 def _dtype_of(inferred: pa.DataType) -> str:

@@ -1,5 +1,6 @@
 """CSV files: rows are found by quote parity and parsed by Arrow; errors name row and column."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastpath.array_types import ByteArray
+from fastpath.arrays.lines import contains
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.arrow_rows import infer_rows, read_rows
 from modyn_dagster.errors import DataError, SchemaMismatch
@@ -40,7 +42,7 @@ def ragged_row(rows: CsvRows) -> DataError | None:
 def bad_cell(rows: CsvRows, columns: Sequence[Column]) -> DataError:
     """The error for the first cell that is not of its column's dtype, or for a column that is entirely of another dtype."""
     row = _first_unreadable(rows, columns)
-    column = next(column for column in columns if not _is_readable(rows, slice(row, row + 1), [column]))
+    column = columns[_first_where(len(columns), lambda end: not _is_readable(rows, slice(row, row + 1), columns[:end]))]
     whole = slice(0, len(rows.rows))
     texts = read_rows(*_bytes_and_names(rows, whole), [Column(column.name, "string")], rows.delimiter, _longest(rows, whole))[
         column.name
@@ -48,7 +50,7 @@ def bad_cell(rows: CsvRows, columns: Sequence[Column]) -> DataError:
     inferred = infer_rows(*_bytes_and_names(rows, whole), rows.delimiter, _longest(rows, whole))
     [observed] = observed_columns(inferred.select([column.name]))
     looks_numeric = pc.any(pc.match_substring_regex(texts, r"^\s*[-+.]?[0-9]")).as_py()
-    if observed.dtype != "string" or not looks_numeric:
+    if observed.resolved().dtype != column.dtype and (observed.dtype != "string" or not looks_numeric):
         return SchemaMismatch(rows.path, f"{column.name} {column.dtype}", f"{column.name} {observed.resolved().dtype}")
     return DataError(rows.path, f"{texts[row].as_py()!r} is not {column.dtype}", row=row + 1, column=column.name)
 
@@ -60,6 +62,11 @@ def _first_unreadable(rows: CsvRows, columns: Sequence[Column]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if _is_readable(rows, slice(low, middle), columns) else (low, middle)
     return low
+
+
+def _first_where(n: int, broken: Callable[[int], bool]) -> int:
+    """Index of the first of n items that is broken, by a test of the first ``end`` items; at least one is."""
+    return bisect_left(range(1, n), True, key=broken)
 
 
 def _is_readable(rows: CsvRows, span: slice, columns: Sequence[Column]) -> bool:
@@ -118,12 +125,18 @@ class CsvFile:
         if list(self._rows.names) != expected:
             raise SchemaMismatch(self._rows.path, ", ".join(expected), ", ".join(self._rows.names))
         runs, self._inferred = self._inferred, []
-        reparsed = columns_to_reparse(columns, names, runs) if runs else None
+        reparsed = columns_to_reparse(columns, names, runs) if runs and not self._may_misread(columns, runs) else None
         if reparsed is None:
             return self._typed(columns, names)
         others = set(names) - {column.name for column in reparsed}
         kept = joined_columns(columns, others, [run.kept for run in runs])
         return kept | (self._typed(reparsed, names) if reparsed else {})
+
+    def _may_misread(self, columns: Sequence[Column], runs: Sequence[InferredRows]) -> bool:
+        """Test for cells that Arrow may take for integers and not for fractions, in a column of fractions: 0x10."""
+        inferred = [{run.columns[i].dtype for run in runs} for i in range(len(columns))]
+        has_integers = any(c.dtype == "float64" and "int64" in found for c, found in zip(columns, inferred))
+        return has_integers and any(contains(self._rows.data, ord(letter)) for letter in "xX")
 
     def _infer(self, keep: Collection[str], max_bytes: int) -> list[InferredRows]:
         def infer(data: ByteArray, longest: int) -> InferredRows:

@@ -52,10 +52,21 @@ class FixedRowsFile:
             raise DataError(self._path, f"a field of dtype {values.dtype} cannot be a time, label or attribute", column=name)
         try:
             if kind == "M":
-                return pa.array(values.astype("datetime64[us]"))
+                return pa.array(self._microseconds(name, values))
             return pa.array(values.astype(np.float64) if kind == "f" else values).cast(target[kind])
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, ValueError) as error:
             raise DataError(self._path, f"cannot be read as {target[kind]}: {error}", column=name) from error
+
+    def _microseconds(self, name: str, times: npt.NDArray[np.datetime64]) -> npt.NDArray[np.datetime64]:
+        """Times of any unit; shorter units are truncated, and NumPy would let longer ones overflow in silence."""
+        converted = times.astype("datetime64[us]")
+        unit, _ = np.datetime_data(times.dtype)
+        changed = ~np.isnat(times) & (converted.astype(times.dtype) != times)
+        if unit not in ("ns", "ps", "fs", "as") and changed.any():
+            row = int(np.argmax(changed))
+            problem = f"the time {times[row].astype(np.int64)} (in {unit}) is not in the years 1 to 9999"
+            raise DataError(self._path, problem, row=row + 1, column=name)
+        return converted
 
 
 class FixedRows:

@@ -1,6 +1,7 @@
 """JSONL files: one flat object per line, parsed by Arrow; errors name line and field."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -39,16 +40,24 @@ def explain(path: str, data: ByteArray, lines: Ranges, columns: Sequence[Column]
 
 def _parsed(path: str, data: ByteArray, lines: Ranges) -> Iterator[Mapping[str, Any]]:
     for row in range(len(lines)):
-        text = data[lines.offsets[row] : lines.offsets[row] + lines.lengths[row]].tobytes()
-        try:
-            pairs = json.loads(text, object_pairs_hook=list)
-        except ValueError as error:
-            raise DataError(path, f"the line is not one JSON object: {error}", row=row + 1) from None
-        names = [name for name, _ in pairs]
-        for name in names:
-            if names.count(name) > 1:
-                raise DataError(path, "the object has this field twice", row=row + 1, column=name)
-        yield dict(pairs)
+        pairs = _pairs(path, data, lines, row)
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+            raise DataError(path, "the object has this field twice", row=row + 1, column=name)
+        yield fields
+
+
+def _pairs(path: str, data: ByteArray, lines: Ranges, row: int) -> list[tuple[str, Any]]:
+    """Fields of the object in a line, in order; ``row`` counts from 0."""
+    text = data[lines.offsets[row] : lines.offsets[row] + lines.lengths[row]].tobytes()
+    try:
+        pairs: list[tuple[str, Any]] = json.loads(text, object_pairs_hook=list)
+    except ValueError as error:
+        raise DataError(path, f"the line is not one JSON object: {error}", row=row + 1) from None
+    except RecursionError:
+        raise DataError(path, "a value is nested thousands of times, expected a flat object", row=row + 1) from None
+    return pairs
 
 
 def _check_cell(path: str, row: int, name: str, cell: Any, expected: dict[str, str]) -> None:
@@ -94,6 +103,9 @@ CHUNK_BYTES: Final = 4 << 20
 _LARGE_CHUNK: Final = 64 << 20
 _OPEN: Final = ord("{")
 _CLOSE: Final = ord("}")
+_BRACKET: Final = ord("[")
+#: Brackets of a line that Arrow may parse, whatever they enclose.
+_MOST_BRACKETS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +128,7 @@ class _Run(Generic[T]):
 
     @classmethod
     def of(cls, table: pa.Table, content: T) -> "_Run[T]":
-        filled = {name for name in table.column_names if table[name].null_count < len(table)}
+        filled = {name for name, values in zip(table.column_names, table.itercolumns()) if values.null_count < len(table)}
         nested = next((field.name for field in table.schema if pa.types.is_nested(field.type)), None)
         return cls(len(table), table.column_names, filled, nested, content)
 
@@ -150,7 +162,7 @@ class JsonlFile:
         runs = self._read(columns, lambda table: TypedRows.of(table, columns, names), CHUNK_BYTES)
         expected = {column.name for column in columns}
         filled = {name for run in runs for name in run.filled}
-        absent = {name for name in expected - filled if not self._mentions(name)}
+        absent = self._not_mentioned(expected - filled)
         observed = {name for run in runs for name in run.names} - absent
         require_names(self._path, sorted(observed), sorted(expected))
         parts = [run.content for run in runs]
@@ -164,9 +176,10 @@ class JsonlFile:
         observed = [{column.name: column for column in run.content} for run in runs]
         return [[run.get(name, ObservedColumn(name, "nothing", has_missing=True)) for name in names] for run in observed]
 
-    def _mentions(self, name: str) -> bool:
-        """Test that the text contains the name of a field: Arrow adds a column of nulls for one that no object has."""
-        return json.dumps(name).encode() in self._data.tobytes()
+    def _not_mentioned(self, names: Collection[str]) -> set[str]:
+        """Names of fields that the text does not contain: Arrow adds a column of nulls for one that no object has."""
+        text = self._data.tobytes() if names else b""
+        return {name for name in names if json.dumps(name).encode() not in text}
 
     def _read(self, columns: Sequence[Column] | None, keep: Callable[[pa.Table], T], max_bytes: int) -> list[_Run[T]]:
         """Parse all runs of lines, in threads. Without ``columns`` dtypes are inferred."""
@@ -203,9 +216,26 @@ class Jsonl:
             row = int(np.searchsorted(lines.offsets, bad_byte, side="right"))
             raise DataError(file.path, f"byte 0x{file.data[bad_byte]:02x} is not UTF-8", row=row)
         lines = _objects(file.path, file.data, lines)
+        _require_shallow(file.path, file.data, lines)
         if len(lines) == 0:
             raise DataError(file.path, "the file is empty, expected one JSON object per line")
         return JsonlFile(file.path, file.data, lines)
+
+
+def _require_shallow(path: str, data: ByteArray, lines: Ranges) -> None:
+    """Raise ``DataError`` for values so deeply nested that Arrow's parser would use up its stack, and end the process.
+
+    Lines with few brackets hold none. Others are parsed, as the brackets may stand in texts.
+    """
+    brackets = sum(int(np.count_nonzero(data == bracket)) for bracket in (_OPEN, _BRACKET))
+    if brackets - len(lines) <= _MOST_BRACKETS:
+        return
+    before = np.cumsum((data == _OPEN) | (data == _BRACKET))
+    per_line = before[lines.offsets + lines.lengths - 1] - before[lines.offsets]
+    for row in np.flatnonzero(per_line > _MOST_BRACKETS):
+        for name, value in _pairs(path, data, lines, int(row)):
+            if isinstance(value, list):
+                raise DataError(path, "the value is nested, expected a flat object", row=int(row) + 1, column=name)
 
 
 def _objects(path: str, data: ByteArray, lines: Ranges) -> Ranges:

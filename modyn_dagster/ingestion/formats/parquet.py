@@ -1,5 +1,7 @@
 """Parquet files, converted into fixed-width rows of a shard, which are followed by the bytes of their strings."""
 
+import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -16,6 +18,8 @@ from modyn_dagster.ingestion.formats.columns import ObservedColumn, require_name
 from modyn_dagster.ingestion.sources.files import LoadedFile
 from modyn_dagster.spec.formats import ParquetFormat
 
+#: Memory of a value of any column, on the average, at the least.
+_LEAST_BYTES: Final = 1
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "int64": pa.int64(),
     "float64": pa.float64(),
@@ -64,8 +68,10 @@ class ParquetFile:
             row = int(np.argmax(values.is_null().to_numpy()))
             raise DataError(self._path, f"the value is missing, the column is {column.dtype}", row=row + 1, column=column.name)
         try:
-            cast = values.cast(_ARROW[column.dtype], safe=column.dtype != "timestamp")
-        except pa.ArrowInvalid as error:
+            # Nanoseconds are truncated; of longer units only those are taken that do not overflow.
+            truncates = pa.types.is_timestamp(values.type) and values.type.unit == "ns"
+            cast = values.cast(_ARROW[column.dtype], safe=not truncates)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise DataError(self._path, f"cannot be read as {column.dtype}: {error}", column=column.name) from error
         if column.dtype in ("int64", "bool", "timestamp"):
             return cast
@@ -90,12 +96,31 @@ class Parquet:
         if len(file.data) == 0:
             raise DataError(file.path, "the file is empty, expected Parquet")
         try:
-            content = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file.data))).read(use_threads=False)
-        except (pa.ArrowInvalid, OSError) as error:
+            parquet = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file.data)))
+            _require_room(file.path, parquet.metadata)
+            content = parquet.read(use_threads=False)
+            # Arrow checks neither that texts are UTF-8, nor that indexes of dictionaries lie inside.
+            content.validate(full=True)
+            names = content.column_names
+        except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError) as error:
             raise DataError(file.path, f"is not a valid Parquet file: {error}") from error
+        if len(set(names)) < len(names):
+            raise DataError(file.path, "the file has a column twice", column=Counter(names).most_common(1)[0][0])
         if content.num_rows == 0:
             raise DataError(file.path, "the file has columns but no rows")
         return ParquetFile(file.path, content)
+
+
+def _require_room(path: str, metadata: pq.FileMetaData) -> None:
+    """Raise ``DataError`` for a file whose values cannot fit into memory: a run of equal values takes no room in a file."""
+    n_bytes = _LEAST_BYTES * metadata.num_rows * metadata.num_columns
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if n_bytes > memory:
+        raise DataError(
+            path,
+            f"the file announces {metadata.num_rows} rows of {metadata.num_columns} columns, which take more than the "
+            f"{memory} bytes of memory of this machine; split it",
+        )
 
 
 def encode_table(columns: Sequence[Column], content: pa.Table) -> tuple[list[ByteArray], int]:

@@ -47,8 +47,9 @@ class TypedRows:
     @classmethod
     def of(cls, table: pa.Table, columns: Sequence[Column], keep: Collection[str]) -> "TypedRows":
         """Keep some columns of a parsed table."""
-        gaps = [c.name for c in columns if c.dtype in ("int64", "bool") and table[c.name].null_count]
-        missing = {name: int(np.argmax(table[name].is_null().to_numpy())) for name in gaps}
+        values = dict(zip(table.column_names, table.itercolumns()))
+        gaps = [c.name for c in columns if c.dtype in ("int64", "bool") and values[c.name].null_count]
+        missing = {name: int(np.argmax(values[name].is_null().to_numpy())) for name in gaps}
         return cls(_only(table, keep), missing, len(table))
 
 
@@ -95,7 +96,7 @@ def columns_to_reparse(columns: Sequence[Column], names: Collection[str], runs: 
 
 
 def _only(table: pa.Table, keep: Collection[str]) -> pa.Table:
-    return table.select([name for name in table.column_names if name in keep])
+    return table.select([i for i, name in enumerate(table.column_names) if name in keep])
 
 
 def _joined(column: Column, tables: Sequence[pa.Table]) -> pa.Array:

@@ -59,7 +59,9 @@ def parse_times(values: pa.Array, *, format: str | None, unit: Unit, file: str, 
     outside = ~((times >= EARLIEST) & (times <= LATEST))
     if outside.any():
         row = int(np.argmax(outside))
-        value = values[row].as_py()
+        # As Arrow spells a date, for Python has none beyond these years.
+        cell = values.slice(row, 1)
+        value = (cell.cast(pa.string()) if pa.types.is_temporal(values.type) else cell)[0].as_py()
         missing = value is None or (isinstance(value, float) and math.isnan(value))
         problem = "the time is missing" if missing else f"the time {value} is not in the years 1 to 9999"
         raise DataError(file, problem, row=row + 1, column=column)

@@ -99,6 +99,29 @@ def permanent_errors(path: str) -> Iterator[None]:
         raise DataError(path, PERMANENT_ERRORS[number]) from error
 
 
+#: Beginning of the paths that stand for files whose names are not text. No other path of a file below a root begins so.
+NOT_TEXT: Final = ".//"
+#: Bytes of a name that are not UTF-8, as Python decodes them, and what Postgres cannot hold.
+_NO_TEXT: Final = re.compile("[\ud800-\udfff\0]")
+
+
+def path_as_text(path: str) -> str:
+    """The path of a file as a batch can hold it: with escapes behind ``.//`` where a name is not UTF-8.
+
+    >>> path_as_text("day_1.csv"), path_as_text("day_\udcff.csv")
+    ('day_1.csv', './/day_\\xff.csv')
+    """
+    if _NO_TEXT.search(path) is None:
+        return path
+    return NOT_TEXT + _NO_TEXT.sub(lambda match: f"\\x{ord(match[0]) & 0xFF:02x}", path)
+
+
+def require_text(path: str) -> None:
+    """Raise ``DataError`` for a path that stands for a file whose name is not text: readers could not name it."""
+    if path.startswith(NOT_TEXT):
+        raise DataError(path, "the name of the file or of its folder is not UTF-8; rename it")
+
+
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
 

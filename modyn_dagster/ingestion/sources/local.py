@@ -18,9 +18,11 @@ from modyn_dagster.ingestion.sources.files import (
     FileVersion,
     LoadedFile,
     digest_of,
+    path_as_text,
     permanent_errors,
     regular_state,
     require_stable,
+    require_text,
 )
 from modyn_dagster.storage import inside
 
@@ -49,14 +51,17 @@ class LocalSource:
         """
         if not self.root.is_dir():
             raise StorageError(f"{self.root}: the root of the dataset is not a folder; create it, mount it, or correct `root`")
-        return [path.relative_to(self.root).as_posix() for path in self.root.glob(pattern) if not path.is_dir()]
+        found = [path.relative_to(self.root).as_posix() for path in self.root.glob(pattern) if not path.is_dir()]
+        return [path_as_text(path) for path in found]
 
     def folder(self, path: str) -> list[str]:
         """All files below a folder, without following symlinks to folders."""
         top = str(self.locate(path))
         with permanent_errors(path):
             return [
-                f"{path}{folder.removeprefix(top)}/{name}" for folder, _, names in os.walk(top, onerror=_raise) for name in names
+                path_as_text(f"{path}{folder.removeprefix(top)}/{name}")
+                for folder, _, names in os.walk(top, onerror=_raise)
+                for name in names
             ]
 
     def state(self, path: str) -> FileState:
@@ -82,6 +87,7 @@ class LocalSource:
 
     def locate(self, path: str) -> Path:
         """Absolute path of a file. Raises ``DataError`` when the path, or a symlink in it, leaves the root."""
+        require_text(path)
         try:
             return inside(self.root, path)
         except StorageError:
@@ -103,6 +109,7 @@ class LocalSource:
 
     def _locate_with_state(self, path: str) -> tuple[str, FileState]:
         """Real path and state of a file."""
+        require_text(path)
         folder, slash, name = path.rpartition("/")
         # Fast path for a plain name in a folder below the root. Everything else, errors included, is left to ``locate``.
         if name not in _NO_NAMES and (folder or not slash):

@@ -15,8 +15,10 @@ from modyn_dagster.ingestion.sources.files import (
     FileVersion,
     LoadedFile,
     digest_of,
+    path_as_text,
     permanent_errors,
     require_stable,
+    require_text,
 )
 from modyn_dagster.ingestion.sources.local import LocalSource
 from modyn_dagster.storage import local_folder
@@ -108,13 +110,14 @@ class RemoteSource:
         return round(modified.timestamp() * 1_000_000) * 1000
 
     def _full(self, path: str) -> str:
+        require_text(path)
         parts = path.split("/")
         if path.startswith("/") or ".." in parts:
             raise DataError(path, "lies outside the dataset's root")
         return f"{self._base}/{path}"
 
     def _relative(self, path: str) -> str:
-        return path.removeprefix(self._base).lstrip("/")
+        return path_as_text(path.removeprefix(self._base).lstrip("/"))
 
 
 def open_source(root: str, storage_options: Mapping[str, Any]) -> Source:

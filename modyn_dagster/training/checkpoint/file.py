@@ -56,13 +56,14 @@ class CheckpointFile:
                     return None
                 tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
                 content = json.loads(header["state"])
-        except (SafetensorError, OSError, KeyError, ValueError) as error:
+            if _digest(content, tensors) != header.get("digest"):
+                logger.warning("%s was damaged; the training begins at its beginning", self.path)
+                return None
+            return restore(content, tensors)
+        except (SafetensorError, OSError, LookupError, ValueError, TypeError, RecursionError) as error:
+            # Digest and fingerprint may be right in a file that no training wrote.
             logger.warning("%s cannot be read (%s); the training begins at its beginning", self.path, error)
             return None
-        if _digest(content, tensors) != header.get("digest"):
-            logger.warning("%s was damaged; the training begins at its beginning", self.path)
-            return None
-        return restore(content, tensors)
 
     def beside(self, suffix: str) -> "CheckpointFile":
         """Checkpoint file beside this one, with a suffix."""

@@ -97,7 +97,10 @@ def _recorded_state(conn: sa.Connection, context: TriggerContext, spec: OnlineSp
         # Retention removed it, or an attempt was killed while it replaced it.
         return None
     state = _initial_state(context, spec, ORIGIN, -1)
-    state.load_json(path.read_bytes())
+    try:
+        state.load_json(path.read_bytes())
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
+        raise CorruptFile(path, "the state of an online strategy", f"{type(error).__name__}: {error}") from error
     return state
 
 
