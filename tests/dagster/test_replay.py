@@ -41,7 +41,7 @@ def test_a_model_shows_its_losses_and_hashes(replayed_face: Face) -> None:
     first, second = replayed_face.materializations("by_amount", "model").values()
     assert second["epochs"] == len(second["epoch_losses"]) == 3
     assert (second["first_loss"], second["last_loss"]) == (second["epoch_losses"][0], second["epoch_losses"][-1])
-    assert second["loss_curve"].startswith("![Training loss](data:image/png;base64,")
+    assert second["loss_curve"].startswith("![Training loss](data:image/svg+xml;base64,")
     assert first["hash"] != second["hash"]
     assert second["previous_model"] == "none: trained from scratch"
     assert second["seconds_train"] > 0
