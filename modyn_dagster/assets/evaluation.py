@@ -27,6 +27,7 @@ class EvaluationConfig(dg.Config):
         description="Partition keys of the triggers whose models are judged; default: the run's own partition. "
         "One run for all of them is how the sensor asks when a batch has arrived.",
     )
+    full: bool = Field(False, description="Judge them on every interval, as with `matrix: full`, whatever the spec says.")
 
 
 def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
@@ -39,9 +40,13 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         modyn: PlatformResource,
         modyn_mlflow: MlflowResource,
     ) -> Iterator[StageEvent | dg.Output[None]]:
+        from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import with_full_matrix
+
         platform = modyn.platform()
         links = MlflowLinks(context, modyn_mlflow, platform)
         judged = list(_judged(platform, assets.name, config.triggers or [context.partition_key]))
+        if config.full:
+            judged = [with_full_matrix(work) for work in judged]
         yield from _events(context, assets, links, judged)
         links.run(judged[-1].run)
         yield from check_outputs("evaluation", assets.key("evaluation"))

@@ -1,15 +1,18 @@
 """The asset ``<pipeline>/replay``: experiment mode, as a single-run backfill over a range of batches."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 from pydantic import Field
 
 from modyn_dagster.assets.dagster_runs import log_training
+from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import StageEvent, stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
 from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.resources.event_store import keep_connections, store_in_bulk
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
@@ -36,7 +39,7 @@ class ReplayConfig(dg.Config):
 
 
 def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
-    """Walk a range of batches in one run. Events come as it goes, so that a stopped replay shows how far it got."""
+    """Walk a range of batches in one run. Events come every few seconds, so that a stopped replay shows how far it got."""
     partitions = batches_of(assets.dataset.name)
     spec = assets.spec("replay").merge_attributes(deps=[assets.samples_key()])
 
@@ -63,15 +66,28 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
     return replay
 
 
-class _ReplayEvents:
-    """A replay as Dagster and MLflow show it."""
+#: Events are shown together: so many at most, and after at most so many seconds.
+_MOST_EVENTS: Final = 500
+_SECONDS: Final = 5.0
 
-    def __init__(self, context: dg.AssetExecutionContext, assets: PipelineAssets, links: MlflowLinks) -> None:
+
+class _ReplayEvents:
+    """A replay as Dagster and MLflow show it. Events wait until there are many, or the last ones are old enough."""
+
+    def __init__(
+        self,
+        context: dg.AssetExecutionContext,
+        assets: PipelineAssets,
+        links: MlflowLinks,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._context = context
         self._assets = assets
         self._links = links
         self._page: str | None = None
         self._shown: dict[dg.AssetKey, set[str]] = {}
+        self._waiting: list[StageEvent | StageResult] = []
+        self._clock, self._last = clock, clock()
 
     def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[StageEvent]:
         from modyn_dagster.errors import TriggerFailed
@@ -79,6 +95,7 @@ class _ReplayEvents:
         from modyn_dagster.progress import replay_bar
 
         run = None
+        keep_connections(self._context.instance)
         try:
             with replay_bar(request.pipeline) as bars:
                 # A terminal has its bars, a Dagster run its log.
@@ -87,11 +104,20 @@ class _ReplayEvents:
                     if run is None:
                         run = event.run if isinstance(event, BatchReplayed) else event.context.run
                         self._page = self._links.run(run)
-                    yield from self._batch(platform, event) if isinstance(event, BatchReplayed) else self._stage(event)
-        except TriggerFailed:
-            if run is not None:
+                    if isinstance(event, BatchReplayed):
+                        self._waiting += self._batch(platform, event)
+                    elif event.fresh or not (self._waits(event) or self._is_shown(event)):
+                        self._waiting.append(event)
+                    if len(self._waiting) >= _MOST_EVENTS or self._clock() - self._last >= _SECONDS:
+                        yield from self._flushed()
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            yield from self._flushed()
+            if run is not None and isinstance(error, TriggerFailed):
                 self._links.run(run)
             raise
+        yield from self._flushed()
         if run is not None:
             self._links.run(run)
 
@@ -99,18 +125,48 @@ class _ReplayEvents:
         from modyn_dagster.assets.metadata.batches import replay_decision_metadata, replay_metadata
 
         metadata = replay_metadata(event, self._page)
-        self._context.log.info(f"batch {event.batch.partition_key}: {metadata['triggers']} triggers")
         yield dg.AssetMaterialization(self._assets.key("replay"), partition=event.batch.partition_key, metadata=metadata)
         measured = replay_decision_metadata(platform, event) if measures(self._assets.pipeline.trigger) else None
         if measured is not None:
             key = self._assets.key("measurement")
             yield dg.AssetMaterialization(key, partition=event.batch.partition_key, metadata=measured)
 
-    def _stage(self, event: "StageResult") -> Iterator[StageEvent]:
-        if not event.fresh and self._is_shown(event):
-            return
-        add_partitions(self._context.instance, triggers_of(self._assets.name), [event.partition_key])
-        yield from stage_events(self._assets, event, self._links.trigger(event.context))
+    def _flushed(self) -> Iterator[StageEvent]:
+        """Show what waits: triggers in MLflow, materializations in Dagster in bulk; their checks are yielded."""
+        from modyn_dagster.pipeline.stages.trigger_stages import StageResult
+
+        waiting, self._waiting = self._waiting, []
+        contexts = {item.partition_key: item.context for item in waiting if isinstance(item, StageResult)}
+        pages = dict(zip(contexts, self._links.triggers(list(contexts.values())), strict=True))
+        if contexts:
+            add_partitions(self._context.instance, triggers_of(self._assets.name), list(contexts))
+        events: list[StageEvent] = []
+        composite = None
+        for item in waiting:
+            if not isinstance(item, StageResult):
+                events.append(item)
+                continue
+            if item.stage == "evaluation" and composite is None:
+                # The same for all models of the run, and dearer than the rest.
+                composite = composite_metadata(item.context)
+            events += stage_events(self._assets, item, pages[item.partition_key], composite)
+        made = [event for event in events if isinstance(event, dg.AssetMaterialization)]
+        walked = [event.partition for event in made if event.asset_key == self._assets.key("replay")]
+        if walked:
+            self._context.log.info(f"batches {walked[0]} to {walked[-1]} are replayed; {len(contexts)} triggers have news")
+        if store_in_bulk(self._context, made):
+            events = [event for event in events if not isinstance(event, dg.AssetMaterialization)]
+        yield from events
+        self._last = self._clock()
+
+    def _waits(self, event: "StageResult") -> bool:
+        """True if the same result waits to be shown."""
+        from modyn_dagster.pipeline.stages.trigger_stages import StageResult
+
+        waiting = [item for item in self._waiting if isinstance(item, StageResult)]
+        return any(
+            (item.stage, item.partition_key, item.row) == (event.stage, event.partition_key, event.row) for item in waiting
+        )
 
     def _is_shown(self, event: "StageResult") -> bool:
         """True if Dagster shows a result that the replay read from the catalog; only events lost in a kill are repeated."""

@@ -1,7 +1,7 @@
 """MLflow beside Dagster: links both ways. MLflow is a display, so its absence is a warning and never an error."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,43 +35,51 @@ class MlflowLinks:
 
     def trigger(self, shown: "TriggerContext") -> str | None:
         """Bring the MLflow run of a trigger up to date; returns its page."""
+        return self.triggers([shown])[0]
 
-        def sync(tracker: "Tracker") -> str:
+    def triggers(self, shown: "Sequence[TriggerContext]") -> list[str | None]:
+        """Bring the MLflow runs of triggers of one run up to date; returns their pages."""
+
+        def sync(tracker: "Tracker") -> list[str]:
             run = self._context.run.run_id
-            return tracker.sync_trigger(self._platform.engine, shown.run, shown.trigger, run, _page_of(run))
+            rows = [context.trigger for context in shown]
+            return tracker.sync_triggers(self._platform.engine, shown[0].run, rows, run, _page_of(run))
 
-        return self._sync(sync)
+        return [*(self._sync(sync) if shown else ())] or [None] * len(shown)
 
     def run(self, shown: "RunRow") -> str | None:
         """Bring the MLflow run of a pipeline run up to date; returns its page."""
 
-        def sync(tracker: "Tracker") -> str:
+        def sync(tracker: "Tracker") -> list[str]:
             run = self._context.run.run_id
-            return tracker.sync_run(self._platform.engine, shown, run, _page_of(run))
+            return [tracker.sync_run(self._platform.engine, shown, run, _page_of(run))]
 
-        return self._sync(sync)
+        return next(iter(self._sync(sync)), None)
 
     def comparison(self, dataset: str, scores: Mapping[str, float], page: Path, figures: "Mapping[str, Figure]") -> str | None:
         """Bring the comparison of a dataset up to date, page and pictures beside it; returns its page."""
         from modyn_dagster.reporting.mlflow.content import DagsterRun
 
         run = DagsterRun(self._context.run.run_id, _page_of(self._context.run.run_id))
-        return self._sync(lambda tracker: tracker.sync_comparison(self._platform.engine, dataset, scores, page, figures, run))
+        engine = self._platform.engine
+        pages = self._sync(lambda tracker: [tracker.sync_comparison(engine, dataset, scores, page, figures, run)])
+        return next(iter(pages), None)
 
-    def _sync(self, sync: "Callable[[Tracker], str]") -> str | None:
+    def _sync(self, sync: "Callable[[Tracker], list[str]]") -> list[str]:
+        """Pages of what was brought up to date; none where MLflow is off or does not answer."""
         if self._off:
-            return None
+            return []
         try:
             tracker = self._mlflow.tracker()
             if tracker is None:
-                return None
-            mlflow_run = sync(tracker)
-            self._tag(mlflow_run)
-            return tracker.url_of(mlflow_run)
+                return []
+            mlflow_runs = sync(tracker)
+            self._tag(mlflow_runs[0])
+            return [tracker.url_of(mlflow_run) for mlflow_run in mlflow_runs]
         except TrackingError as error:
             self._off = True
             self._context.log.warning(f"not shown in MLflow: {error}")
-            return None
+            return []
 
     def _tag(self, mlflow_run: str) -> None:
         """The Dagster run links to the first MLflow run it showed: a training to its trigger, a replay to itself."""

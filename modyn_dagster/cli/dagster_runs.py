@@ -1,7 +1,7 @@
 """Dagster runs: materialize assets in this process, and cancel runs in Dagster."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -79,6 +79,16 @@ def replay_range(
     _materialize(defs, instance, (pipeline, "replay"), f"the replay of {pipeline}", tags=tags, ops=ops)
 
 
+def evaluate_fully(defs: "Definitions", instance: "DagsterInstance", pipeline: str, triggers: Sequence[str]) -> None:
+    """Materialize ``<pipeline>/evaluation`` of some triggers on every interval, whatever the spec says, in one run.
+
+    Raises ``RunError`` with the run's own reason when it fails.
+    """
+    ops = {f"{pipeline}__evaluation": {"config": {"triggers": list(triggers), "full": True}}}
+    # Dagster wants one partition of a run on partitioned assets; the configuration names them all.
+    _materialize(defs, instance, (pipeline, "evaluation"), f"the matrix of {pipeline}", partition=triggers[-1], ops=ops)
+
+
 def compare_dataset(defs: "Definitions", instance: "DagsterInstance", dataset: str) -> None:
     """Materialize ``<dataset>/comparison``: its report, the pictures on Dagster's page, and MLflow's.
 
@@ -93,6 +103,7 @@ def _materialize(
     key: tuple[str, str],
     title: str,
     *,
+    partition: str | None = None,
     tags: Mapping[str, str] | None = None,
     ops: Mapping[str, Any] | None = None,
 ) -> None:
@@ -101,6 +112,7 @@ def _materialize(
     # Dagster's pages name the asset of a run of this job; for a run by `dagster.materialize` they name no pipeline.
     result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
         asset_selection=[AssetKey(key)],
+        partition_key=partition,
         instance=instance,
         tags=dict(tags or {}),
         run_config={"ops": dict(ops or {}), "loggers": dict(_QUIET)},

@@ -1,5 +1,6 @@
 """A dataset as a pipeline sees it at one moment: an immutable list of ingested batches."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from modyn_dagster.data.batch_index import open_index
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.reader import SampleReader, reader_of
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of
-from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, positions_of
+from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, ordinal_of, positions_of
 from modyn_dagster.spec.dataset import DatasetSpec, Split
 
 Positions = npt.NDArray[np.int64]
@@ -110,7 +111,7 @@ class DatasetView:
         """The dataset as it was when this batch was its newest."""
         if ordinal >= self.last_ordinal:
             return self
-        earlier = [batch for batch in self.batches if batch.ordinal <= ordinal]
+        earlier = self.batches[: bisect_right(self.batches, ordinal, key=_ordinal)]
         return DatasetView(self.engine, self.home, self.row, self.spec, self._root, earlier, self._shared)
 
     @property
@@ -125,8 +126,11 @@ class DatasetView:
 
     def last_key_of(self, ordinal: int) -> int:
         """The newest key in the batches up to an ordinal; ``ORIGIN`` when there is none."""
-        newest = next((batch for batch in reversed(self.batches) if batch.ordinal <= ordinal), None)
-        return ORIGIN if newest is None else key_of(newest.ordinal, int(newest.n_samples or 0) - 1)
+        n_earlier = bisect_right(self.batches, ordinal, key=_ordinal)
+        if n_earlier == 0:
+            return ORIGIN
+        newest = self.batches[n_earlier - 1]
+        return key_of(newest.ordinal, int(newest.n_samples or 0) - 1)
 
     @property
     def time_reached(self) -> np.datetime64 | None:
@@ -144,7 +148,7 @@ class DatasetView:
 
     def scan(self, window: KeyRange, side: int) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64] | None]]:
         """Keys as by ``keys_on``, in chunks, with their class indices; None where the dataset has no classes."""
-        for batch in self.batches:
+        for batch in self._touched(window):
             base = key_of(batch.ordinal, 0)
             stop = min(int(batch.n_samples or 0), window.until + 1 - base)
             for begin in range(max(0, window.after + 1 - base), stop, CHUNK):
@@ -157,7 +161,7 @@ class DatasetView:
     def time_span(self, window: KeyRange) -> tuple[np.datetime64, np.datetime64] | None:
         """Smallest and largest time of the train samples of a window, deleted ones included; None when it has none."""
         spans = []
-        for batch in self.batches:
+        for batch in self._touched(window):
             times = self._shared.index(batch.ordinal).times[self._inside(batch, window, TRAIN)]
             if len(times):
                 spans.append((times.min(), times.max()))
@@ -186,12 +190,21 @@ class DatasetView:
         """Side of the split of each key."""
         return side_of(keys, self.spec.split)
 
+    def _touched(self, window: KeyRange) -> list[BatchRow]:
+        """Batches that a window may have keys in: only these are opened, however many there are."""
+        first = bisect_left(self.batches, ordinal_of(window.after + 1), key=_ordinal)
+        return self.batches[first : bisect_right(self.batches, ordinal_of(window.until), key=_ordinal)]
+
     def _inside(self, batch: BatchRow, window: KeyRange, side: int | None) -> Positions:
         first = max(0, window.after + 1 - key_of(batch.ordinal, 0))
         stop = min(int(batch.n_samples or 0), window.until + 1 - key_of(batch.ordinal, 0))
         if side is None or first >= stop:
             return np.arange(first, max(first, stop))
         return first + np.flatnonzero(self._shared.sides(batch.ordinal)[first:stop] == side)
+
+
+def _ordinal(batch: BatchRow) -> int:
+    return batch.ordinal
 
 
 def _read_index(home: Path, batches: Mapping[int, BatchRow], ordinal: int) -> BatchIndex:

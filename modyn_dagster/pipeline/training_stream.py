@@ -20,6 +20,13 @@ def training_stream(view: DatasetView, origin: int) -> Stream:
     return Stream([_stream_batch(view, batch) for batch in view.batches], origin)
 
 
+def longer_stream(stream: Stream, view: DatasetView, after: int, until: int) -> Stream:
+    """Return the stream of a view up to the ordinal ``until``, from its stream up to ``after``."""
+    for batch in view.up_to(until).batches[len(view.up_to(after).batches) :]:
+        stream = stream.extended(_stream_batch(view, batch))
+    return stream
+
+
 def _stream_batch(view: DatasetView, batch: BatchRow) -> StreamBatch:
     def load() -> tuple[Positions, Times]:
         positions = view.positions_on(batch, TRAIN)

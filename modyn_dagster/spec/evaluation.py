@@ -79,7 +79,7 @@ def lower_is_better(metric: str) -> bool:
 
 __all__ = ["EvaluationSpec", "IntervalsSpec", "MetricName", "TumblingIntervals"]
 
-MatrixKind = Literal["full", "active", "trained", "lazy"]
+MatrixKind = Literal["composite", "full", "active", "trained", "lazy"]
 
 
 class ConfidenceSpec(Spec):
@@ -112,10 +112,10 @@ class EvaluationSpec(Spec):
         description="Attributes of the dataset, or `label`: every metric is also computed for each of their values apart.",
     )
     matrix: MatrixKind = Field(
-        "full",
-        exclude_if=lambda kind: kind == "full",
-        description="Which models are judged on an interval: all; the currently active one; the currently trained one; "
-        "or lazy: none, until a person materializes the evaluation.",
+        "composite",
+        exclude_if=lambda kind: kind == "composite",
+        description="Which models are judged on an interval: composite: the currently active and the currently trained one; "
+        "active or trained: that one alone; full: all; or lazy: none, until a person materializes the evaluation.",
     )
 
     @property

@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import dagster as dg
 
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
+from modyn_dagster.resources.platform import platform_of
 from tests.dagster.face import Face, error_of, evaluations
-from tests.projects.tiny import DATASET
+from tests.projects.tiny import DATASET, amount, write_pipeline
 
 REPLAY = ("by_amount", "replay")
 STAGES = ("training_set", "model", "evaluation")
@@ -38,7 +41,7 @@ def test_a_model_shows_its_losses_and_hashes(replayed_face: Face) -> None:
     first, second = replayed_face.materializations("by_amount", "model").values()
     assert second["epochs"] == len(second["epoch_losses"]) == 3
     assert (second["first_loss"], second["last_loss"]) == (second["epoch_losses"][0], second["epoch_losses"][-1])
-    assert second["loss_curve"].startswith("![Training loss](data:image/png;base64,")
+    assert second["loss_curve"].startswith("![Training loss](data:image/svg+xml;base64,")
     assert first["hash"] != second["hash"]
     assert second["previous_model"] == "none: trained from scratch"
     assert second["seconds_train"] > 0
@@ -53,6 +56,19 @@ def test_an_evaluation_shows_scores_by_interval_and_over_time(replayed_face: Fac
         assert "2024-01-01 – 2024-01-03 * | 80 |" in metadata["scores"]
         assert "currently active" in metadata["composite_scores"]
         assert metadata["score_over_time"].startswith("![by_amount")
+
+
+def test_the_full_matrix_is_made_when_it_is_asked_for(face: Face, project: Path, ingested: list[str]) -> None:
+    content = amount(every=60)
+    content["evaluation"]["matrix"] = "composite"
+    write_pipeline(project, content)
+    platform_of.cache_clear()
+    assert face.materialize(REPLAY, batches=("day_00", "day_02")).success
+    keys = [row.partition_key for row in triggers(face)]
+    assert [m["intervals"] for m in face.materializations("by_amount", "evaluation").values()] == [2, 1]
+    result = face.materialize(("by_amount", "evaluation"), partition=keys[-1], config={"triggers": keys, "full": True})
+    assert result.success, error_of(result)
+    assert [m["intervals"] for m in face.materializations("by_amount", "evaluation").values()] == [2, 2]
 
 
 def test_a_batch_of_a_replay_says_what_was_decided_on_it(replayed_face: Face) -> None:

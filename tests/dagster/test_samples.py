@@ -35,7 +35,7 @@ def test_a_batch_is_materialized_with_what_a_person_looks_at(face: Face, days: l
     assert metadata["files"] == ["day_01.csv"]
     assert len(metadata["checksum"]) == 32
     assert "| label | samples | share |" in metadata["labels"]
-    assert metadata["label_histogram"].startswith("![Labels](data:image/png;base64,")
+    assert metadata["label_histogram"].startswith("![Labels](data:image/svg+xml;base64,")
     assert evaluations(result) == {("labels_present", "day_01"): True, ("in_order", "day_01"): True}
 
 

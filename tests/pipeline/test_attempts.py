@@ -38,7 +38,7 @@ def pipeline_spec(**values) -> PipelineSpec:
         "dataset": "d",
         "trigger": {"kind": "amount", "every": 10},
         "training": {"model": {"name": "logistic_regression"}},
-        "evaluation": {"intervals": {"every": "1d"}},
+        "evaluation": {"intervals": {"every": "1d"}, "matrix": "full"},
     }
     return PipelineSpec.model_validate(content | values)
 

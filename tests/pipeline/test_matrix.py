@@ -10,12 +10,14 @@ import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.mapping import as_datetime64
-from modyn_dagster.catalog.results.evaluations import evaluation, list_evaluations
+from modyn_dagster.catalog.results.evaluations import EvaluationRow, evaluation, list_evaluations
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.evaluation import currently_active, currently_trained, generate_intervals, read_predictions, score
-from modyn_dagster.pipeline.context import context_of
+from modyn_dagster.pipeline.context import context_of, trained_contexts
+from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import with_full_matrix
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
+from modyn_dagster.reporting.summary import summarise_run
 from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount
@@ -23,8 +25,8 @@ from tests.projects.tiny import DATASET, amount
 SLIDING = {"kind": "sliding", "every": "1d", "length": "3d", "anchor": "center"}
 
 
-def evaluated(intervals: dict[str, Any] = SLIDING, **fields: Any) -> dict[str, Any]:
-    return amount(evaluation={"intervals": intervals, "metrics": ["accuracy", "brier"], **fields})
+def evaluated(intervals: dict[str, Any] = SLIDING, matrix: str = "full", **fields: Any) -> dict[str, Any]:
+    return amount(evaluation={"intervals": intervals, "metrics": ["accuracy", "brier"], "matrix": matrix, **fields})
 
 
 def cells_of(world: World) -> dict[tuple[Any, ...], float | None]:
@@ -61,8 +63,11 @@ def test_overlapping_intervals_are_judged_from_one_pass_per_model(world_of):
             assert value == score(metric, stored.outputs[inside], stored.truth[inside]).value
 
 
-@pytest.mark.parametrize(("matrix", "composite"), [("active", currently_active), ("trained", currently_trained)])
-def test_part_of_the_matrix_has_the_cells_of_its_composite_and_needs_fewer_predictions(world_of, matrix, composite):
+@pytest.mark.parametrize(
+    ("matrix", "composites"),
+    [("active", [currently_active]), ("trained", [currently_trained]), ("composite", [currently_active, currently_trained])],
+)
+def test_part_of_the_matrix_has_the_cells_of_its_composites_and_needs_fewer_predictions(world_of, matrix, composites):
     whole = world_of(evaluated())
     whole.deliver(range(6))
     whole.replay("by_amount")
@@ -77,11 +82,64 @@ def test_part_of_the_matrix_has_the_cells_of_its_composite_and_needs_fewer_predi
     expected = {}
     for key, value in everything.items():
         start, end = as_datetime64(key[1]), as_datetime64(key[2])
-        chosen = composite(ends, np.array([start + (end - start) // 2]))[0]
-        if chosen >= 0 and models[chosen].ordinal == key[0]:
+        chosen = [composite(ends, np.array([start + (end - start) // 2]))[0] for composite in composites]
+        if any(index >= 0 and models[index].ordinal == key[0] for index in chosen):
             expected[key] = value
     assert cells_of(part) == expected
     assert 0 < predicted(part) < passes
+
+
+def test_a_model_predicts_only_what_composite_scores_need_unless_the_spec_asks_for_more(world_of):
+    content = evaluated(matrix="composite")
+    del content["evaluation"]["matrix"]
+    world = world_of(content)
+    assert world.platform.pipeline("by_amount").evaluation.matrix == "composite"
+
+
+def test_composite_scores_are_those_of_the_full_matrix(world_of):
+    series = []
+    for matrix in ("full", "composite"):
+        world = world_of(evaluated(matrix=matrix))
+        world.deliver(range(6))
+        world.replay("by_amount")
+        with world.platform.transaction() as conn:
+            summary = summarise_run(conn, world.run("by_amount", "replay"))
+        series.append((summary.active, summary.trained, summary.mean_active))
+    assert series[0] == series[1]
+
+
+def test_the_full_matrix_can_be_asked_for_afterwards_and_stays(world_of):
+    whole = world_of(evaluated(slices=["label"]))
+    whole.deliver(range(6))
+    whole.replay("by_amount")
+    everything, slices = cells_of(whole), len(subsets_of_run(whole))
+    part = world_of(evaluated(matrix="composite", slices=["label"]))
+    part.deliver(range(6))
+    part.replay("by_amount")
+    assert len(cells_of(part)) < len(everything)
+    run = part.run("by_amount", "replay")
+    for change in (with_full_matrix, lambda context: context):
+        for context in trained_contexts(part.platform, run, part.platform.view(DATASET)):
+            evaluation_stage(change(context), finished=True)
+        assert cells_of(part) == everything
+        assert len(subsets_of_run(part)) == slices > len(everything)
+
+
+def subsets_of_run(world: World) -> list[EvaluationRow]:
+    run = world.run("by_amount", "replay")
+    with world.platform.transaction() as conn:
+        return [c for t in world.triggers(run.id, "trained") for c in list_evaluations(conn, run.id, t.id, subsets=True)]
+
+
+def test_intervals_at_offsets_of_a_model_are_all_judged(world_of):
+    offsets = {"kind": "offsets", "offsets": ["-inf", 0, "1d", "inf"]}
+    found = []
+    for matrix in ("full", "composite"):
+        world = world_of(evaluated(offsets, matrix=matrix))
+        world.deliver(range(5))
+        world.replay("by_amount")
+        found.append(cells_of(world))
+    assert found[0] == found[1] != {}
 
 
 def test_lazy_judges_nothing_until_it_is_asked(world_of):

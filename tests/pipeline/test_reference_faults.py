@@ -31,7 +31,7 @@ from tests.projects.tiny import DATASET, ROWS, amount, batch_text, drop
 )
 def test_samples_at_a_boundary_are_scored_once(world_of, intervals):
     # Every day begins at midnight, so its first sample lies on a boundary; of 20-minute intervals each sample lies on one, alone.
-    world = world_of(amount(every=ROWS, evaluation={"intervals": intervals, "metrics": ["accuracy"]}))
+    world = world_of(amount(every=ROWS, evaluation={"intervals": intervals, "metrics": ["accuracy"], "matrix": "full"}))
     world.deliver(range(3))
     world.replay("by_amount")
     cells = world.outcome(world.run("by_amount", "replay"))["evaluations"]

@@ -24,7 +24,7 @@ SIZE = "counting_cells:size"
 
 
 def judged_by(*metrics: str, intervals: dict[str, Any] = TUMBLING, **fields: Any) -> dict[str, Any]:
-    return amount(evaluation={"intervals": intervals, "metrics": list(metrics)}, **fields)
+    return amount(evaluation={"intervals": intervals, "metrics": list(metrics), "matrix": "full"}, **fields)
 
 
 @pytest.fixture

@@ -31,7 +31,9 @@ SCHOOLS = ("Fisk, Nashville", "MIT", "Žižkov=1")
 
 
 def judged_by(**fields: Any) -> dict[str, Any]:
-    return amount(evaluation={"intervals": TUMBLING, "metrics": ["accuracy", "log_loss", "accuracy_class_1"], **fields})
+    return amount(
+        evaluation={"intervals": TUMBLING, "metrics": ["accuracy", "log_loss", "accuracy_class_1"], "matrix": "full", **fields}
+    )
 
 
 def with_schools(text: str) -> str:

@@ -124,6 +124,7 @@ def _pipeline(name: str, trigger: Content) -> Content:
             "batch_size": 16,
         },
         "evaluation": {
+            "matrix": "full",
             "intervals": {"kind": "tumbling", "every": "2d", "start": "2024-01-01"},
             "metrics": ["accuracy", "roc_auc", "log_loss"],
         },

@@ -71,4 +71,4 @@ def test_a_server_shows_the_same_as_the_database(server: str, mlflow_uri: str, s
     for client in (open_client(server), open_client(mlflow_uri)):
         points = client.get_metric_history(child, "evaluation/accuracy")
         assert sorted((point.step, point.value) for point in points) == [(n, 1 / (n + 3)) for n in range(1200)]
-    assert [path.name for path in (tmp_path / "served").rglob("*.png")] == ["score_over_time.png"]
+    assert [path.name for path in (tmp_path / "served").rglob("*.svg")] == ["score_over_time.svg"]

@@ -57,15 +57,14 @@ def time_text(moment: datetime | None) -> str:
 
 
 def _label_metadata(counts: Mapping[str, int]) -> dict[str, Any]:
-    from modyn_dagster.reporting.plots.figures import as_markdown
-    from modyn_dagster.reporting.plots.runs import label_histogram
+    from modyn_dagster.reporting.plots.sketches import labels_sketch
     from modyn_dagster.reporting.tables import Table
 
     total = sum(counts.values())
     rows = [(name, f"{count:,}", f"{count / total:.1%}") for name, count in counts.items()]
     return {
         "labels": dg.MetadataValue.md(Table(("label", "samples", "share"), tuple(rows)).markdown()),
-        "label_histogram": dg.MetadataValue.md(as_markdown(label_histogram(counts))),
+        "label_histogram": dg.MetadataValue.md(labels_sketch(counts)),
     }
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,6 @@ from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evalua
 
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.context import TriggerContext
-    from modyn_dagster.reporting.summary import RunSummary
 
 
 #: Lines of one table; the catalog and the report have all cells.
@@ -70,49 +68,39 @@ def n_intervals(cells: Sequence[EvaluationRow]) -> int:
     return len({(cell.interval_start, cell.interval_end) for cell in cells})
 
 
-def evaluation_metadata(context: TriggerContext, cells: Sequence[EvaluationRow]) -> dict[str, Any]:
-    """Metadata of a materialized evaluation."""
+def evaluation_metadata(
+    context: TriggerContext, cells: Sequence[EvaluationRow], composite: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Metadata of a materialized evaluation; ``composite`` is that of its run, read here by default."""
+    spec = context.spec.evaluation
+    metadata: dict[str, Any] = {
+        INTERVALS: n_intervals(cells),
+        "scores": dg.MetadataValue.md(_cells_table(cells, spec.metrics)),
+        **(composite_metadata(context) if composite is None else composite),
+    }
+    for metric in spec.metrics:
+        values = [cell.value for cell in cells if cell.metric == metric and cell.value is not None]
+        if values:
+            metadata[f"mean_{metric}"] = sum(values) / len(values)
+    if not spec.slices:
+        return metadata
+    with context.platform.transaction() as conn:
+        known = list_evaluations(conn, context.run.id, context.trigger.id, subsets=True)
+    return metadata | slices_metadata([cell for cell in known if cell.subset], spec.metrics)
+
+
+def composite_metadata(context: TriggerContext) -> dict[str, Any]:
+    """Metadata that the evaluations of a run share: scores of its composite models, as a table and as a picture."""
+    from modyn_dagster.reporting.plots.sketches import scores_sketch
     from modyn_dagster.reporting.summary import summarise_run
     from modyn_dagster.reporting.tables import scores_table
 
     with context.platform.transaction() as conn:
         summary = summarise_run(conn, context.run)
-        known = list_evaluations(conn, context.run.id, context.trigger.id, subsets=bool(context.spec.evaluation.slices))
-    parts = [cell for cell in known if cell.subset]
-    metadata: dict[str, Any] = {
-        INTERVALS: n_intervals(cells),
-        "scores": dg.MetadataValue.md(_cells_table(cells, context.spec.evaluation.metrics)),
+    return {
         "composite_scores": dg.MetadataValue.md(scores_table(summary).markdown()),
-        "score_over_time": dg.MetadataValue.md(_score_plot(_PlottedSummary(summary))),
+        "score_over_time": dg.MetadataValue.md(scores_sketch(summary)),
     }
-    for metric in context.spec.evaluation.metrics:
-        values = [cell.value for cell in cells if cell.metric == metric and cell.value is not None]
-        if values:
-            metadata[f"mean_{metric}"] = sum(values) / len(values)
-    return metadata | slices_metadata(parts, context.spec.evaluation.metrics)
-
-
-class _PlottedSummary:
-    """A summary that equals another one when their pictures do."""
-
-    def __init__(self, summary: RunSummary) -> None:
-        self.summary = summary
-        self._shown = (summary.run_id, summary.metric, summary.models, summary.active, summary.trained)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _PlottedSummary) and self._shown == other._shown
-
-    def __hash__(self) -> int:
-        return hash(self._shown)
-
-
-# The models of a run that has ended share their picture, and drawing takes longer than training a small model.
-@lru_cache(maxsize=4)
-def _score_plot(drawn: _PlottedSummary) -> str:
-    from modyn_dagster.reporting.plots.figures import as_markdown
-    from modyn_dagster.reporting.plots.runs import score_over_time
-
-    return as_markdown(score_over_time(drawn.summary))
 
 
 def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:

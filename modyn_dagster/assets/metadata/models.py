@@ -59,8 +59,7 @@ def _parent_link(context: TriggerContext, row: ModelRow, parent: ModelId | None,
 
 def model_metadata(row: ModelRow) -> dict[str, Any]:
     """Metadata of a materialized model."""
-    from modyn_dagster.reporting.plots.figures import as_markdown
-    from modyn_dagster.reporting.plots.runs import loss_curve
+    from modyn_dagster.reporting.plots.sketches import loss_sketch
 
     losses = [float(loss) for loss in row.losses]
     return {
@@ -72,13 +71,12 @@ def model_metadata(row: ModelRow) -> dict[str, Any]:
         "previous_model": row.previous_hash or "none: trained from scratch",
         "trained_from": time_text(row.train_start),
         "trained_to": time_text(row.train_end),
-        "loss_curve": dg.MetadataValue.md(as_markdown(loss_curve([(step, loss) for step, loss in row.curve], losses))),
+        "loss_curve": dg.MetadataValue.md(loss_sketch([(step, loss) for step, loss in row.curve], losses)),
     } | _epochs(row)
 
 
 def _epochs(row: ModelRow) -> dict[str, Any]:
-    from modyn_dagster.reporting.plots.figures import as_markdown
-    from modyn_dagster.reporting.plots.runs import epoch_stages
+    from modyn_dagster.reporting.plots.sketches import epochs_sketch
 
     epochs = list(row.training.get("epochs", ()))
     seconds = sum(sum(epoch["seconds"].values()) for epoch in epochs)
@@ -87,7 +85,7 @@ def _epochs(row: ModelRow) -> dict[str, Any]:
     return {
         "steps": row.training["n_steps"],
         "samples_per_second": sum(epoch["n_samples"] for epoch in epochs) / seconds,
-        "seconds_per_epoch": dg.MetadataValue.md(as_markdown(epoch_stages(epochs))),
+        "seconds_per_epoch": dg.MetadataValue.md(epochs_sketch(epochs)),
     }
 
 

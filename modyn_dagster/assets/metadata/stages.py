@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -48,8 +48,17 @@ def _fill_plot(context: TriggerContext, row: TrainingSetRow) -> str:
     return as_markdown(fill_over_time(fills, min_fill=min_fill, title=title))
 
 
-def stage_metadata(result: StageResult, key: dg.AssetKey, mlflow_url: str | None = None) -> dict[str, Any]:
-    """Numbers, tables and plots of an asset of a trigger; ``key`` is the asset's, ``mlflow_url`` the trigger's page."""
+def stage_metadata(
+    result: StageResult, key: dg.AssetKey, mlflow_url: str | None = None, composite: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Numbers, tables and plots of an asset of a trigger.
+
+    Args:
+        result: of the stage.
+        key: of the asset.
+        mlflow_url: page of the trigger.
+        composite: ``composite_metadata`` of the run; read here by default.
+    """
     from modyn_dagster.reporting.mlflow.registry import registered_name
 
     metadata = _trigger(result.context.trigger, result.context.run.title)
@@ -59,7 +68,7 @@ def stage_metadata(result: StageResult, key: dg.AssetKey, mlflow_url: str | None
         case ModelRow() as row:
             metadata |= model_metadata(row) | stored_metadata(result.context, row, key)
         case cells:
-            metadata |= evaluation_metadata(result.context, cells)
+            metadata |= evaluation_metadata(result.context, cells, composite)
     metadata |= _seconds(result.context)
     if isinstance(result.row, TrainingSetRow):
         metadata |= decision_metadata(result.context.platform, result.context.trigger)
@@ -104,11 +113,13 @@ StageEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
 OpEvent = dg.MaterializeResult[None] | dg.AssetCheckEvaluation | dg.Output[None]
 
 
-def stage_events(assets: PipelineAssets, result: StageResult, mlflow_url: str | None) -> Iterator[StageEvent]:
+def stage_events(
+    assets: PipelineAssets, result: StageResult, mlflow_url: str | None, composite: Mapping[str, Any] | None = None
+) -> Iterator[StageEvent]:
     """A materialization of the stage's asset for its trigger, and how the checks went; whatever op it happens in."""
 
     key = assets.key(result.stage)
-    metadata = stage_metadata(result, key, mlflow_url)
+    metadata = stage_metadata(result, key, mlflow_url, composite)
     yield dg.AssetMaterialization(key, partition=result.partition_key, metadata=metadata)
     yield from check_evaluations(key, result.partition_key, result.checks)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modyn_dagster.cli.console import show_table
-from modyn_dagster.cli.dagster_runs import ReplayOptions, dagster_instance, replay_range
+from modyn_dagster.cli.dagster_runs import ReplayOptions, dagster_instance, evaluate_fully, replay_range
 from modyn_dagster.cli.pipeline.operate import finish, reset, resume, stop, trigger
 from modyn_dagster.cli.pipeline.status import show, status
 from modyn_dagster.cli.project import open_platform
@@ -53,6 +53,33 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
             replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
         with platform.transaction() as conn:
             show_table(comparison_table(compare_pipelines(conn, [name])).rich())
+
+
+@pipeline.command()
+@click.argument("name")
+@click.option("--run", "run_id", type=int, help="Run; default: the one that stands for the pipeline.")
+def matrix(name: str, run_id: int | None) -> None:
+    """Evaluate every model of a run of pipeline NAME on every interval, whatever its spec says.
+
+    Predictions and scores that exist are kept, so another call is cheap. Retention, forgetting, regret and the picture of
+    the matrix need all of them.
+    """
+    from modyn_dagster.build import build_definitions
+    from modyn_dagster.catalog.runs import choose_run, get_run
+    from modyn_dagster.catalog.triggers import list_triggers
+
+    with closing(open_platform()) as platform:
+        pipeline_name = platform.pipeline(name).name
+        with platform.transaction() as conn:
+            run = choose_run(conn, pipeline_name) if run_id is None else get_run(conn, run_id)
+            if run is None or run.pipeline != pipeline_name:
+                raise RunError(f"{name} has no such run; see `modyn-dagster pipeline status {name}`")
+            keys = [row.partition_key for row in list_triggers(conn, run.id) if row.state == "trained"]
+        if not keys:
+            raise RunError(f"{run.title} has no model yet; see `modyn-dagster pipeline status {name}`")
+        with dagster_instance(platform.settings) as instance:
+            evaluate_fully(build_definitions(settings=platform.settings), instance, name, keys)
+        click.echo(f"{run.title}: {len(keys)} models are evaluated on every interval; `pipeline compare --html` draws the matrix")
 
 
 @pipeline.command()

@@ -32,7 +32,7 @@ from modyn_dagster.pipeline.stages.trigger_stages import (
     recorded_stages,
     training_set_stage,
 )
-from modyn_dagster.pipeline.training_stream import training_stream
+from modyn_dagster.pipeline.training_stream import longer_stream, training_stream
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.triggering import Stream
 
@@ -100,6 +100,7 @@ class _Walk:
         self._request = request
         self._view = view
         self._progress, self._training = progress, training
+        self._streamed: tuple[DatasetView, int, Stream] | None = None
         with platform.transaction() as conn:
             self._run = get_run(conn, run_id)
 
@@ -131,7 +132,7 @@ class _Walk:
     def _decide(self, unfinished: TriggerRow | None, batch: BatchRow) -> Iterator[StageResult]:
         if unfinished is not None:
             yield from self._train(self._take_over_attempt(unfinished), batch)
-        stream = training_stream(self._renewed().up_to(batch.ordinal), self._run.origin)
+        stream = self._stream(batch)
         for recorded in recorded_manual(self._platform, self._run, batch.ordinal):
             yield from self._decide_until(batch, stream, recorded.key)
             manual = repeat_manual(self._platform, self._run, recorded, stream)
@@ -139,6 +140,16 @@ class _Walk:
                 self._run, trigger = manual
                 yield from self._train(trigger, batch)
         yield from self._decide_until(batch, stream, None)
+
+    def _stream(self, batch: BatchRow) -> Stream:
+        """Stream up to a batch: the last one made longer, unless samples were deleted since."""
+        view = self._renewed()
+        if self._streamed is not None and self._streamed[0] is view:
+            stream = longer_stream(self._streamed[2], view, self._streamed[1], batch.ordinal)
+        else:
+            stream = training_stream(view.up_to(batch.ordinal), self._run.origin)
+        self._streamed = view, batch.ordinal, stream
+        return stream
 
     def _decide_until(self, batch: BatchRow, stream: Stream, until: int | None) -> Iterator[StageResult]:
         while True:

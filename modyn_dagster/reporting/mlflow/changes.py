@@ -32,11 +32,9 @@ def update_run(client: MlflowClient, run: Run, content: Content) -> bool:
         return False
     params = {name: value for name, value in content.params.items() if name not in run.data.params}
     metrics += _changed_numbers(run, content.numbers)
-    _send(client, run.info.run_id, params, metrics, _changed_tags(run, content))
     log_missing_inputs(client, run, content.inputs)
-    # Last: the digest says that all points are in MLflow.
-    if not same:
-        client.set_tag(run.info.run_id, _DIGEST, digest)
+    # Tags go last: the digest says that all points are in MLflow.
+    _send(client, run.info.run_id, params, metrics, _changed_tags(run, content) | ({} if same else {_DIGEST: digest}))
     _set_status(client, run, content)
     return True
 
@@ -66,12 +64,19 @@ def _send(
 ) -> None:
     from mlflow.entities import Metric, Param, RunTag
 
-    for some_params in _chunks([Param(*item) for item in params.items()], _OTHERS_PER_CALL):
-        client.log_batch(run_id, params=some_params)
     points = [Metric(name, point.value, point.timestamp, point.step) for name, point in metrics]
+    all_params, all_tags = [Param(*item) for item in params.items()], [RunTag(*item) for item in tags.items()]
+    together = len(points) + len(all_params) + len(all_tags)
+    if together <= _METRICS_PER_CALL and max(len(all_params), len(all_tags)) <= _OTHERS_PER_CALL:
+        # A store takes parameters and metrics before tags.
+        if together:
+            client.log_batch(run_id, points, all_params, all_tags)
+        return
+    for some_params in _chunks(all_params, _OTHERS_PER_CALL):
+        client.log_batch(run_id, params=some_params)
     for some_metrics in _chunks(points, _METRICS_PER_CALL):
         client.log_batch(run_id, metrics=some_metrics)
-    for some_tags in _chunks([RunTag(*item) for item in tags.items()], _OTHERS_PER_CALL):
+    for some_tags in _chunks(all_tags, _OTHERS_PER_CALL):
         client.log_batch(run_id, tags=some_tags)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from modyn_dagster.reporting.mlflow.changes import update_run
@@ -79,8 +80,14 @@ class TrackedRuns:
         with self._errors():
             self._client.delete_run(run_id)
 
-    def add_files(self, run_id: str, figures: Mapping[str, Figure], tables: Mapping[str, Any]) -> bool:
-        """Store figures and JSON files with a run, replacing earlier ones; False, with a warning, if that fails.
+    def add_files(
+        self,
+        run_id: str,
+        figures: Mapping[str, Figure],
+        tables: Mapping[str, Any],
+        texts: Mapping[str, str] = MappingProxyType({}),
+    ) -> bool:
+        """Store figures, JSON files and texts with a run, replacing earlier ones; False, with a warning, if that fails.
 
         The numbers are shown even with a wrong artifact location.
         """
@@ -91,6 +98,8 @@ class TrackedRuns:
                 self._client.log_figure(run_id, figure, name)
             for name, table in tables.items():
                 self._client.log_dict(run_id, table, name)
+            for name, text in texts.items():
+                self._client.log_text(run_id, text, name)
         except (MlflowException, OSError) as error:
             logger.warning("MLflow at %s took no files of run %s: %s", self._address, run_id, error)
             return False

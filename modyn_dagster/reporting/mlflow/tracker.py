@@ -24,9 +24,9 @@ from modyn_dagster.reporting.mlflow.registry import RegisteredModels
 from modyn_dagster.reporting.mlflow.run_content import comparison_tags, read_run
 from modyn_dagster.reporting.mlflow.runs import TrackedRuns
 from modyn_dagster.reporting.mlflow.series import digest_of, interval_table
-from modyn_dagster.reporting.mlflow.trigger_content import read_trigger, trigger_content
+from modyn_dagster.reporting.mlflow.trigger_content import TriggerRecord, read_trigger, trigger_content
 from modyn_dagster.reporting.mlflow.versions import LiveVersion, read_models
-from modyn_dagster.reporting.plots.runs import score_over_time
+from modyn_dagster.reporting.plots.sketches import scores_svg
 from modyn_dagster.reporting.scores import Interval
 from modyn_dagster.reporting.summary import RunSummary
 
@@ -78,25 +78,33 @@ class Tracker:
 
         The default Dagster run is the one that last claimed the trigger.
         """
+        return self.sync_triggers(engine, run, [trigger], dagster_run_id, dagster_url)[0]
+
+    def sync_triggers(
+        self,
+        engine: sa.Engine,
+        run: RunRow,
+        triggers: Sequence[TriggerRow],
+        dagster_run_id: str | None = None,
+        dagster_url: str | None = None,
+    ) -> list[str]:
+        """Show triggers of one run; parent, experiment and registered models are looked up once. Returns MLflow run ids."""
         with _run_lock(engine, run.id):
             parent = self._parent(engine, run.id)
-            record = read_trigger(engine, run.id, trigger.id)
-            content = trigger_content(record, parent=parent, dagster=DagsterRun(dagster_run_id, dagster_url))
-
-            def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:
-                set_trigger_mlflow_run(conn, trigger.id, mlflow_run_id)
-
-            shown = self._show(engine, run.pipeline, content, record.trigger.mlflow_run_id, store_run_id)
-            if record.model is not None:
-                self._models.sync(record.run, *read_models(engine, record.run))
-            return shown
+            experiment = self._runs.experiment(run.pipeline)
+            records = [read_trigger(engine, run.id, trigger.id) for trigger in triggers]
+            dagster = DagsterRun(dagster_run_id, dagster_url)
+            shown = [self._show_trigger(engine, experiment, parent, record, dagster) for record in records]
+            if any(record.model is not None for record in records):
+                self._models.sync(records[-1].run, *read_models(engine, records[-1].run))
+        return shown
 
     def sync_all(self, engine: sa.Engine, run: RunRow) -> str:
         """Show a pipeline run with all its triggers. Returns its MLflow run id."""
         with transaction(engine) as conn:
             rows = list_triggers(conn, run.id)
-        for trigger in rows:
-            self.sync_trigger(engine, run, trigger)
+        if rows:
+            self.sync_triggers(engine, run, rows)
         return self.sync_run(engine, run)
 
     def sync_comparison(
@@ -150,11 +158,19 @@ class Tracker:
         run, content, _, _ = read_run(engine, run_id, DagsterRun())
         return self._show_run(engine, run, content)
 
+    def _show_trigger(self, engine: sa.Engine, experiment: str, parent: str, record: TriggerRecord, dagster: DagsterRun) -> str:
+        def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:
+            set_trigger_mlflow_run(conn, record.trigger.id, mlflow_run_id)
+
+        content = trigger_content(record, parent=parent, dagster=dagster)
+        return self._show(engine, experiment, content, record.trigger.mlflow_run_id, store_run_id)
+
     def _show_run(self, engine: sa.Engine, run: RunRow, content: Content) -> str:
         def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:
             set_mlflow_run(conn, run.id, mlflow_run_id)
 
-        shown = self._show(engine, run.pipeline, content, run.mlflow_run_id, store_run_id)
+        experiment = self._runs.experiment(run.pipeline)
+        shown = self._show(engine, experiment, content, run.mlflow_run_id, store_run_id)
         if run.mlflow_run_id not in (None, shown):
             self._adopt(engine, run, shown)
         return shown
@@ -167,8 +183,7 @@ class Tracker:
             if trigger.mlflow_run_id is not None and self._runs.exists(trigger.mlflow_run_id):
                 self._runs.set_tag(trigger.mlflow_run_id, "mlflow.parentRunId", parent)
 
-    def _show(self, engine: sa.Engine, pipeline: str, content: Content, stored: str | None, store_run_id: _StoreRunId) -> str:
-        experiment = self._runs.experiment(pipeline)
+    def _show(self, engine: sa.Engine, experiment: str, content: Content, stored: str | None, store_run_id: _StoreRunId) -> str:
         while True:
             shown = self._runs.ensure(experiment, content, stored)
             run_id: str = shown.info.run_id
@@ -186,7 +201,7 @@ class Tracker:
         digest = digest_of(tables)
         if self._runs.tag(run_id, _FILES) == digest:
             return
-        if self._runs.add_files(run_id, {"score_over_time.png": score_over_time(summary)}, tables):
+        if self._runs.add_files(run_id, {}, tables, {"score_over_time.svg": scores_svg(summary)}):
             self._runs.set_tag(run_id, _FILES, digest)
 
 

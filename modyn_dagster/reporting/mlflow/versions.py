@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -36,6 +36,8 @@ TRIGGER: Final = "modyn/trigger"
 _MODEL: Final = "modyn/model"
 _LIVE_FROM: Final = "modyn/live_from"
 _RUN: Final = "modyn/run"
+#: Characters of the description of a registered model in MLflow's tables.
+MOST_IN_DESCRIPTION: Final = 5_000
 _CREATED: Final = "modyn/created"
 
 
@@ -85,15 +87,22 @@ def in_order(versions: Iterable[ModelVersion]) -> list[LiveVersion]:
 
 
 def versions_page(lives: Iterable[LiveVersion], pipeline: str) -> str:
-    """Markdown page of versions and their live times, the newest first.
+    """Markdown page of versions and their live times, the newest first; the oldest are left out where MLflow has no room.
 
     Args:
         lives: versions in the order they went live.
         pipeline: its name.
     """
+    shown = list(lives)
+    while len(text := _page(shown, pipeline)) > MOST_IN_DESCRIPTION:
+        shown = shown[max(1, len(shown) // 8) :]
+    return text
+
+
+def _page(lives: Sequence[LiveVersion], pipeline: str) -> str:
     rows: list[tuple[str, ...]] = []
     until = "now"
-    for live in reversed(list(lives)):
+    for live in reversed(lives):
         since = str(live.since.astimezone(UTC).replace(tzinfo=None))
         rows.append((str(live.version), since, until, live.trigger, live.model[:12]))
         until = since

@@ -118,7 +118,9 @@ def score_closed_intervals(
     for subset, members in subsets.items():
         results |= _computed(context, members, intervals, [plan for plan in missing if plan.subset == subset])
     rows = [_row(context, model, data, intervals, plan, results[plan.address]) for plan in outdated]
-    return ScoredCells(rows, [cell.id for key, cell in recorded.items() if cell.subset != ALL and key not in plans])
+    # Intervals of the whole matrix that were scored on request stay as they are.
+    scored = {key[:2] for key in plans}
+    return ScoredCells(rows, [c.id for key, c in recorded.items() if c.subset != ALL and key[:2] in scored and key not in plans])
 
 
 def count_in(data: EvaluationSet, intervals: Intervals, *, deleted: bool) -> list[int]:

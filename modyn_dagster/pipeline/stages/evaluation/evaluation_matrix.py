@@ -1,5 +1,7 @@
 """Evaluation matrix of a run: the intervals a model is evaluated on, and the batches it predicts for them."""
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -7,29 +9,43 @@ import numpy as np
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.evaluation import Interval, closed_intervals, currently_active, currently_trained, generate_intervals
+from modyn_dagster.evaluation.composite.scores import Choice
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
+from modyn_dagster.spec.evaluation import EvaluationSpec
 from modyn_dagster.spec.intervals import BetweenTriggers, OffsetIntervals
 
 #: Resolution of sample times: intervals end one unit after the last.
 _UNIT: Final = np.timedelta64(1, "us")
 _FOLLOW_MODELS: Final = (BetweenTriggers, OffsetIntervals)
+#: Composite models whose members are evaluated, by the kind of matrix; with the other kinds every model is.
+_COMPOSITES: Final[Mapping[str, Sequence[Callable[..., Choice]]]] = {
+    "composite": (currently_active, currently_trained),
+    "active": (currently_active,),
+    "trained": (currently_trained,),
+}
+
+
+def with_full_matrix(context: TriggerContext) -> TriggerContext:
+    """Return a context whose model is evaluated on every interval, whatever its spec says."""
+    evaluation = context.spec.evaluation.model_copy(update={"matrix": "full"})
+    return replace(context, spec=context.spec.model_copy(update={"evaluation": evaluation}))
 
 
 def model_intervals(context: TriggerContext, data: EvaluationSet) -> list[Interval[np.datetime64]]:
     """Return the intervals that a trigger's model is evaluated on, open or closed, as far as the context's view reaches.
 
     An interval keeps its full length however far the data reach, so it stays the same interval when more data arrive.
-    Intervals at offsets of a model are for that model alone. With ``matrix: active`` or ``trained`` only those remain in which
-    the model is the active or the trained one of its run.
+    With ``matrix: composite``, ``active`` or ``trained`` only those remain in which the model is a composite model of its run.
+    Intervals at offsets of a model are for that model alone, and ``composite`` keeps all of them.
     """
     first = data.first_time()
     reached = data.view.time_reached
     if first is None or reached is None:
         return []
     spec = context.spec.evaluation
-    composite = {"active": currently_active, "trained": currently_trained}.get(spec.matrix)
-    if composite is None and not isinstance(spec.intervals, _FOLLOW_MODELS):
+    composites = _composites(spec)
+    if not composites and not isinstance(spec.intervals, _FOLLOW_MODELS):
         return generate_intervals(spec.intervals, first, reached + _UNIT, cut=False)
     models = context.models
     own = next((number for number, model in enumerate(models) if model.ordinal == context.trigger.ordinal), None)
@@ -37,10 +53,11 @@ def model_intervals(context: TriggerContext, data: EvaluationSet) -> list[Interv
     # Intervals between triggers follow the run that selected the samples; offsets follow the evaluated model itself.
     spans = data.spans if data.spans is not None and isinstance(spec.intervals, BetweenTriggers) else training
     intervals = generate_intervals(spec.intervals, first, reached + _UNIT, spans, cut=False)
-    if composite is not None:
+    if composites:
         ends = np.array([end for _, end in training], dtype="datetime64[us]")
-        chosen = composite(ends, np.array([interval.anchor for interval in intervals], dtype="datetime64[us]"))
-        intervals = [interval for interval, model in zip(intervals, chosen.tolist(), strict=True) if model == own]
+        anchors = np.array([interval.anchor for interval in intervals], dtype="datetime64[us]")
+        is_own = np.any([chosen(ends, anchors) == own for chosen in composites], axis=0)
+        intervals = [interval for interval, keep in zip(intervals, is_own.tolist(), strict=True) if keep]
     # Two triggers at the same time give the same empty interval twice.
     return list({(i.start, i.end): i for i in intervals if i.model in (None, own)}.values())
 
@@ -52,13 +69,18 @@ def closed_model_intervals(context: TriggerContext, data: EvaluationSet, *, fini
 
 def model_batches(context: TriggerContext, data: EvaluationSet) -> list[BatchRow]:
     """Return the batches that a model predicts: all with evaluation samples, or those that its part of the matrix touches."""
-    if context.spec.evaluation.matrix not in ("active", "trained"):
+    if context.spec.evaluation.matrix not in _COMPOSITES:
         return data.batches
-    spans = [(interval.start, interval.end) for interval in model_intervals(context, data)]
-    return [batch for batch in data.batches if any(_touches(batch, *span) for span in spans)]
+    timed = [batch for batch in data.batches if batch.time_min is not None and batch.time_max is not None]
+    first = np.array([as_datetime64(batch.time_min) for batch in timed if batch.time_min], dtype="datetime64[us]")
+    last = np.array([as_datetime64(batch.time_max) for batch in timed if batch.time_max], dtype="datetime64[us]")
+    touched = np.zeros(len(timed), dtype=np.bool_)
+    for interval in model_intervals(context, data):
+        touched |= (first < interval.end) & (last >= interval.start)
+    return [timed[number] for number in np.flatnonzero(touched)]
 
 
-def _touches(batch: BatchRow, start: np.datetime64, end: np.datetime64) -> bool:
-    if batch.time_min is None or batch.time_max is None:
-        return False
-    return bool(as_datetime64(batch.time_min) < end and as_datetime64(batch.time_max) >= start)
+def _composites(spec: EvaluationSpec) -> Sequence[Callable[..., Choice]]:
+    if spec.matrix == "composite" and isinstance(spec.intervals, OffsetIntervals):
+        return ()
+    return _COMPOSITES.get(spec.matrix, ())

@@ -99,12 +99,14 @@ def _is_pending(
 def _is_outdated(context: TriggerContext, data: EvaluationSet, cells: Sequence[EvaluationRow]) -> bool:
     """Check for missing cells, changed code of metrics, and samples that came to an interval or were deleted from it."""
     intervals = closed_model_intervals(context, data, finished=False)
-    if len(cells) < len(intervals) * len(context.spec.evaluation.metrics):
+    spans = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
+    # A model that was the trained one keeps its cells when the next one takes its place.
+    scored = {(cell.interval_start, cell.interval_end, cell.metric) for cell in cells}
+    if any((*span, metric) not in scored for span in spans for metric in context.spec.evaluation.metrics):
         return True
     codes = {metric: _code(metric) for metric in context.spec.evaluation.metrics}
     if any(codes[cell.metric] not in (None, code_of(cell.address)) for cell in cells if cell.metric in codes):
         return True
-    spans = [(as_timestamp(interval.start), as_timestamp(interval.end)) for interval in intervals]
     deleted_counts = dict(zip(spans, count_in(data, intervals, deleted=True), strict=True))
     if any(cell.n_deleted != deleted_counts.get((cell.interval_start, cell.interval_end), cell.n_deleted) for cell in cells):
         return True

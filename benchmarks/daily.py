@@ -1,0 +1,71 @@
+"""Time that a user waits for in daily work: figures D1 and D8.
+
+``python benchmarks/daily.py [--quick] [--json FILE] [--only demo,many] [--work DIR]``
+
+Starts a Postgres of its own the way the product does, imports the data, and replays pipelines by the command line, each once.
+
+demo  D1 of the demo's three pipelines.
+many  D1 and D8 of 1,000 batches of 500 rows with 10 and with 100 triggers.
+
+D1    wall of `pipeline replay` over its ledger + 4 s + 5 ms a batch + 100 ms a trigger; the parts stand beside it.
+D8    ledger with 100 triggers over that of the same pipeline with the full evaluation matrix; seconds of selecting a
+      training set; bytes a prediction where the matrix is asked for.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+if __name__ == "__main__":
+    # The repository's root instead of this folder: its modules are found, and hide nobody else's.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.figures import replaying
+from benchmarks.groups import one_of
+from benchmarks.measure import Machine
+from benchmarks.report import Figure, busyness, print_table, write_json
+
+#: Batches and rows of a batch: of a full run, and of a quick one.
+FULL: Final = (1_000, 500)
+QUICK: Final = (200, 500)
+
+_GROUPS: Final[Mapping[str, Callable[[Path, tuple[int, int], Machine], Iterator[Figure]]]] = {
+    "demo": lambda work, _, machine: replaying.demo(work, machine),
+    "many": lambda work, sizes, machine: replaying.made_up(work, *sizes, machine),
+}
+
+
+def measure(work: Path, sizes: tuple[int, int], only: tuple[str, ...]) -> list[Figure]:
+    """The figures asked for, printed as they come."""
+    machine, found = Machine(), []
+    for name in only:
+        start = time.perf_counter()
+        measured = list(_GROUPS[name](work, sizes, machine))
+        print_table(measured, f"{name} ({time.perf_counter() - start:.0f} s)")
+        found += measured
+    return found + busyness(machine)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Waiting in daily work; figures D1 and D8.")
+    parser.add_argument("--quick", action="store_true", help="200 batches instead of 1,000")
+    parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
+    parser.add_argument("--only", type=one_of(_GROUPS), default=tuple(_GROUPS), help="groups to measure, for example many")
+    parser.add_argument("--work", type=Path, help="existing folder for data; emptied again (default: a temporary folder)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="modyn-daily-", dir=options.work) as work:
+        # A server that root starts runs under another account, which has to come this far.
+        Path(work).chmod(0o711)
+        found = measure(Path(work), QUICK if options.quick else FULL, options.only)
+    print_table(found, "All figures")
+    if options.json is not None:
+        write_json(options.json, found)
+
+
+if __name__ == "__main__":
+    main()
