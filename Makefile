@@ -67,8 +67,9 @@ check: set-up ## the inner loop: ruff, mypy and the tests that start no process 
 test: set-up system-packages lint ## lint and all tests that a change must pass
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
+# With "=": pytest would take the word after a space for a folder where there is one, as of benchmarks.
 soak: set-up system-packages ## kills at every point, fuzzers, laws with many examples; for nights and releases
-	$(BIN)/pytest --soak '$(PART)' -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest --soak='$(PART)' -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 sanitize: set-up system-packages ## tests of fastpath under the address and undefined-behaviour sanitizers
 	@sh .ci/sanitize.sh '$(BIN)/python'

@@ -102,3 +102,9 @@ def test_make_help_lists_the_targets() -> None:
     assert result.returncode == 0
     for target in ("set-up", "demo", "ui", "test", "lint", "clean"):
         assert f"\n{target} " in f"\n{result.stdout}"
+
+
+def test_a_part_of_the_soak_suite_named_like_a_folder_is_still_a_part() -> None:
+    shown = run("make", "-n", "soak", "PART=benchmarks", "VENV=.")
+    command = next(line for line in shown.stdout.splitlines() if "pytest" in line)
+    assert "--soak='benchmarks' " in command
