@@ -80,8 +80,9 @@ class Skeleton(io.RawIOBase):
         """The array over the bytes of the file, in place of the memory that stands for them.
 
         Validate it before it is used: whoever wrote the file decided what it holds. ``ValueError`` for values that do not lie in
-        the file as they are, such as compressed ones.
+        the file as they are, such as compressed ones, and for impossible lengths.
         """
+        array.validate()
         children = [self.real(array.values)] if pa.types.is_fixed_size_list(array.type) else []
         own = array.buffers()[: 1 if children else None]
         buffers = [None if buffer is None else pa.py_buffer(self._real_bytes(buffer)) for buffer in own]

@@ -124,7 +124,7 @@ def test_a_state_with_a_right_checksum_that_nobody_wrote_is_named(world_of):
     row = rows_of(world, "rtbs", "live")[-1]
     path = world.platform.home / row.details["state"]["path"]
     path.write_text(json.dumps({"strategy": row.details["state"]["strategy"], "sampler": {"time": "now"}}))
-    details = row.details | {"state": row.details["state"] | {"checksum": checksum_of(path)}}
+    details = {**row.details, "state": {**row.details["state"], "checksum": checksum_of(path)}}
     with world.platform.transaction() as conn:
         conn.execute(sa.update(training_set).where(training_set.c.trigger_id == row.trigger_id).values(details=details))
     world.deliver([3])

@@ -48,5 +48,6 @@ def test_a_checkpoint_nested_without_end_is_ignored(tmp_path: Path, caplog: pyte
 
 def test_a_checkpoint_of_the_same_layout_is_read(tmp_path: Path) -> None:
     forge(tmp_path / "c", '["tuple", [1, ["tensor", "0"]]]', {"0": torch.ones(2)}, ["tuple", [1, ["tensor", "0"]]])
-    one, ones = CheckpointFile(tmp_path / "c").load("f")
-    assert (one, ones.tolist()) == (1, [1.0, 1.0])
+    state = CheckpointFile(tmp_path / "c").load("f")
+    assert state is not None
+    assert (state[0], state[1].tolist()) == (1, [1.0, 1.0])
