@@ -63,7 +63,7 @@ JSONL: Final = (
 
 
 def mutated(kind: str, seed: int, n: int) -> Iterator[tuple[str, bytes]]:
-    """What was done, and the content of the file, n times."""
+    """Mutations, n of them: a name for people, and the content of the file."""
     rng = np.random.default_rng(seed)
     for i in range(n):
         content = _structured(kind, rng)

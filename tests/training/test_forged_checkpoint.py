@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save
 
 from modyn_dagster.training import CheckpointFile
-from modyn_dagster.training.checkpoint.file import _VERSION, _digest
+from modyn_dagster.training.checkpoint.file import VERSION, state_digest
 
 FORGED = {
     "an unknown kind": ["list", [["pickle", "cos\nsystem"]]],
@@ -25,7 +25,7 @@ FORGED = {
 
 
 def forge(path: Path, state: str, tensors: dict[str, torch.Tensor], content: Any) -> None:
-    header = {"version": _VERSION, "fingerprint": "f", "digest": _digest(content, tensors), "state": state}
+    header = {"version": VERSION, "fingerprint": "f", "digest": state_digest(content, tensors), "state": state}
     path.write_bytes(save(tensors, metadata=header))
 
 

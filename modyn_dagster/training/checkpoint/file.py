@@ -20,7 +20,7 @@ from modyn_dagster.values.state_tree import decode, encode
 logger = logging.getLogger(__name__)
 
 #: Version of the encoding. A training with a file of another version begins anew.
-_VERSION: Final = "2"
+VERSION: Final = "2"
 
 
 class CheckpointFile:
@@ -39,8 +39,8 @@ class CheckpointFile:
             content, tensors = flatten(state)
         except TypeError as error:
             raise TrainingError(f"the training cannot be checkpointed: {error}; set `checkpoint: null`") from error
-        digest = _digest(content, tensors)
-        header = {"version": _VERSION, "fingerprint": fingerprint, "digest": digest, "state": json.dumps(content)}
+        digest = state_digest(content, tensors)
+        header = {"version": VERSION, "fingerprint": fingerprint, "digest": digest, "state": json.dumps(content)}
         with atomic_file(self.path) as file:
             file.write(save(tensors, metadata=header))
 
@@ -51,12 +51,12 @@ class CheckpointFile:
         try:
             with safe_open(self.path, framework="pt") as file:
                 header = file.metadata() or {}
-                if (header.get("version"), header.get("fingerprint")) != (_VERSION, fingerprint):
+                if (header.get("version"), header.get("fingerprint")) != (VERSION, fingerprint):
                     logger.info("%s belongs to another training; this one begins at its beginning", self.path)
                     return None
                 tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
                 content = json.loads(header["state"])
-            if _digest(content, tensors) != header.get("digest"):
+            if state_digest(content, tensors) != header.get("digest"):
                 logger.warning("%s was damaged; the training begins at its beginning", self.path)
                 return None
             return restore(content, tensors)
@@ -93,7 +93,8 @@ def restore(content: Any, tensors: Mapping[str, Tensor]) -> Any:
     return decode(content, lambda name: tensors[name].clone())
 
 
-def _digest(content: Any, tensors: dict[str, Tensor]) -> str:
+def state_digest(content: Any, tensors: dict[str, Tensor]) -> str:
+    """Digest of a flattened state, in hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=16)
     for part in _bytes(content, tensors):
         digest.update(part)
