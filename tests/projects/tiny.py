@@ -17,6 +17,8 @@ ROOT: Final = Path(__file__).parents[2]
 USER_CODE: Final = Path(__file__).parent / "user_code"
 DATASET: Final = "tiny"
 ROWS: Final = 40
+#: Modules that tests make up or bring along, beside those in the project's folder ``code``.
+PACKAGES: Final = ("changing_metrics", "counting_cells", "counting_metrics", "own_transforms", "renewed_metrics", "tests")
 _BEGIN: Final = datetime(2024, 1, 1, tzinfo=UTC)
 
 #: Fields of a pipeline as its YAML file has them.
@@ -61,7 +63,7 @@ def write_project(
     for name in ("datasets", "pipelines", "data"):
         (folder / name).mkdir(parents=True)
     _write_yaml(folder / "datasets" / f"{DATASET}.yaml", _dataset(split, freshness) | {"attributes": list(attributes)})
-    _write_yaml(folder / "project.yaml", {"code": {"packages": ["counting_metrics", "own_transforms", "tests"]}})
+    _write_yaml(folder / "project.yaml", {"code": {"packages": list(PACKAGES)}})
     for content in pipelines:
         write_pipeline(folder, content)
     for name in ("dagster.yaml", "workspace.yaml"):
