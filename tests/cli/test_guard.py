@@ -85,6 +85,7 @@ def send(
 
     asyncio.run(Guard(application, rules or Rules(), surface)(scope, receive, note))
     first = application.sent[0]
+    assert first["type"].startswith("websocket.") is (method == "WEBSOCKET")
     status = {"websocket.accept": 101, "websocket.close": 403}.get(first["type"]) or first["status"]
     assert (application.reached == 1) is (status in (101, 200))
     return status, "".join(message.get("body", b"").decode() for message in application.sent)
@@ -297,6 +298,7 @@ def test_a_token_is_not_shown() -> None:
     assert TOKEN not in repr(Rules(token=TOKEN))
 
 
+@pytest.mark.process  # MLflow starts a program while it is imported
 def test_mlflows_own_checks_let_in_what_the_rules_let_in_and_no_more() -> None:
     from mlflow.server.security_utils import is_allowed_host_header, should_block_cors_request
 
