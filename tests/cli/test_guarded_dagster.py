@@ -4,17 +4,20 @@ import base64
 import http.client
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from dagster import DagsterInstance
+from playwright.sync_api import sync_playwright
 
 from modyn_dagster.cli.ui.processes import Services
 from modyn_dagster.cli.ui.services import HOST, CodeLocation, free_port, webserver
 
 pytestmark = pytest.mark.process
 
+CHROMIUM = shutil.which("chromium")
 TOKEN = "a-token-of-many-characters"
 PRICES = "/report_asset_materialization/prices"
 WIPE = 'mutation { wipeAssets(assetPartitionRanges: [{assetKey: {path: ["prices"]}}]) { __typename } }'
@@ -137,3 +140,48 @@ def test_a_read_only_server_with_a_token_shows_everything_to_its_holder_and_chan
     assert reader.graphql(WIPE, **token)["wipeAssets"]["__typename"] == "UnauthorizedError"
     assert reader.send("POST", PRICES, "{}", content_type="application/json", **token)[0] == 403
     assert reader.materializations(**token) == 1
+
+
+#: Everything that a page can try without being asked for its origin, and what it is refused then.
+ATTACK = """async ([server, wipe]) => {
+  const address = `http://${server}/graphql?query=${encodeURIComponent(wipe)}`;
+  await new Promise(done => { const image = new Image(); image.onload = image.onerror = done; image.src = address; });
+  const json = JSON.stringify({query: wipe});
+  const form = new URLSearchParams({query: wipe});
+  await fetch(address, {method: "POST", mode: "no-cors", body: form});
+  await fetch(`http://${server}/graphql`, {method: "POST", mode: "no-cors", body: json});
+  const headers = {"content-type": "application/json"};
+  await fetch(`http://${server}/graphql`, {method: "POST", headers, body: json}).catch(() => null);
+  return await new Promise(done => {
+    const socket = new WebSocket(`ws://${server}/graphql`, "graphql-ws");
+    socket.onopen = () => done("open");
+    socket.onerror = () => done("refused");
+  });
+}"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: as root, apt-get install chromium")
+def test_in_a_browser_the_pages_work_also_with_a_token_and_a_page_of_another_origin_changes_nothing(
+    servers: tuple[Client, Client],
+) -> None:
+    client, reader = servers
+    client.send("POST", PRICES, "{}", content_type="application/json")
+    before = client.materializations()
+    assert before > 0
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--no-first-run"])
+        context = browser.new_context(http_credentials={"username": "anybody", "password": TOKEN})
+        page = context.new_page()
+        failures: list[str] = []
+        page.on("response", lambda answer: failures.append(answer.url) if answer.status >= 400 else None)
+        with page.expect_websocket() as opened:
+            page.goto(f"http://{HOST}:{reader.port}/assets/prices", wait_until="load")
+        opened.value.wait_for_event("framereceived")
+        page.get_by_role("button", name="Materialize").first.wait_for()
+        assert failures == []
+
+        other = browser.new_context().new_page()
+        other.goto(f"http://localhost:{client.port}/server_info")
+        assert other.evaluate(ATTACK, [f"{HOST}:{client.port}", WIPE]) == "refused"
+        browser.close()
+    assert client.materializations() == before
