@@ -37,6 +37,7 @@ REQUIREMENTS = [
     "SQLAlchemy>=2.0.36,<2.1",
     "torch>=2.4,<3",
     "torchmetrics>=1.5,<2",
+    "uvicorn>=0.30,<1",
     "xxhash>=3.5,<5",
     "zstandard>=0.23,<1",
 ]
@@ -125,5 +126,6 @@ setup(
     entry_points={
         "console_scripts": ["modyn-dagster = modyn_dagster.cli:main"],
         "dagster_dg_cli.registry_modules": ["modyn_dagster = modyn_dagster.component"],
+        "mlflow.app": ["modyn-dagster = modyn_dagster.cli.ui.guard.mlflow_server:create_app"],
     },
 )

@@ -14,6 +14,11 @@ MODYN_MLFLOW_UI_URL        where people open MLflow, for links                  
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
 MODYN_MAX_IMAGE_PIXELS     largest image that the parser ``images`` decodes         67108864
 MODYN_MAX_IMAGE_BYTES      most bytes of an encoded image                           67108864
+MODYN_UI_ALLOWED_HOSTS     more names of the servers of ``ui``                      none
+MODYN_UI_ALLOWED_ORIGINS   origins of other pages that may use them                 none
+MODYN_UI_TOKEN             secret that requests to them must carry                  none
+MODYN_UI_USER_HEADER       header of a reverse proxy that they must carry           none
+MODYN_UI_READ_ONLY         ``true``: their pages change nothing                     false
 =========================  =======================================================  ======================
 """
 

@@ -1,5 +1,6 @@
 """`modyn-dagster ui` as a user runs it: real servers, started, refused twice, killed, broken and stopped."""
 
+import http
 import os
 import shutil
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -89,6 +91,14 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
+def refusal_under_another_name(url: str) -> str:
+    request = urllib.request.Request(url, headers={"Host": "evil.example"})  # noqa: S310 - an http address of ours
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=20)
+    assert caught.value.code == http.HTTPStatus.FORBIDDEN
+    return caught.value.read().decode()
+
+
 def marked(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
@@ -141,6 +151,7 @@ def test_a_killed_one_is_tidied_up_and_both_pages_of_the_next_answer_until_ctrl_
     assert "No batch was ingested yet" in ui.output
     assert "dagster" in get(ui.urls["Dagster"]).lower()
     assert "mlflow" in get(ui.urls["MLflow"]).lower()
+    assert all("MODYN_UI_ALLOWED_HOSTS" in refusal_under_another_name(url) for url in ui.urls.values())
     password = EmbeddedPostgres(home).url.password
     assert password
     assert not any(password in " ".join(process.cmdline()) for process in services)

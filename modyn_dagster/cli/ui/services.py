@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import os
 import socket
+import sys
 import sysconfig
 import time
 from collections.abc import Container, Mapping
@@ -10,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from modyn_dagster.cli.ui.guard.mlflow_server import guarded_options
+from modyn_dagster.cli.ui.guard.rules import Rules
 from modyn_dagster.cli.ui.processes import Service
 from modyn_dagster.errors import ConfigError
 
 HOST: Final = "127.0.0.1"
+_GUARDED_DAGSTER: Final = "modyn_dagster.cli.ui.guard.dagster_server"
 _PORTS_TRIED: Final = 50
 _TIMEOUT_SECONDS: Final = 5.0
 _DAEMONS: Final = "{ instance { daemonHealth { allDaemonStatuses { required healthy lastHeartbeatTime } } } }"
@@ -53,34 +58,38 @@ class CodeLocation:
 
 
 def webserver(location: CodeLocation, environment: Mapping[str, str], port: int) -> Service:
-    """Dagster's webserver: pages and GraphQL."""
+    """Dagster's webserver behind the guard: pages and GraphQL. ``ConfigError`` if a setting of the guard is malformed."""
+    headers = _rules(environment).passing_headers
     return Service(
         "dagster-webserver",
-        [_program("dagster-webserver"), "-h", HOST, "-p", str(port), *location.arguments],
+        # -P: modules of the current folder do not take the place of libraries.
+        [sys.executable, "-P", "-m", _GUARDED_DAGSTER, "-h", HOST, "-p", str(port), *location.arguments],
         {**environment, "DAGSTER_HOME": str(location.dagster_home)},
-        answers=lambda: _get(port, "/server_info") is not None,
+        answers=lambda: _get(port, "/server_info", headers) is not None,
     )
 
 
 def daemon(location: CodeLocation, environment: Mapping[str, str], webserver_port: int) -> Service:
     """Dagster's daemon: run queue, sensors, backfills. It answers once the webserver sees a heartbeat of each part."""
     started = time.time()
+    headers = _rules(environment).passing_headers
     return Service(
         "dagster-daemon",
         [_program("dagster-daemon"), "run", *location.arguments],
         {**environment, "DAGSTER_HOME": str(location.dagster_home)},
-        answers=lambda: _daemons_beat(webserver_port, started),
+        answers=lambda: _daemons_beat(webserver_port, headers, started),
     )
 
 
 def mlflow(environment: Mapping[str, str], port: int, database_url: str, artifacts: Path) -> Service:
-    """The MLflow server. The database URL holds a password and is passed in the environment, which `ps` does not show."""
+    """The MLflow server behind the guard. The database URL holds a password; unlike a command line, `ps` shows no environment."""
+    rules = _rules(environment)
     arguments = ["--host", HOST, "--port", str(port), "--workers", "1", "--artifacts-destination", str(artifacts)]
     return Service(
         "mlflow",
-        [_program("mlflow"), "server", *arguments],
+        [_program("mlflow"), "server", *arguments, *guarded_options(rules)],
         {**environment, **_MLFLOW_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": database_url},
-        answers=lambda: _get(port, "/health") is not None,
+        answers=lambda: _get(port, "/health", rules.passing_headers) is not None,
     )
 
 
@@ -101,12 +110,17 @@ def free_port(first: int, avoid: Container[int] = ()) -> int:
     raise ConfigError("modyn-dagster ui", "port", first, f"and the {_PORTS_TRIED - 1} ports after it are taken or forbidden")
 
 
+def _rules(environment: Mapping[str, str]) -> Rules:
+    """Rules that a service finds in its environment."""
+    return Rules.from_environment({**os.environ, **environment}, HOST)
+
+
 def _program(name: str) -> Path:
     return Path(sysconfig.get_path("scripts")) / name
 
 
-def _daemons_beat(port: int, since: float) -> bool:
-    answer = _get(port, "/graphql", json.dumps({"query": _DAEMONS}))
+def _daemons_beat(port: int, headers: Mapping[str, str], since: float) -> bool:
+    answer = _get(port, "/graphql", headers, json.dumps({"query": _DAEMONS}))
     if answer is None:
         return False
     statuses = json.loads(answer)["data"]["instance"]["daemonHealth"]["allDaemonStatuses"]
@@ -118,11 +132,11 @@ def _beats(status: Mapping[str, Any], since: float) -> bool:
     return bool(status["healthy"]) and status["lastHeartbeatTime"] >= since
 
 
-def _get(port: int, path: str, body: str | None = None) -> bytes | None:
+def _get(port: int, path: str, headers: Mapping[str, str], body: str | None = None) -> bytes | None:
     """Request a page, by POST of JSON if there is a ``body``; returns the content of a 200 answer, else None."""
     connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
     try:
-        connection.request("GET" if body is None else "POST", path, body, {"Content-Type": "application/json"})
+        connection.request("GET" if body is None else "POST", path, body, {"Content-Type": "application/json", **headers})
         response = connection.getresponse()
         return response.read() if response.status == http.HTTPStatus.OK else None
     except (OSError, http.client.HTTPException):
