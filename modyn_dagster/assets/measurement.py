@@ -6,6 +6,7 @@ import dagster as dg
 
 from modyn_dagster.assets.specs import PipelineAssets, batches_of
 from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.resources.run_classes import class_tags
 
 
 def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
@@ -20,6 +21,7 @@ def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         name=assets.op("measurement"),
         specs=[spec.replace_attributes(partitions_def=batches_of(assets.dataset.name), skippable=True)],
         backfill_policy=dg.BackfillPolicy.single_run(),
+        op_tags=class_tags("measuring"),
         pool=f"live__{assets.name}",
     )
     def measurement(context: dg.AssetExecutionContext, modyn: PlatformResource) -> Iterator[dg.AssetMaterialization]:

@@ -16,6 +16,7 @@ from modyn_dagster.resources.event_store import keep_connections, store_in_bulk
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.resources.run_classes import replay_tags
 from modyn_dagster.spec.triggers.trigger import measures
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         name=assets.op("replay"),
         specs=[spec.replace_attributes(partitions_def=partitions, skippable=True)],
         backfill_policy=dg.BackfillPolicy.single_run(),
+        op_tags=replay_tags(assets.name, assets.pipeline.seed),
         pool=f"replay__{assets.name}",
     )
     def replay(

@@ -10,6 +10,7 @@ from modyn_dagster.assets.specs import DatasetAssets, add_partitions, batches_of
 from modyn_dagster.assets.translator import AssetProps, ModynTranslator
 from modyn_dagster.errors import DataError, UnexpectedFault, UnknownName
 from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.resources.run_classes import class_tags
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.batches import BatchRow
@@ -30,6 +31,7 @@ def samples_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
         specs=[assets.spec("samples").replace_attributes(partitions_def=partitions, skippable=True)],
         check_specs=check_specs("samples", key, partitions),
         backfill_policy=dg.BackfillPolicy.single_run(),
+        op_tags=class_tags("ingestion"),
     )
     def samples(context: dg.AssetExecutionContext, modyn: PlatformResource) -> Iterator[SamplesEvent]:
         yield from _Ingestion(context, modyn.platform(), assets).events()

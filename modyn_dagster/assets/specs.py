@@ -9,6 +9,7 @@ import dagster as dg
 from modyn_dagster.assets.checks import check_specs
 from modyn_dagster.assets.translator import AssetProps, DatasetAsset, ModynTranslator, PipelineAsset, TriggerAsset
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.resources.run_classes import class_tags
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -101,12 +102,13 @@ class PipelineAssets:
         return self.translator.get_asset_spec(AssetProps("samples", self.dataset)).key
 
     def of_trigger(self, asset: TriggerAsset, *deps: Any) -> dict[str, Any]:
-        """Arguments of ``dagster.multi_asset`` for an asset with a partition per trigger: spec, checks, and the live pool."""
+        """Arguments of ``dagster.multi_asset`` for an asset with a partition per trigger: spec, checks, class, live pool."""
         partitions = triggers_of(self.name)
         spec = self.spec(asset).merge_attributes(deps=deps).replace_attributes(partitions_def=partitions, skippable=True)
         return {
             "name": self.op(asset),
             "specs": [spec],
             "check_specs": check_specs(asset, spec.key, partitions),
+            "op_tags": class_tags("evaluation" if asset == "evaluation" else "training"),
             "pool": f"live__{self.name}",
         }

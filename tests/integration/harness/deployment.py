@@ -22,7 +22,7 @@ from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 from tests.conftest import RunningServer
-from tests.projects.tiny import DATASET, Content, write_project
+from tests.projects.tiny import DATASET, ROOT, Content, write_project
 
 _COMMAND_SECONDS: Final = 600
 _OURS: Final = ("MODYN_", "DAGSTER_", "MLFLOW_")
@@ -45,10 +45,10 @@ class Deployment:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of the programs: none of the caller's settings, and the project's own code on the Python path."""
+        """Environment of the programs: none of the caller's settings; the project's own code and this tree on the Python path."""
         cleared = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        ours = child_environment(self.settings) | {"DAGSTER_HOME": str(self.project), "PYTHONPATH": str(self.code)}
-        return cleared | ours
+        path = os.pathsep.join([str(self.code), str(ROOT)])
+        return cleared | child_environment(self.settings) | {"DAGSTER_HOME": str(self.project), "PYTHONPATH": path}
 
     @cached_property
     def platform(self) -> Platform:

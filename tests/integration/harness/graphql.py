@@ -12,8 +12,8 @@ _LOCATION: Final = {"repositoryName": "__repository__", "repositoryLocationName"
 _START_SENSOR: Final = """mutation StartSensor($sensorSelector: SensorSelector!) {
   startSensor(sensorSelector: $sensorSelector) {
     __typename ... on SensorNotFoundError { message } ... on PythonError { message } } }"""
-_TICKS: Final = """query Ticks($selector: SensorSelector!) { sensorOrError(sensorSelector: $selector) {
-  ... on Sensor { sensorState { ticks(limit: 8) { status skipReason runIds error { message } } } } } }"""
+_TICKS: Final = """query Ticks($selector: SensorSelector!, $limit: Int!) { sensorOrError(sensorSelector: $selector) {
+  ... on Sensor { sensorState { ticks(limit: $limit) { status skipReason runIds error { message } } } } } }"""
 _BACKFILL: Final = """mutation LaunchPartitionBackfill($backfillParams: LaunchBackfillParams!) {
   launchPartitionBackfill(backfillParams: $backfillParams) {
     __typename
@@ -80,10 +80,11 @@ class GraphQL:
         found = self.ask(_START_SENSOR, sensorSelector={**_LOCATION, "sensorName": name})["startSensor"]
         assert found["__typename"] == "Sensor", found
 
-    def ticks(self, sensor: str) -> list[Mapping[str, Any]]:
+    def ticks(self, sensor: str, limit: int = 8) -> list[Mapping[str, Any]]:
         """The newest ticks of a sensor."""
         ticks: list[Mapping[str, Any]]
-        ticks = self.ask(_TICKS, selector={**_LOCATION, "sensorName": sensor})["sensorOrError"]["sensorState"]["ticks"]
+        answer = self.ask(_TICKS, selector={**_LOCATION, "sensorName": sensor}, limit=limit)
+        ticks = answer["sensorOrError"]["sensorState"]["ticks"]
         return ticks
 
     def launch_backfill(self, asset: Sequence[str], partitions: Sequence[str]) -> str:
