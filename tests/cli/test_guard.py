@@ -314,6 +314,12 @@ def test_mlflows_own_checks_let_in_what_the_rules_let_in_and_no_more() -> None:
         assert should_block_cors_request(f"https://{host}", "POST", origins)
 
 
+def test_an_installation_without_the_guards_entry_point_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modyn_dagster.cli.ui.guard.mlflow_server.entry_points", lambda **_: ())
+    with pytest.raises(ConfigError, match=r"mlflow\.app.*install modyn-dagster again"):
+        guarded_options(Rules())
+
+
 @given(
     host=st.text(max_size=30), origin=st.text(max_size=40), authorization=st.text(max_size=40), content_type=st.text(max_size=20)
 )
