@@ -1,5 +1,7 @@
 """Errors of the package, as one tree; each carries its fields, and its message says what to do.
 
+`is_permanent` tells errors that come again with every attempt from those that may pass.
+
 ``ModynError`` is ``fastpath.errors.Error``: the fast path raises errors of the same tree.
 
 ModynError
@@ -41,7 +43,7 @@ ModynError
    ├─ BatchGap            (cursor, first)                a replay selection that skips batches
    ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger
    ├─ StaleRun            (run)                          another process moved the cursor of the run
-   ├─ TriggerFailed       (trigger, attempts)
+   ├─ TriggerFailed       (trigger, attempt)
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
@@ -57,6 +59,7 @@ from modyn_dagster.errors.inputs import (
     SchemaMismatch,
     without_secrets,
 )
+from modyn_dagster.errors.permanence import is_permanent
 from modyn_dagster.errors.running import (
     AlreadyRunning,
     BadSample,
@@ -136,5 +139,6 @@ __all__ = [
     "WeightsNotStored",
     "WriteFailed",
     "WrongShape",
+    "is_permanent",
     "without_secrets",
 ]
