@@ -1,5 +1,6 @@
 """Triggers: pending -> training -> trained | skipped | failed, each step only while the claim holds."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -149,9 +150,10 @@ def fail(conn: sa.Connection, row: TriggerRow, error: str) -> TriggerRow:
     return _change_attempt(conn, row, trigger.c.state.in_(UNFINISHED), state="failed", error=error, finished_at=sa.func.now())
 
 
-def reopen(conn: sa.Connection, row: TriggerRow) -> TriggerRow:
-    """Give a failed trigger fresh attempts."""
-    return _change(conn, row, state="pending", attempt=row.attempt + 1, dagster_run_id=None, finished_at=None)
+def reopen(conn: sa.Connection, row: TriggerRow, max_attempts: int) -> TriggerRow:
+    """Give a failed trigger fresh attempts: those of the next round of ``max_attempts``."""
+    first = math.ceil(row.attempt / max_attempts) * max_attempts + 1
+    return _change(conn, row, state="pending", attempt=first, dagster_run_id=None, finished_at=None)
 
 
 def set_mlflow_run(conn: sa.Connection, trigger_id: int, mlflow_run_id: str) -> None:

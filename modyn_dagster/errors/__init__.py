@@ -1,5 +1,7 @@
 """Errors of the package, as one tree; each carries its fields, and its message says what to do.
 
+`is_permanent` tells errors that come again with every attempt from those that may pass.
+
 ``ModynError`` is ``fastpath.errors.Error``: the fast path raises errors of the same tree.
 
 ModynError
@@ -42,7 +44,7 @@ ModynError
    ├─ BatchGap            (cursor, first)                a replay selection that skips batches
    ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger
    ├─ StaleRun            (run)                          another process moved the cursor of the run
-   ├─ TriggerFailed       (trigger, attempts)
+   ├─ TriggerFailed       (trigger, attempt)
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
@@ -60,6 +62,7 @@ from modyn_dagster.errors.inputs import (
     shortened,
     without_secrets,
 )
+from modyn_dagster.errors.permanence import is_permanent
 from modyn_dagster.errors.running import (
     AlreadyRunning,
     BadSample,
@@ -140,6 +143,7 @@ __all__ = [
     "WeightsNotStored",
     "WriteFailed",
     "WrongShape",
+    "is_permanent",
     "shortened",
     "without_secrets",
 ]

@@ -37,14 +37,14 @@ class StaleRun(RunError):
 
 
 class TriggerFailed(RunError):
-    """Trigger that used up its attempts; the run waits for an operator."""
+    """Trigger that used up its attempts, or met a permanent error; the run waits for an operator."""
 
-    def __init__(self, pipeline: str, trigger: str, attempts: int, reason: str) -> None:
+    def __init__(self, pipeline: str, trigger: str, attempt: int, reason: str) -> None:
         super().__init__(
-            f"{pipeline}: trigger {trigger} failed {attempts} times, last: {reason}; "
+            f"{pipeline}: trigger {trigger} failed at attempt {attempt}: {reason}; "
             f"after the fix run `modyn-dagster pipeline resume {pipeline}`"
         )
-        self.trigger, self.attempts, self.reason = trigger, attempts, reason
+        self.trigger, self.attempt, self.reason = trigger, attempt, reason
 
 
 class CheckFailed(RunError):

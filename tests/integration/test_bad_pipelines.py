@@ -48,20 +48,20 @@ def world(postgres_server: RunningServer, forks: ForkServer, tmp_path_factory: p
         yield world
 
 
-def test_a_model_of_the_wrong_shape_uses_its_attempts_up_and_after_the_fix_the_run_is_resumed(world: World) -> None:
+def test_a_model_of_the_wrong_shape_fails_at_once_and_after_the_fix_the_run_is_resumed(world: World) -> None:
     error = str(world.replay("too_wide").error)
     assert "too_wide: trigger" in error
-    assert "failed 3 times" in error
+    assert "failed at attempt 1" in error
     assert "(16, 5), expected (16, 2)" in error
     assert "training.model" in error
     assert "modyn-dagster pipeline resume too_wide" in error
     [trigger] = world.deployment.triggers("too_wide", "replay")
-    assert (trigger.state, trigger.attempt) == ("failed", 3)
+    assert (trigger.state, trigger.attempt) == ("failed", 1)
 
     again = str(world.replay("too_wide").error)
     assert "modyn-dagster pipeline resume too_wide" in again
     [trigger] = world.deployment.triggers("too_wide", "replay")
-    assert trigger.attempt == 3
+    assert trigger.attempt == 1
 
     code = world.deployment.code / "tiny_models.py"
     bad = code.read_text()
@@ -95,7 +95,7 @@ def test_with_continue_the_previous_model_stays_and_its_samples_belong_to_the_ne
     flag.unlink()
     assert world.replay("goes_on").error is None
     triggers = world.deployment.triggers("goes_on", "replay")
-    assert [(row.state, row.attempt) for row in triggers] == [("trained", 1), ("failed", 3), ("trained", 1)]
+    assert [(row.state, row.attempt) for row in triggers] == [("trained", 1), ("failed", 1), ("trained", 1)]
     assert "the flag is up" in str(triggers[1].error)
     with world.deployment.platform.transaction() as conn:
         last = find_training_set(conn, triggers[2].id)

@@ -1,5 +1,6 @@
 """Attempts of a trigger: who may commit, when it fails, and how a run goes on."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -9,7 +10,17 @@ from hypothesis import strategies as st
 
 from modyn_dagster.catalog import runs, triggers
 from modyn_dagster.catalog.registration import ensure_dataset
-from modyn_dagster.errors import LostClaim, RunError, StaleRun, TriggerFailed
+from modyn_dagster.errors import (
+    ConfigError,
+    CorruptFile,
+    LostClaim,
+    NonFiniteLoss,
+    RunError,
+    StaleRun,
+    TrainingError,
+    TriggerFailed,
+    WriteFailed,
+)
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt, require_running, working_attempt
 from modyn_dagster.pipeline.decide.live_run import resume_run
@@ -66,6 +77,11 @@ def begin(platform: Platform, spec: PipelineSpec) -> tuple[runs.RunRow, triggers
 
 def claim_trigger(platform: Platform, trigger: triggers.TriggerRow, dagster_run_id: str) -> triggers.TriggerRow:
     return claim_context(platform, trigger, dagster_run_id).trigger
+
+
+def caused_by(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
 
 
 def reread(platform: Platform, row: triggers.TriggerRow) -> triggers.TriggerRow:
@@ -133,6 +149,56 @@ def test_a_trigger_fails_after_its_attempts_and_the_run_waits_until_it_is_resume
     for _ in range(3):
         _, reopened = give_up_attempt(platform, run, claim_trigger(platform, reopened, "x"), "again")
     assert reopened.state == "failed"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("pipeline p", "training.model.config", {}, "linear refused it: ValueError: no"),
+        CorruptFile("7.arrow", "checksum a", "b"),
+        TypeError("forward() takes 1 argument"),
+        caused_by(TrainingError("the loss failed"), TypeError("unsupported operand")),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_permanent_error_fails_at_once_and_after_the_fix_all_attempts_are_granted(world, error):
+    platform, run, trigger = world
+    with pytest.raises(type(error)), working_attempt(claim_context(platform, trigger, "one")):
+        raise error
+    failed = reread(platform, trigger)
+    assert (failed.state, failed.attempt, failed.error) == ("failed", 1, f"{type(error).__name__}: {error}")
+    with platform.transaction() as conn:
+        waiting = runs.get_run(conn, run.id)
+    with pytest.raises(TriggerFailed, match="failed at attempt 1"):
+        require_running(platform, waiting)
+    reopened = resume_run(platform, waiting).trigger
+    for _ in range(3):
+        assert reopened is not None
+        assert reopened.state == "pending"
+        _, reopened = give_up_attempt(platform, run, claim_trigger(platform, reopened, "x"), "its process vanished")
+    assert reopened is not None
+    assert (reopened.state, reopened.attempt) == ("failed", 6)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "no space left on device"),
+        WriteFailed("7.arrow", "no space left on device"),
+        caused_by(ConfigError("pipeline p", "training.model.config", {}, "it refused"), OSError(errno.EMFILE, "too many files")),
+        caused_by(CorruptFile("7.arrow", "a file that can be read", "an error"), OSError(errno.EIO, "input/output error")),
+        NonFiniteLoss(3, float("nan"), [1], {}),
+        RuntimeError("of user code"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_that_may_pass_keeps_the_attempts(world, error):
+    platform, _, trigger = world
+    for attempt in (2, 3):
+        with pytest.raises(type(error)), working_attempt(claim_context(platform, trigger, "one")):
+            raise error
+        trigger = reread(platform, trigger)
+        assert (trigger.state, trigger.attempt) == ("pending", attempt)
 
 
 def test_with_continue_a_failed_trigger_stops_nothing(engine, home):

@@ -132,6 +132,15 @@ def test_what_a_hook_raises_is_recorded_and_tried_again_a_few_times_and_disturbs
     assert [event.trigger for event in heard] == ["000001-000001"]
 
 
+def test_a_mistake_in_a_hook_is_recorded_and_not_tried_again(world_of, heard):
+    world = world_of(amount(every=40, notify=NOTIFY))
+    world.deliver([0])
+    world.tick("by_amount")
+    hooks.RAISES.append(TypeError("not a text"))
+    assert [(each.error, each.last) for each in told(world)] == [("TypeError: not a text", True)]
+    assert (told(world), notified(world)["trigger 0"].tries) == ([], 1)
+
+
 def test_a_hook_that_answers_at_last_is_not_called_again(world_of, heard):
     world = world_of(amount(every=40, notify=NOTIFY))
     world.deliver([0])

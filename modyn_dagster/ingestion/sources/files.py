@@ -106,7 +106,7 @@ _NO_TEXT: Final = re.compile("[\ud800-\udfff\0]")
 
 
 def path_as_text(path: str) -> str:
-    """The path of a file as a batch can hold it: with escapes behind ``.//`` where a name is not UTF-8.
+    r"""The path of a file as a batch can hold it: with escapes behind ``.//`` where a name is not UTF-8.
 
     >>> path_as_text("day_1.csv"), path_as_text("day_\udcff.csv")
     ('day_1.csv', './/day_\\xff.csv')

@@ -11,7 +11,7 @@ from modyn_dagster.catalog.deletions import is_deleted
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import TriggerRow, claim, fail, get_trigger, list_triggers, raise_attempt
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.errors import CatalogError, CorruptFile, DeletedKey, LostClaim, RunError, StaleRun, TriggerFailed
+from modyn_dagster.errors import CatalogError, CorruptFile, DeletedKey, LostClaim, RunError, StaleRun, TriggerFailed, is_permanent
 from modyn_dagster.ingestion.deletion.delete import is_replaced
 from modyn_dagster.pipeline.context import TriggerContext, load_context
 from modyn_dagster.pipeline.platform import Platform
@@ -69,14 +69,16 @@ def give_up_attempt(
 ) -> tuple[RunRow, TriggerRow]:
     """End the current attempt without a commit: the next one becomes pending, or the trigger fails.
 
-    When a trigger has used up its attempts, ``on_failure: stop`` makes the run wait for ``pipeline resume``; ``continue``
-    resumes deciding with the previous model. An attempt that ended because of a deletion does not count.
+    A trigger fails when it has used up its attempts, or at once by an error that every attempt would meet. Then ``on_failure:
+    stop`` makes the run wait for ``pipeline resume``; ``continue`` resumes deciding with the previous model. An attempt that
+    ended because of a deletion does not count.
     """
     spec = platform.spec_of(run)
     with platform.transaction() as conn:
         current = get_trigger(conn, trigger.id, lock=True)
-        # `resume` raises the attempt too, so attempts come in rounds of max_attempts.
-        if current.attempt % spec.max_attempts or _is_deletion(conn, platform, run, error):
+        # `resume` begins another round of max_attempts.
+        is_last = current.attempt % spec.max_attempts == 0 or (error is not None and is_permanent(error))
+        if not is_last or _is_deletion(conn, platform, run, error):
             raised = raise_attempt(conn, trigger, reason)
             return get_run(conn, run.id), raised
         failed = fail(conn, trigger, reason)

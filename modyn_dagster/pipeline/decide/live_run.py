@@ -119,7 +119,7 @@ def resume_run(platform: Platform, run: RunRow) -> Stopped:
             raise RunError(f"{current.title} is {current.state}, there is nothing to resume")
         last = list_triggers(conn, current.id)[-1:]
         if current.state == "waiting" and last and last[0].state == "failed":
-            reopen(conn, last[0])
+            reopen(conn, last[0], platform.spec_of(current).max_attempts)
         return Stopped(move_run(conn, current, state="active"), unfinished_trigger(conn, current.id))
 
 

@@ -98,7 +98,7 @@ def _tick(platform: Platform, run: RunRow, attempt_status: AttemptStatus) -> Tic
         if trigger.state == "pending":
             return Tick(run, trigger, False, f"trigger {trigger.partition_key}, attempt {trigger.attempt}: {trigger.reason}")
         if run.state == "waiting":
-            return Tick(run, None, False, f"trigger {trigger.partition_key} failed {trigger.attempt} times: {trigger.error}")
+            return Tick(run, None, False, f"trigger {trigger.partition_key} failed at attempt {trigger.attempt}: {trigger.error}")
     if run.state == "stopping":
         return Tick(stop_run(platform, run).run, None, False, "its trigger is finished, so it is stopped now")
     return _decide(platform, run)

@@ -14,7 +14,7 @@ from modyn_dagster.catalog.results.evaluations import ScoredCell, cells_since
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
-from modyn_dagster.errors import ImportPathError
+from modyn_dagster.errors import ImportPathError, is_permanent
 from modyn_dagster.evaluation import anchor_of, currently_active
 from modyn_dagster.imports import import_callable
 from modyn_dagster.pipeline.event import Event, Kind
@@ -138,8 +138,8 @@ def undelivered_events(platform: Platform, pipeline: str, since: datetime) -> li
 def deliver_events(platform: Platform, pipeline: str, since: datetime) -> Iterator[Delivery]:
     """Call the hook with every undelivered event, one after the other, outside of any transaction.
 
-    An exception of the hook is recorded and yielded, and a later call tries the event again. A try is counted before the hook
-    is called, so that a hook that ends the process is not called forever.
+    An exception of the hook is recorded and yielded, and a later call tries the event again, unless the error is permanent. A
+    try is counted before the hook is called, so that a hook that ends the process is not called forever.
     """
     due = undelivered_events(platform, pipeline, since)
     notify = platform.pipeline(pipeline).notify
@@ -149,19 +149,23 @@ def deliver_events(platform: Platform, pipeline: str, since: datetime) -> Iterat
         with platform.transaction() as conn:
             tries = begin_try(conn, event.run, event.name, notify.hook)
         error = _call(pipeline, notify.hook, event)
-        again = error is not None and tries < MOST_TRIES
+        again = error is not None and tries < MOST_TRIES and not is_permanent(error)
+        text = None if error is None else _text(error)
         with platform.transaction() as conn:
-            end_try(conn, event.run, event.name, error, again=again)
-        yield Delivery(event, error, not again)
+            end_try(conn, event.run, event.name, text, again=again)
+        yield Delivery(event, text, not again)
 
 
-def _call(pipeline: str, hook: str, event: Event) -> str | None:
+def _call(pipeline: str, hook: str, event: Event) -> Exception | None:
     """Call the hook and return its error; None when it succeeds."""
     try:
         function: Callable[[Event], Any] = import_callable(hook, source=f"pipeline {pipeline}", field="notify.hook")
         function(event)
-    except ImportPathError as error:
-        return str(error)
     except Exception as error:  # noqa: BLE001 - user code may raise anything; it is recorded and logged
-        return f"{type(error).__name__}: {error}"
+        return error
     return None
+
+
+def _text(error: Exception) -> str:
+    """Text of an error of a hook; that of an import path names its class itself."""
+    return str(error) if isinstance(error, ImportPathError) else f"{type(error).__name__}: {error}"
