@@ -98,7 +98,7 @@ def test_only_the_face_knows_dagster() -> None:
 
 
 def test_one_module_imports_private_parts_of_dagster() -> None:
-    """Its contract with the installed version is tested (``tests/dagster/test_event_store.py``), and it can do without them."""
+    """Contract tests with the installed version: ``tests/dagster/test_event_store.py``. Without these parts it stores nothing."""
     private = [found for found in imports_from("dagster") if any(part.startswith("_") for part in found.module.split("."))]
     assert {found.importer for found in private} == {"modyn_dagster.resources.event_store"}
 
