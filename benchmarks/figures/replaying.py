@@ -31,7 +31,7 @@ from modyn_dagster.settings import Settings
 #: Seconds beyond the ledger that a replay may take: in all, per batch and per trigger.
 ALLOWED: Final = (4.0, 0.005, 0.1)
 #: Folder of the repository, whose settings of Dagster are used.
-_ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[2]
 _FEATURES: Final = [f"x{i}" for i in range(8)]
 
 
@@ -71,7 +71,7 @@ class Replayed:
 def opened_project(project: Path, home: Path) -> Iterator[Settings]:
     """Import the datasets of a project on a server of its own, which is stopped at the end."""
     settings = Settings(project, home)
-    os.environ["DAGSTER_HOME"] = str(_ROOT)
+    os.environ["DAGSTER_HOME"] = str(ROOT)
     with running_database(settings):
         with closing(Platform.open(settings)) as platform, dagster_instance(settings) as instance:
             for name, spec in platform.project.datasets.items():
@@ -88,7 +88,7 @@ def replayed(settings: Settings, pipeline: str, machine: Machine) -> Replayed:
     environment = os.environ | child_environment(settings)
     machine.sample()
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(command, env=environment, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, env=environment, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     machine.sample()
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -121,8 +121,8 @@ def _one(value: float) -> Spread:
 
 def demo(work: Path, machine: Machine) -> Iterator[Figure]:
     """D1 of the pipelines of the demo."""
-    subprocess.run([sys.executable, str(_ROOT / "examples/baseball/make_data.py")], check=True, stdout=subprocess.DEVNULL)
-    with opened_project(_ROOT / "examples/baseball", work / "demo-home") as settings:
+    subprocess.run([sys.executable, str(ROOT / "examples/baseball/make_data.py")], check=True, stdout=subprocess.DEVNULL)
+    with opened_project(ROOT / "examples/baseball", work / "demo-home") as settings:
         for name in ("trained_once", "every_5000_samples", "every_10_seasons"):
             yield from figures_of(name, name, replayed(settings, name, machine))
 

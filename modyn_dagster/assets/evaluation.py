@@ -7,9 +7,10 @@ import dagster as dg
 from pydantic import Field
 
 from modyn_dagster.assets.checks import check_outputs
-from modyn_dagster.assets.metadata.stages import StageEvent, stage_events
+from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.resources.event_store import AssetEvent
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
@@ -39,7 +40,7 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         config: EvaluationConfig,
         modyn: PlatformResource,
         modyn_mlflow: MlflowResource,
-    ) -> Iterator[StageEvent | dg.Output[None]]:
+    ) -> Iterator[AssetEvent | dg.Output[None]]:
         from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import with_full_matrix
 
         platform = modyn.platform()
@@ -56,7 +57,7 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
 
 def _events(
     context: dg.AssetExecutionContext, assets: PipelineAssets, links: MlflowLinks, judged: "Sequence[TriggerContext]"
-) -> Iterator[StageEvent]:
+) -> Iterator[AssetEvent]:
     """Events of each model; one that cannot be evaluated fails the run after the others are done."""
     from modyn_dagster.errors import CatalogError, ModynError
     from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from modyn_dagster.assets.dagster_runs import log_training
 from modyn_dagster.assets.metadata.evaluations import composite_metadata
-from modyn_dagster.assets.metadata.stages import StageEvent, stage_events
+from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
 from modyn_dagster.assets.tracking import MlflowLinks
-from modyn_dagster.resources.event_store import keep_connections, store_in_bulk
+from modyn_dagster.resources.event_store import AssetEvent, keep_connections, store_in_bulk
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
@@ -57,7 +57,7 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         modyn: PlatformResource,
         modyn_mlflow: MlflowResource,
         modyn_fast_path: FastPathResource,
-    ) -> Iterator[StageEvent]:
+    ) -> Iterator[AssetEvent]:
         from modyn_dagster.pipeline.replay.run import ReplayRequest
 
         platform = modyn.platform()
@@ -88,10 +88,10 @@ class _ReplayEvents:
         self._links = links
         self._page: str | None = None
         self._shown: dict[dg.AssetKey, set[str]] = {}
-        self._waiting: list[StageEvent | StageResult] = []
+        self._waiting: list[AssetEvent | StageResult] = []
         self._clock, self._last = clock, clock()
 
-    def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[StageEvent]:
+    def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[AssetEvent]:
         from modyn_dagster.errors import TriggerFailed
         from modyn_dagster.pipeline.replay.walk import BatchReplayed, replay
         from modyn_dagster.progress import replay_bar
@@ -123,7 +123,7 @@ class _ReplayEvents:
         if run is not None:
             self._links.run(run)
 
-    def _batch(self, platform: "Platform", event: "BatchReplayed") -> Iterator[StageEvent]:
+    def _batch(self, platform: "Platform", event: "BatchReplayed") -> Iterator[AssetEvent]:
         from modyn_dagster.assets.metadata.batches import replay_decision_metadata, replay_metadata
 
         metadata = replay_metadata(event, self._page)
@@ -133,8 +133,8 @@ class _ReplayEvents:
             key = self._assets.key("measurement")
             yield dg.AssetMaterialization(key, partition=event.batch.partition_key, metadata=measured)
 
-    def _flushed(self) -> Iterator[StageEvent]:
-        """Show what waits: triggers in MLflow, materializations in Dagster in bulk; their checks are yielded."""
+    def _flushed(self) -> Iterator[AssetEvent]:
+        """Show what waits: triggers in MLflow, events in Dagster in bulk."""
         from modyn_dagster.pipeline.stages.trigger_stages import StageResult
 
         waiting, self._waiting = self._waiting, []
@@ -142,7 +142,7 @@ class _ReplayEvents:
         pages = dict(zip(contexts, self._links.triggers(list(contexts.values())), strict=True))
         if contexts:
             add_partitions(self._context.instance, triggers_of(self._assets.name), list(contexts))
-        events: list[StageEvent] = []
+        events: list[AssetEvent] = []
         composite = None
         for item in waiting:
             if not isinstance(item, StageResult):
@@ -152,13 +152,11 @@ class _ReplayEvents:
                 # The same for all models of the run, and dearer than the rest.
                 composite = composite_metadata(item.context)
             events += stage_events(self._assets, item, pages[item.partition_key], composite)
-        made = [event for event in events if isinstance(event, dg.AssetMaterialization)]
-        walked = [event.partition for event in made if event.asset_key == self._assets.key("replay")]
+        walked = [event.partition for event in events if event.asset_key == self._assets.key("replay")]
         if walked:
             self._context.log.info(f"batches {walked[0]} to {walked[-1]} are replayed; {len(contexts)} triggers have news")
-        if store_in_bulk(self._context, made):
-            events = [event for event in events if not isinstance(event, dg.AssetMaterialization)]
-        yield from events
+        fails = [event for event in events if _fails_step(event)]
+        yield from fails if store_in_bulk(self._context, [event for event in events if not _fails_step(event)]) else events
         self._last = self._clock()
 
     def _waits(self, event: "StageResult") -> bool:
@@ -187,3 +185,8 @@ class _ReplayEvents:
         records = self._context.instance.fetch_materializations(places, limit=1).records
         latest = records[0].asset_materialization if records else None
         return latest is not None and latest.metadata.get(INTERVALS) == dg.MetadataValue.int(n_intervals(cells))
+
+
+def _fails_step(event: AssetEvent) -> bool:
+    """True for a failed blocking check: Dagster fails the step for it if it is yielded."""
+    return isinstance(event, dg.AssetCheckEvaluation) and event.blocking is True and not event.passed

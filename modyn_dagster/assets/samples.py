@@ -9,6 +9,7 @@ from modyn_dagster.assets.checks import check_evaluations, check_outputs, check_
 from modyn_dagster.assets.specs import DatasetAssets, add_partitions, batches_of
 from modyn_dagster.assets.translator import AssetProps, ModynTranslator
 from modyn_dagster.errors import DataError, UnexpectedFault, UnknownName
+from modyn_dagster.resources.event_store import AssetEvent, keep_connections, report_in_bulk
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.run_classes import class_tags
 
@@ -135,14 +136,18 @@ def freshness_evaluation(key: dg.AssetKey, found: "CheckResult") -> dg.AssetChec
     )
 
 
+#: Batches whose events are stored in one transaction: they are a few megabytes.
+_ANNOUNCED_TOGETHER: Final = 500
+
+
 def announce_batches(
     instance: dg.DagsterInstance, platform: "Platform", dataset: str, translator: ModynTranslator | None = None
 ) -> int:
     """Add the partitions of all batches of a dataset, in ordinal order, and materialize those that are ingested but not shown.
 
-    Returns how many were shown now. Calling it again shows nothing twice.
+    Returns how many were shown now. Calling it again shows nothing twice, and after a kill the rest: a batch is shown with its
+    checks or not at all.
     """
-    from modyn_dagster.assets.checks import check_evaluations
     from modyn_dagster.assets.metadata.batches import samples_metadata
     from modyn_dagster.catalog.batches import list_batches
     from modyn_dagster.data.batch_index import late_by_batch
@@ -157,10 +162,15 @@ def announce_batches(
     shown = instance.get_materialized_partitions(key)
     fresh = [batch for batch in batches if batch.state == "ingested" and batch.partition_key not in shown]
     late = late_by_batch(platform.home, batches) if fresh else {}
-    for batch in fresh:
-        metadata = samples_metadata(batch, late[batch.ordinal])
-        instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=batch.partition_key, metadata=metadata))
-        checks = [labels_present(props.dataset, batch), samples_in_order(batch, late[batch.ordinal])]
-        for check in check_evaluations(key, batch.partition_key, checks):
-            instance.report_runless_asset_event(check)
+    keep_connections(instance)
+    for start in range(0, len(fresh), _ANNOUNCED_TOGETHER):
+        events: list[AssetEvent] = []
+        for batch in fresh[start : start + _ANNOUNCED_TOGETHER]:
+            metadata = samples_metadata(batch, late[batch.ordinal])
+            events.append(dg.AssetMaterialization(key, partition=batch.partition_key, metadata=metadata))
+            checks = [labels_present(props.dataset, batch), samples_in_order(batch, late[batch.ordinal])]
+            events += check_evaluations(key, batch.partition_key, checks)
+        if not report_in_bulk(instance, events):
+            for event in events:
+                instance.report_runless_asset_event(event)
     return len(fresh)

@@ -1,6 +1,6 @@
 """Sample rows: written by binary COPY, read back in key order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
 from typing import Any, Final, NamedTuple
@@ -25,6 +25,10 @@ _FIELD_BYTES: Final = 2 + 4
 _LABELLED: Final = np.dtype([("key", ">u8"), ("label", ">i8")])
 
 
+#: Texts as their offsets, ``int64[n + 1]``, and their bytes, UTF-8.
+Texts = tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]
+
+
 class SampleRows(NamedTuple):
     """Columns of ``sample`` for n samples of one dataset.
 
@@ -33,14 +37,36 @@ class SampleRows(NamedTuple):
         times: ``datetime64[us][n]``, UTC.
         labels: ``int64[n]``, or None.
         targets: ``float64[n]``, or None.
-        attributes: ``(offsets int64[n + 1], UTF-8 bytes)`` of JSON objects, or None.
+        attributes: of JSON objects, or None.
     """
 
     keys: KeyArray
     times: npt.NDArray[np.datetime64]
     labels: npt.NDArray[np.int64] | None = None
     targets: npt.NDArray[np.float64] | None = None
-    attributes: tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]] | None = None
+    attributes: Texts | None = None
+
+
+def joined_rows(parts: Sequence[SampleRows]) -> SampleRows:
+    """Rows of several batches of one dataset, one after the other: all have the same columns."""
+    if len(parts) == 1:
+        return parts[0]
+    keys, times, labels, targets, attributes = zip(*parts, strict=True)
+    return SampleRows(np.concatenate(keys), np.concatenate(times), _joined(labels), _joined(targets), _joined_texts(attributes))
+
+
+def _joined(columns: Sequence[npt.NDArray[Any] | None]) -> npt.NDArray[Any] | None:
+    present = [column for column in columns if column is not None]
+    return np.concatenate(present) if present else None
+
+
+def _joined_texts(columns: Sequence[Texts | None]) -> Texts | None:
+    present = [column for column in columns if column is not None]
+    if not present:
+        return None
+    lengths = np.concatenate([np.diff(offsets) for offsets, _ in present])
+    texts = np.concatenate([text[offsets[0] : offsets[-1]] for offsets, text in present])
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]), texts
 
 
 def copy_samples(conn: sa.Connection, dataset_id: int, rows: SampleRows) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from modyn_dagster.ingestion.formats.columns import ObservedColumn, resolve_colu
 from modyn_dagster.ingestion.formats.times import time_of_file
 from modyn_dagster.ingestion.ingest import IngestResult, ingest_with
 from modyn_dagster.ingestion.slices import Cut, History, cut_history
+from modyn_dagster.ingestion.small_batches import ingest_together, leading_group
 from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.ingestion.sources.source import Source, open_source
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -221,18 +223,32 @@ def ingest_open(
     batches: Sequence[BatchRow],
     progress: ImportProgress | None = None,
 ) -> ImportSummary:
-    """Ingest open batches in ordinal order. A batch that fails is closed, and the others go on."""
+    """Ingest open batches in ordinal order, small ones together. A batch that fails is closed, and the others go on."""
     shared = Counter(path for batch in batches for path in batch.source.get("files", ()))
     reader = BatchReader(source, spec, uses=shared)
     summary = ImportSummary()
-    for done, batch in enumerate(batches, 1):
-        outcome: IngestResult | DataError
-        try:
-            outcome = ingest_with(engine, home, spec, source, batch.partition_key, reader)
-            summary.ingested.append(outcome)
-        except DataError as error:
-            outcome = error
-            summary.failed.append((batch.partition_key, error))
-        if progress is not None:
-            progress(done, len(batches), outcome)
+    rest = batches
+    while rest:
+        group = leading_group(source, spec, rest)
+        together = ingest_together(engine, home, spec, source, reader, group) if len(group) > 1 else None
+        # A bad batch goes alone, and so do all where another process interferes.
+        alone = group if together is None else group[len(together) :][:1]
+        outcomes = chain(together or (), (_ingest_alone(engine, home, spec, source, batch, reader) for batch in alone))
+        for batch, outcome in zip(rest, outcomes, strict=False):
+            if isinstance(outcome, DataError):
+                summary.failed.append((batch.partition_key, outcome))
+            else:
+                summary.ingested.append(outcome)
+            if progress is not None:
+                progress(len(summary.ingested) + len(summary.failed), len(batches), outcome)
+        rest = rest[len(together or ()) + len(alone) :]
     return summary
+
+
+def _ingest_alone(
+    engine: sa.Engine, home: Path, spec: DatasetSpec, source: Source, batch: BatchRow, reader: BatchReader
+) -> IngestResult | DataError:
+    try:
+        return ingest_with(engine, home, spec, source, batch.partition_key, reader)
+    except DataError as error:
+        return error

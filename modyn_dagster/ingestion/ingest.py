@@ -15,7 +15,7 @@ from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import ChangedBatch, DataError, UnexpectedFault
 from modyn_dagster.ingestion.batches.assemble import StreamPosition, assemble
 from modyn_dagster.ingestion.batches.batch_files import BatchContent, staged_shard
-from modyn_dagster.ingestion.batches.commit import commit_batch
+from modyn_dagster.ingestion.batches.commit import ReadyBatch, commit_batches
 from modyn_dagster.ingestion.batches.members import involved_paths, members_of
 from modyn_dagster.ingestion.batches.read_batch import BatchReader, Progress
 from modyn_dagster.ingestion.containment import contained
@@ -108,10 +108,10 @@ def ingest_with(
             raise _failed_before(spec, batch)
         if batch.state == "ingested":
             require_unchanged(engine, spec, source, batch)
-            return _result(batch, already_ingested=True)
+            return result_of(batch, already_ingested=True)
         if _ingest_open(engine, home, spec, source, dataset, batch, reader):
             with transaction(engine) as conn:
-                return _result(get_batch(conn, dataset.id, partition_key), already_ingested=False)
+                return result_of(get_batch(conn, dataset.id, partition_key), already_ingested=False)
 
 
 def _ingest_open(
@@ -122,12 +122,12 @@ def _ingest_open(
     file_states = states_of(source, involved_paths(source, spec, batch.source["paths"]))
     try:
         with contained(batch.source["paths"][0]):
-            content = _read(source, spec, dataset, batch, reader)
+            content = read_content(source, spec, dataset, batch, reader)
             with (
                 staged_shard(home, spec.name, batch.ordinal, content.assembled.shard) as shard,
                 transaction(engine) as conn,
             ):
-                return commit_batch(conn, home, spec, dataset, batch, content, shard)
+                return commit_batches(conn, home, spec, dataset, [ReadyBatch(batch, content, shard)])
     except DataError as error:
         traceback = error.traceback if isinstance(error, UnexpectedFault) else None
         with transaction(engine) as conn:
@@ -135,7 +135,8 @@ def _ingest_open(
         raise
 
 
-def _read(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, reader: BatchReader) -> BatchContent:
+def read_content(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, reader: BatchReader) -> BatchContent:
+    """Read and sort the samples of a batch. Raises ``DataError`` for the first bad file."""
     members = members_of(source, spec, batch.source)
     read = reader.read(dataset, members)
     begin, end = _place(batch.source.get("begin")), _place(batch.source.get("end"))
@@ -164,7 +165,8 @@ def _failed_before(spec: DatasetSpec, batch: BatchRow) -> DataError:
     return DataError(batch.source["paths"][0], f"batch {batch.partition_key!r} failed ({batch.error}); {advice}")
 
 
-def _result(batch: BatchRow, *, already_ingested: bool) -> IngestResult:
+def result_of(batch: BatchRow, *, already_ingested: bool) -> IngestResult:
+    """Result of a batch that is ingested."""
     facts = {name: getattr(batch, name) for name in ("n_samples", "n_train", "time_min", "time_max", "label_counts")}
     return IngestResult(
         batch.partition_key, batch.ordinal, **facts, checksum=str(batch.content_checksum), already_ingested=already_ingested

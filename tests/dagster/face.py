@@ -104,6 +104,12 @@ class Face:
         found = [record.asset_materialization for record in records]
         return {event.partition: {name: value.value for name, value in event.metadata.items()} for event in found if event}
 
+    def evaluations(self, result: dg.ExecuteInProcessResult) -> dict[tuple[str, str | None], bool]:
+        """Results of the checks of a run as its log has them, by name and partition."""
+        logged = self.instance.all_logs(result.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        checks = [entry.get_dagster_event().asset_check_evaluation_data for entry in logged]
+        return {(check.check_name, check.partition): check.passed for check in checks}
+
     def batches(self, dataset: str) -> list[BatchRow]:
         with self.platform.transaction() as conn:
             return list_batches(conn, get_dataset(conn, dataset).id)
@@ -139,8 +145,3 @@ def error_of(result: dg.ExecuteInProcessResult) -> str:
             assert error is not None
             return (error.cause or error).message
     return ""
-
-
-def evaluations(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str | None], bool]:
-    """Results of the checks of a run, by name and partition."""
-    return {(check.check_name, check.partition): check.passed for check in result.get_asset_check_evaluations()}

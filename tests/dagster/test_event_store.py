@@ -1,60 +1,143 @@
-"""Contract with the installed Dagster: materializations stored in bulk are the events that yielding them makes."""
+"""Contract with the installed Dagster: events stored in bulk are those that it makes of single ones, in all its tables."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
+from dagster_postgres import PostgresEventLogStorage
 
-from modyn_dagster.resources.event_store import keep_connections, store_in_bulk
+from modyn_dagster.assets.checks import check_specs
+from modyn_dagster.catalog.database.databases import create_databases
+from modyn_dagster.catalog.database.urls import child_environment
+from modyn_dagster.resources.event_store import AssetEvent, keep_connections, report_in_bulk, store_in_bulk
+from modyn_dagster.settings import Settings
 
 KEYS = ("first", "second", "third")
 ASSETS = ("left", "right")
+CHECKS = [dg.AssetCheckKey(dg.AssetKey("left"), name) for name in ("labels_present", "in_order")]
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-def made() -> list[dg.AssetMaterialization]:
-    return [
-        dg.AssetMaterialization([asset], partition=key, metadata={"n": number, "asset": asset}, description=text)
-        for number, key in enumerate(KEYS)
-        for asset, text in zip(ASSETS, (None, "said"), strict=True)
-    ]
+def made(suffix: str = "") -> list[AssetEvent]:
+    """Materializations with and without tags and texts, and results of checks; one check is evaluated twice."""
+    events: list[AssetEvent] = []
+    for number, key in enumerate(KEYS):
+        for asset, text in zip(ASSETS, (None, f"said{suffix}"), strict=True):
+            tags = {"level": str(number)}
+            events.append(dg.AssetMaterialization(asset, text, {"n": number}, partition=f"{key}{suffix}", tags=tags))
+        events += [evaluated(f"{key}{suffix}", number, check) for check in CHECKS]
+    return [*events, evaluated(f"{KEYS[0]}{suffix}", 1, CHECKS[0])]
+
+
+def evaluated(key: str, number: int, check: dg.AssetCheckKey) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=check.asset_key,
+        check_name=check.name,
+        passed=number > 0,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"of {key}" if number == 1 else None,
+        metadata={"n": number},
+        blocking=False,
+        partition=key,
+    )
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.process)])
+def storage(request: pytest.FixtureRequest, tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[dg.DagsterInstance]:
+    """An instance that keeps its events in memory, or where the product does."""
+    if request.param == "memory":
+        yield instance
+        return
+    settings: Settings = request.getfixturevalue("settings")
+    create_databases(settings)
+    url = child_environment(settings)["DAGSTER_PG_URL"]
+    (tmp_path / "dagster.yaml").write_text(f"storage: {{postgres: {{postgres_url: {url!r}}}}}\ntelemetry: {{enabled: false}}\n")
+    with dg.DagsterInstance.from_config(str(tmp_path)) as kept:
+        keep_connections(kept)
+        yield kept
 
 
 def run_of(instance: dg.DagsterInstance, *, bulk: bool) -> dg.ExecuteInProcessResult:
     partitions = dg.StaticPartitionsDefinition(list(KEYS))
     specs = [dg.AssetSpec([asset], partitions_def=partitions, skippable=True) for asset in ASSETS]
+    checks = check_specs("samples", dg.AssetKey("left"), partitions)
 
-    @dg.multi_asset(name="both", specs=specs, backfill_policy=dg.BackfillPolicy.single_run())
-    def both(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization]:
-        keep_connections(context.instance)
+    @dg.multi_asset(name="both", specs=specs, check_specs=checks, backfill_policy=dg.BackfillPolicy.single_run())
+    def both(context: dg.AssetExecutionContext) -> Iterator[AssetEvent | dg.Output[None]]:
         if not bulk or not store_in_bulk(context, made()):
             yield from made()
+        for check in checks:
+            yield dg.Output(None, output_name=check.get_python_identifier())
 
     tags = {"dagster/asset_partition_range_start": KEYS[0], "dagster/asset_partition_range_end": KEYS[-1]}
-    return dg.materialize(
-        [both], instance=instance, tags=tags, run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    )
+    return dg.materialize([both], instance=instance, tags=tags, run_config=QUIET)
 
 
-def stored(instance: dg.DagsterInstance, run_id: str, asset: str) -> list[str]:
-    """Everything about the events of an asset in one run, except when and in which run they were."""
-    records = instance.fetch_materializations(dg.AssetKey([asset]), limit=100, ascending=True).records
-    entries = [record.event_log_entry for record in records if record.run_id == run_id]
-    return [repr(entry._replace(timestamp=0.0)).replace(run_id, "the run") for entry in entries]
+def stored(instance: dg.DagsterInstance, run_id: str, suffix: str = "") -> dict[str, list[str]]:
+    """Everything that Dagster tells of the events of one run, except when and in which run they were."""
 
+    def plain(entry: dg.EventLogEntry) -> str:
+        text = repr(entry._replace(timestamp=0.0))
+        return text.replace(run_id, "the run") if run_id else text.replace(suffix, "")
 
-def test_events_stored_in_bulk_are_those_of_yielded_ones(instance: dg.DagsterInstance) -> None:
-    yielded, bulk = (run_of(instance, bulk=bulk) for bulk in (False, True))
-    assert yielded.success
-    assert bulk.success
+    told = {}
     for asset in ASSETS:
-        assert len(stored(instance, bulk.run_id, asset)) == len(KEYS)
-        assert stored(instance, bulk.run_id, asset) == stored(instance, yielded.run_id, asset)
-        assert instance.get_materialized_partitions(dg.AssetKey([asset])) == set(KEYS)
+        records = instance.fetch_materializations(dg.AssetKey(asset), limit=100, ascending=True).records
+        ours = [record for record in records if record.run_id == run_id and (record.partition_key or "").endswith(suffix)]
+        told[asset] = [plain(record.event_log_entry) for record in ours]
+        tags = instance.event_log_storage.get_event_tags_for_asset(dg.AssetKey(asset))
+        told[f"tags of {asset}"] = [repr(sorted(place.items())) for place in tags]
+    for check in CHECKS:
+        history = instance.event_log_storage.get_asset_check_execution_history(check, limit=100)
+        ours_checked = [found for found in history if found.run_id == run_id and (found.partition or "").endswith(suffix)]
+        told[check.name] = sorted(f"{found.status} {plain(found.event)}" for found in ours_checked if found.event is not None)
+    return told
+
+
+def test_events_stored_in_bulk_are_those_of_yielded_ones(storage: dg.DagsterInstance) -> None:
+    results = []
+    for bulk in (False, True):
+        result = run_of(storage, bulk=bulk)
+        assert result.success
+        results.append(stored(storage, result.run_id))
+        logged = storage.all_logs(result.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        assert len(logged) == len(KEYS) * len(CHECKS) + 1
+    yielded, in_bulk = results
+    assert in_bulk == yielded
+    assert [len(in_bulk[name]) for name in (*ASSETS, *(check.name for check in CHECKS))] == [len(KEYS)] * 4
+    assert all(storage.get_materialized_partitions(dg.AssetKey(asset)) == set(KEYS) for asset in ASSETS)
+    newest = storage.get_latest_materialization_event(dg.AssetKey("right"))
+    assert newest is not None
+    assert newest.run_id == result.run_id
+
+
+def test_events_of_no_run_stored_in_bulk_are_those_of_reported_ones(storage: dg.DagsterInstance) -> None:
+    for event in made("-one")[:-1]:
+        storage.report_runless_asset_event(event)
+    assert report_in_bulk(storage, made("-all")[:-1])
+    assert stored(storage, "", "-all") == stored(storage, "", "-one")
+    assert len(stored(storage, "", "-all")["in_order"]) == len(KEYS)
+    assert report_in_bulk(storage, [])
 
 
 def test_another_dagster_gets_single_events(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(dg.OpExecutionContext, "get_step_execution_context")
     result = run_of(instance, bulk=True)
     assert result.success
-    for asset in ASSETS:
-        assert len(stored(instance, result.run_id, asset)) == len(KEYS)
+    monkeypatch.undo()
+    assert stored(instance, result.run_id) == stored(instance, run_of(instance, bulk=True).run_id)
+
+
+@pytest.mark.parametrize("storage", ["postgres"], indirect=True)
+@pytest.mark.process
+def test_in_other_tables_nothing_is_stored_so_that_single_events_can_be(storage: dg.DagsterInstance) -> None:
+    kept = storage.event_log_storage
+    assert isinstance(kept, PostgresEventLogStorage)
+    with kept.index_connection() as conn:
+        conn.execute(sa.text("drop index idx_asset_check_executions_unique"))
+    assert not report_in_bulk(storage, made()[:-1])
+    assert all(not storage.get_materialized_partitions(dg.AssetKey(asset)) for asset in ASSETS)
+    assert run_of(storage, bulk=True).success
+    assert all(storage.get_materialized_partitions(dg.AssetKey(asset)) == set(KEYS) for asset in ASSETS)

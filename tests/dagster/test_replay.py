@@ -5,7 +5,7 @@ import dagster as dg
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.resources.platform import platform_of
-from tests.dagster.face import Face, error_of, evaluations
+from tests.dagster.face import Face, error_of
 from tests.projects.tiny import DATASET, amount, write_pipeline
 
 REPLAY = ("by_amount", "replay")
@@ -108,7 +108,7 @@ def test_launched_again_it_shows_everything_again_with_its_checks_and_trains_not
     assert all(set(face.materializations("by_amount", stage)) == keys for stage in STAGES)
     training_set = ("not_empty", "only_train_samples", "keys_once", "weights_sum", "chances_sum")
     checks = (*training_set, "loss_finite", "stored_exactly", "enough_samples")
-    found = evaluations(again)
+    found = face.evaluations(again)
     assert {place: passed for place, passed in found.items() if place[0] != "champion"} == {
         (name, key): True for name in checks for key in keys
     }

@@ -11,7 +11,7 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.formats.csv import Csv, CsvFile
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.ingestion.sources.files import LoadedFile
-from tests.dagster.face import Face, deliver, error_of, evaluations
+from tests.dagster.face import Face, deliver, error_of
 from tests.projects.tiny import DATASET, ROWS, batch_text
 
 SAMPLES = (DATASET, "samples")
@@ -36,7 +36,7 @@ def test_a_batch_is_materialized_with_what_a_person_looks_at(face: Face, days: l
     assert len(metadata["checksum"]) == 32
     assert "| label | samples | share |" in metadata["labels"]
     assert metadata["label_histogram"].startswith("![Labels](data:image/svg+xml;base64,")
-    assert evaluations(result) == {("labels_present", "day_01"): True, ("in_order", "day_01"): True}
+    assert face.evaluations(result) == {("labels_present", "day_01"): True, ("in_order", "day_01"): True}
 
 
 def test_late_samples_are_counted_and_a_check_warns_of_them(face: Face, days: list[str]) -> None:

@@ -9,7 +9,7 @@ from modyn_dagster.assets.specs import add_partitions, triggers_of
 from modyn_dagster.catalog.results.training_sets import record_training_set
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, claim, list_triggers
-from tests.dagster.face import Face, error_of, evaluations
+from tests.dagster.face import Face, error_of
 from tests.projects.tiny import DATASET, amount, write_pipeline
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -47,7 +47,7 @@ def test_a_trained_trigger_runs_again_and_reaches_the_same_hashes(face: Face, re
     assert face.materializations(*ALL[0])[key]["checksum"] == before[ALL[0]]["checksum"]
     assert face.materializations(*ALL[1])[key]["hash"] == before[ALL[1]]["hash"]
     assert triggers(face) == replayed
-    assert set(evaluations(result)) == {
+    assert set(face.evaluations(result)) == {
         (name, key)
         for names in (
             ("not_empty", "only_train_samples", "keys_once", "weights_sum", "chances_sum"),

@@ -1,13 +1,19 @@
+import contextlib
+import io
 import itertools
 from typing import Any
 
 import numpy as np
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 
+from modyn_dagster.catalog.datasets import sample
 from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.history import ImportProgress, import_history
 from modyn_dagster.keys import key_of
-from tests.ingestion.world import World, dataset_spec
+from tests.ingestion.world import LABEL, World, dataset_spec
 
 SPEC = dataset_spec()
 
@@ -168,3 +174,50 @@ def test_a_slice_whose_file_lost_its_rows_fails(world: World) -> None:
     [(key, error)] = world.run_import(SPEC).failed
     assert (key, isinstance(error, DataError)) == ("part_2", True)
     assert "no longer holds a sample of this slice" in str(error)
+
+
+def batch_rows(world: World, spec: Any) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], Any]:
+    """Batches, samples and classes of a dataset, without ids and moments."""
+    dataset = world.dataset(spec)
+    facts = [
+        (b.ordinal, b.partition_key, b.state, b.error, b.n_samples, b.label_counts, b.index_checksum, b.content_checksum)
+        for b in world.batches(spec)
+    ]
+    columns = [sample.c.key, sample.c.time, sample.c.label, sample.c.attributes]
+    with world.engine.connect() as conn:
+        rows = conn.execute(sa.select(*columns).where(sample.c.dataset_id == dataset.id).order_by(sample.c.key))
+        return facts, [tuple(row) for row in rows], (dataset.class_names, dataset.columns)
+
+
+def transactions(world: World, spec: Any) -> list[int]:
+    """Number of batches that each transaction ingested, in their order."""
+    statement = sa.text("select xmin::text from batch where dataset_id = :id and state = 'ingested' order by ordinal")
+    with world.engine.connect() as conn:
+        ids = conn.execute(statement, {"id": world.dataset(spec).id}).scalars().all()
+    return [len(list(group)) for _, group in itertools.groupby(ids)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_small_batches_go_together_and_bad_ones_alone(world: World, kind: str) -> None:
+    for number in range(8):
+        text = "x,label,time,who\n" + "".join(
+            f"{i},c{(i + number) % 5},2020-01-{i + 1:02d},é{number}{'o' * i}\n" for i in range(9)
+        )
+        if kind == "csv":
+            world.write(f"{number}.csv", text)
+        else:
+            pq.write_table(pv.read_csv(io.BytesIO(text.encode())), world.root / f"{number}.parquet")
+    world.write(f"5.{kind}", "not even\0a table")
+    content: dict[str, Any] = {"format": {"kind": kind}, "attributes": ["who"], "label": {**LABEL, "kind": "class"}}
+    content["batches"] = {"kind": "file", "pattern": f"*.{kind}"}
+    together, alone = dataset_spec(**content), dataset_spec(name="alone", **content)
+    summary = world.run_import(together)
+    assert [result.partition_key for result in summary.ingested] == ["0", "1", "2", "3", "4", "6", "7"]
+    assert [key for key, _ in summary.failed] == ["5"]
+    # The first batch resolves the columns.
+    assert transactions(world, together) == [1, 4, 2]
+    for batch in world.register_all(alone):
+        with contextlib.suppress(DataError):
+            world.ingest(alone, batch.partition_key)
+    assert transactions(world, alone) == [1] * 7
+    assert batch_rows(world, together) == batch_rows(world, alone)

@@ -25,11 +25,11 @@ def store(tmp_path: Path) -> ModelStore:
 
 @pytest.mark.parametrize("name", ["run", "imported", "cached", "alias"])
 def test_what_an_allowed_module_has_from_elsewhere_does_not_run(store, tmp_path, name):
-    with pytest.raises(NotAllowed, match=f"found {MODULE}:{name}, which is .*:"):
+    with pytest.raises((NotAllowed, ImportPathError), match=f"found '?{MODULE}:{name}"):
         Provenance(train=f"{MODULE}:{name}").run(None, allow=store.allow)
     built = tmp_path / "built"
     model = store.save(STATE, model=Architecture(f"{MODULE}:{name}", {"args": ["touch", str(built)]}))
-    with pytest.raises(NotAllowed):
+    with pytest.raises((NotAllowed, ImportPathError)):
         store.export(model, tmp_path / "m.pt", inputs=(torch.ones(1),))
     assert not built.exists()
 

@@ -16,6 +16,7 @@ from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, list_fills
 from modyn_dagster.catalog.timings import seconds_by_stage
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.resources.event_store import AssetEvent
 from modyn_dagster.spec.online import RTBSSpec
 
 if TYPE_CHECKING:
@@ -109,13 +110,12 @@ def _seconds(context: TriggerContext) -> dict[str, Any]:
     return {f"seconds_{stage}": value for stage, value in sorted(seconds.items())}
 
 
-StageEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
 OpEvent = dg.MaterializeResult[None] | dg.AssetCheckEvaluation | dg.Output[None]
 
 
 def stage_events(
     assets: PipelineAssets, result: StageResult, mlflow_url: str | None, composite: Mapping[str, Any] | None = None
-) -> Iterator[StageEvent]:
+) -> Iterator[AssetEvent]:
     """A materialization of the stage's asset for its trigger, and how the checks went; whatever op it happens in."""
 
     key = assets.key(result.stage)

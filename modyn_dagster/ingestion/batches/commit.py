@@ -1,8 +1,10 @@
-"""Commit of a batch in one transaction: index and shard on disk, samples in Postgres, the batch closed; or nothing."""
+"""Commit of batches in one transaction: indexes and shards on disk, samples in Postgres, the batches closed; or nothing."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,7 @@ from fastpath.array_types import Int64Array
 from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested, owners_of
 from modyn_dagster.catalog.database.mapping import as_timestamp
 from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_dataset, set_columns
-from modyn_dagster.catalog.samples import SampleRows, copy_samples
+from modyn_dagster.catalog.samples import SampleRows, copy_samples, joined_rows
 from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.data.split import TRAIN, side_of
 from modyn_dagster.errors import DataError, DuplicateFile
@@ -25,44 +27,54 @@ from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.storage import StagedFile
 
+#: Files that are written at a time: a disk makes several durable in hardly more time than one.
+_WRITERS: Final = 8
 
-def commit_batch(
-    conn: sa.Connection,
-    home: Path,
-    spec: DatasetSpec,
-    dataset: DatasetRow,
-    batch: BatchRow,
-    content: BatchContent,
-    shard: StagedFile | None,
-) -> bool:
-    """Ingest an open batch in the transaction of ``conn``.
 
-    Returns False, with nothing done, when another process has closed the batch or resolved the dataset's columns since the
-    batch was read: read it again. Raises ``DuplicateFile`` when another batch has ingested one of the files.
+@dataclass(frozen=True)
+class ReadyBatch:
+    """An open batch whose files are read."""
+
+    batch: BatchRow
+    content: BatchContent
+    shard: StagedFile | None = None
+
+
+def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, ready: Sequence[ReadyBatch]) -> bool:
+    """Ingest open batches, in ordinal order, in the transaction of ``conn``.
+
+    Returns False, with nothing done, when another process has closed a batch or resolved the dataset's columns since the
+    batches were read: read them again. Raises ``DuplicateFile`` when another batch has ingested one of the files.
     """
-    assembled = content.assembled
-    if _needs_lock(spec, dataset, assembled.labels):
+    # Before any batch is: whoever needs both locks takes them in this order.
+    if any(_needs_lock(spec, dataset, item.content.assembled.labels) for item in ready):
         current = lock_dataset(conn, dataset.id)
         if current.columns != dataset.columns:
             return False
         dataset = current
-    if lock_batch(conn, batch.id).state != "open":
-        return False
-    for path, owner in owners_of(conn, batch, content.paths).items():
-        raise DuplicateFile(path, owner)
+    for item in ready:
+        if lock_batch(conn, item.batch.id).state != "open":
+            return False
+        for path, owner in owners_of(conn, item.batch, item.content.paths).items():
+            raise DuplicateFile(path, owner)
     if dataset.columns is None:
-        set_columns(conn, dataset.id, content.columns)
-    names = _class_names(conn, dataset, assembled.labels, content.paths[0])
-    labels = class_indices(assembled.labels, names)
-    first = key_of(batch.ordinal, 0)
-    keys = np.arange(first, first + len(assembled.times), dtype=np.uint64)
-    attributes = None if assembled.attributes is None else as_bytes(assembled.attributes)
-    # Files are written in a thread: that is mostly hashing, while the database is mostly waiting for the server.
-    with ThreadPoolExecutor(1, thread_name_prefix="index") as pool:
-        written = pool.submit(_write_and_count, home, spec, batch.ordinal, content, labels, names, keys, shard)
-        copy_samples(conn, dataset.id, SampleRows(keys, assembled.times, labels, assembled.targets, attributes))
-        facts = written.result()
-    mark_ingested(conn, batch, facts, _file_facts(content.files, set(assembled.paths)))
+        set_columns(conn, dataset.id, ready[0].content.columns)
+    rows, written = [], []
+    # Files are written in threads: that is mostly hashing, while the database is mostly waiting for the server.
+    with ThreadPoolExecutor(min(len(ready), _WRITERS), thread_name_prefix="index") as pool:
+        for item in ready:
+            assembled = item.content.assembled
+            dataset = replace(dataset, class_names=_class_names(conn, dataset, assembled.labels, item.content.paths[0]))
+            labels = class_indices(assembled.labels, dataset.class_names)
+            first = key_of(item.batch.ordinal, 0)
+            keys = np.arange(first, first + len(assembled.times), dtype=np.uint64)
+            attributes = None if assembled.attributes is None else as_bytes(assembled.attributes)
+            rows.append(SampleRows(keys, assembled.times, labels, assembled.targets, attributes))
+            written.append(pool.submit(_write_and_count, home, spec, item, labels, dataset.class_names, keys))
+        copy_samples(conn, dataset.id, joined_rows(rows))
+        facts = [future.result() for future in written]
+    for item, fact in zip(ready, facts, strict=True):
+        mark_ingested(conn, item.batch, fact, _file_facts(item.content.files, set(item.content.assembled.paths)))
     return True
 
 
@@ -97,14 +109,13 @@ def _class_names(conn: sa.Connection, dataset: DatasetRow, labels: ClassLabels |
 def _write_and_count(
     home: Path,
     spec: DatasetSpec,
-    ordinal: int,
-    content: BatchContent,
+    ready: ReadyBatch,
     labels: Int64Array | None,
     names: Sequence[str],
     keys: KeyArray,
-    shard: StagedFile | None,
 ) -> BatchFacts:
-    checksum = publish_files(home, spec.name, ordinal, content, labels, shard)
+    ordinal, content = ready.batch.ordinal, ready.content
+    checksum = publish_files(home, spec.name, ordinal, content, labels, ready.shard)
     times, train = content.assembled.times, side_of(keys, spec.split) == TRAIN
     return BatchFacts(
         n_samples=len(times),

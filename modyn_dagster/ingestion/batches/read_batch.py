@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from modyn_dagster.ingestion.sources.source import Source
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import FilesFormat
 
+#: Bytes that are hashed in less time than a thread needs to start on a busy machine.
+_HASHED_AT_ONCE: Final = 1 << 20
 #: Called with the number of files read so far and the total.
 Progress = Callable[[int, int], None]
 
@@ -92,7 +95,7 @@ class BatchReader:
         opened, observed = [], []
         for path in members.paths:
             loaded = self._source.load(path)
-            with _checksum_in_thread(loaded) as checksum:
+            with _checksum_meanwhile(loaded) as checksum:
                 rows = self._rows(loaded)
                 with contained_in_memory(path):
                     observed.append((path, rows.find_columns(roles)))
@@ -111,7 +114,7 @@ class BatchReader:
         kept = self._kept.pop(path, None)
         if kept is None:
             loaded = self._source.load(path)
-            with _checksum_in_thread(loaded) as checksum:
+            with _checksum_meanwhile(loaded) as checksum:
                 piece = self._piece(columns, loaded, self._rows(loaded), times)
             kept = piece, FileVersion(loaded.state, checksum.result())
         self._uses[path] -= 1
@@ -134,7 +137,12 @@ class BatchReader:
 
 
 @contextmanager
-def _checksum_in_thread(loaded: LoadedFile) -> Iterator[Future[str]]:
-    """Checksum of a file, computed in a thread while the block works on its bytes and complete after it."""
+def _checksum_meanwhile(loaded: LoadedFile) -> Iterator[Future[str]]:
+    """Checksum of a file, complete after the block; that of a large one is computed in a thread meanwhile."""
+    if loaded.data.nbytes < _HASHED_AT_ONCE:
+        known: Future[str] = Future()
+        known.set_result(loaded.checksum)
+        yield known
+        return
     with ThreadPoolExecutor(1, thread_name_prefix="checksum") as pool:
         yield pool.submit(lambda: loaded.checksum)

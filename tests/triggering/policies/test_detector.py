@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from river import drift
 from river.drift import binary
 
@@ -103,7 +103,7 @@ def test_values_that_are_no_numbers_are_refused():
 
 
 def test_windows_of_kswin_must_not_overlap():
-    with pytest.raises(ConfigError, match="stat_size: at most half of window_size, 20"):
+    with pytest.raises(ValidationError, match="stat_size: at most half of window_size, 20"):
         _DETECTOR.validate_python({"name": "kswin", "window_size": 40, "stat_size": 30})
 
 
