@@ -67,7 +67,7 @@ class FairRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> Self:
-        """From there."""
+        """Build the coordinator from its part of `dagster.yaml`."""
         classes = {name: RunClass(**fields) for name, fields in config_value["classes"].items()}
         return cls(**{**config_value, "classes": classes, "inst_data": inst_data})
 
