@@ -39,10 +39,12 @@ from tests.projects.tiny import ROOT, amount, write_pipeline
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 LOG: Final = logging.getLogger("monitoring")
-#: Ends when it is asked to, as a run that Dagster interrupts does; says when it is ready to be asked.
-LISTENS: Final = "print(flush=True); import time; time.sleep(600)"
+_WAITS: Final = "print(flush=True); import time; time.sleep(600)"
+#: Ends when it is asked to, as a run that Dagster interrupts does; says when it is ready to be asked. It sees to that itself: a
+#: shell ignores SIGINT for jobs in the background, Dagster then ignores SIGTERM as well, and its children inherit that.
+LISTENS: Final = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_DFL); {_WAITS}"
 #: Hangs where no signal reaches it.
-DEAF: Final = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {LISTENS}"
+DEAF: Final = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {_WAITS}"
 
 GONE: Final = {GRPC_INFO_TAG: json.dumps({"host": "localhost", "socket": "/nowhere/code-server"})}
 
