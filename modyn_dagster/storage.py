@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -54,15 +54,16 @@ class StagedFile:
 
     Attributes:
         path: the final name.
+        temporary: the name until then.
         size: bytes, after ``finish``.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._temporary = temporary_name(path)
+        self.temporary = temporary_name(path)
         with _write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._synced = IncrementalFsyncFile(self._temporary, 0o666)
+            self._synced = IncrementalFsyncFile(self.temporary, 0o666)
         self._plain = io.BufferedWriter(self._synced)
         self._file = HashingFile(self._plain)
 
@@ -94,13 +95,17 @@ class StagedFile:
     @property
     def is_unpublished(self) -> bool:
         """True while the file can be published: no other writer of the same path has published since this one began."""
-        return self._temporary.exists()
+        return self.temporary.exists()
 
-    def publish(self) -> None:
-        """Rename the finished file to ``path`` and remove the remains of other writers. Nobody else may be writing it."""
-        sweep_unfinished(self.path, except_for=self._temporary)
+    def publish(self, *, swept: bool = False) -> None:
+        """Rename the finished file to ``path`` and remove the remains of other writers, unless the caller has swept them.
+
+        Nobody else may be writing it.
+        """
+        if not swept:
+            sweep_unfinished([self.path], except_for=[self])
         with _write_errors(self.path):
-            os.replace(self._temporary, self.path)
+            os.replace(self.temporary, self.path)
             _sync_directory(self.path.parent)
 
     def discard(self) -> None:
@@ -108,7 +113,7 @@ class StagedFile:
         with contextlib.suppress(OSError):
             self._plain.close()
         with contextlib.suppress(OSError):
-            self._temporary.unlink(missing_ok=True)
+            self.temporary.unlink(missing_ok=True)
 
 
 def temporary_name(path: Path) -> Path:
@@ -116,11 +121,33 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
-def sweep_unfinished(path: Path, except_for: Path | None = None) -> None:
-    """Remove the temporary files that killed writers of ``path`` left. Nobody else may be writing it."""
-    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-        if leftover != except_for:
-            leftover.unlink(missing_ok=True)
+def sweep_unfinished(paths: Iterable[Path], except_for: Iterable[StagedFile] = ()) -> None:
+    """Remove the temporary files that killed writers of ``paths`` left. Nobody but ``except_for`` may be writing them.
+
+    Each folder is listed once, however many of its files are named: to list it costs more the more it holds.
+    """
+    by_folder: dict[Path, set[str]] = {}
+    for path in paths:
+        by_folder.setdefault(path.parent, set()).add(path.name)
+    kept = {file.temporary for file in except_for}
+    for folder, names in by_folder.items():
+        for name in _names_in(folder):
+            if _final_name(name) in names and folder / name not in kept:
+                (folder / name).unlink(missing_ok=True)
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - a `Path` of each of many files would cost more than the list
+    except FileNotFoundError:
+        return []
+
+
+def _final_name(name: str) -> str | None:
+    """Name of the file that a file with a temporary name would become; None for other names."""
+    if name.startswith(".") and name.endswith(".tmp"):
+        return name[1:].removesuffix(".tmp").rpartition(".")[0]
+    return None
 
 
 def verify_checksum(path: Path, expected: str) -> None:

@@ -150,9 +150,11 @@ def visible_batches(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
 
 def changed_batches(conn: sa.Connection, dataset_id: int, earlier: Sequence[BatchRow]) -> dict[int, BatchRow]:
     """Batches with deletions or purges since they were read as ``earlier``: their present rows, by ordinal."""
-    before = {row.ordinal: row for row in earlier}
     with_deletions = sa.select(batch).where((batch.c.dataset_id == dataset_id) & (batch.c.deleted_version > 0))
     rows = list_rows(conn, BatchRow, with_deletions)
+    if not rows:
+        return {}
+    before = {row.ordinal: row for row in earlier}
     return {row.ordinal: row for row in rows if row.ordinal in before and row != before[row.ordinal]}
 
 

@@ -68,17 +68,25 @@ class BatchContent:
     paths: Sequence[str]
 
 
+def sweep_remains(home: Path, dataset: str, shards: Mapping[int, StagedFile | None]) -> None:
+    """Remove the remains of killed writers of some batches, whose rows are locked, by ordinal; their staged shards stay."""
+    staged = [shard for shard in shards.values() if shard is not None]
+    sweep_unfinished([*(home / index_path(dataset, ordinal) for ordinal in shards), *(shard.path for shard in staged)], staged)
+
+
 def publish_files(
     home: Path, dataset: str, ordinal: int, content: BatchContent, labels: Int64Array | None, shard: StagedFile | None
 ) -> str:
-    """Publish the shard of a batch, whose row is locked, and write its index; returns the checksum of the index."""
+    """Publish the shard of a batch, whose row is locked, and write its index; returns the checksum of the index.
+
+    ``sweep_remains`` comes before.
+    """
     assembled = content.assembled
     files = [IndexedFile(path, content.files[path].state.size, content.files[path].checksum) for path in assembled.paths]
     if shard is not None:
-        shard.publish()
+        shard.publish(swept=True)
         files.append(IndexedFile(None, shard.size, shard.checksum))
     index = home / index_path(dataset, ordinal)
-    sweep_unfinished(index)
     extents = Extents.of(assembled.file, assembled.offsets, assembled.lengths)
     return write_index(index, assembled.times, labels, assembled.targets, extents, files)
 

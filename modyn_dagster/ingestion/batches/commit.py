@@ -19,7 +19,7 @@ from modyn_dagster.catalog.samples import SampleRows, copy_samples, joined_rows
 from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.data.split import TRAIN, side_of
 from modyn_dagster.errors import DataError, DuplicateFile
-from modyn_dagster.ingestion.batches.batch_files import BatchContent, content_checksum, publish_files
+from modyn_dagster.ingestion.batches.batch_files import BatchContent, content_checksum, publish_files, sweep_remains
 from modyn_dagster.ingestion.formats.attributes import as_bytes
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.sources.files import FileVersion
@@ -59,6 +59,7 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
             raise DuplicateFile(path, owner)
     if dataset.columns is None:
         set_columns(conn, dataset.id, ready[0].content.columns)
+    sweep_remains(home, spec.name, {item.batch.ordinal: item.shard for item in ready})
     rows, written = [], []
     # Files are written in threads: that is mostly hashing, while the database is mostly waiting for the server.
     with ThreadPoolExecutor(min(len(ready), _WRITERS), thread_name_prefix="index") as pool:

@@ -166,7 +166,7 @@ def require_known(keys: KeyArray, batches: Sequence[BatchRow], dataset: str) -> 
 def _extend_list(conn: sa.Connection, home: Path, dataset: DatasetRow, step: BatchDeletion, deleted: DeletedPositions) -> None:
     version = step.batch.deleted_version + 1
     path = home / deleted_list_path(dataset.name, step.batch.ordinal, version)
-    sweep_unfinished(path)
+    sweep_unfinished([path])
     positions = np.union1d(deleted, step.newly_deleted)
     with atomic_write(path) as out:
         write_deleted(out, positions)

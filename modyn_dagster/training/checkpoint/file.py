@@ -71,8 +71,9 @@ class CheckpointFile:
 
     def remove(self) -> None:
         """Remove the file, those beside it, and leftovers of killed writers."""
-        for path in (self.path, *(self.beside(suffix).path for suffix in SUFFIXES)):
-            sweep_unfinished(path)
+        paths = [self.path, *(self.beside(suffix).path for suffix in SUFFIXES)]
+        sweep_unfinished(paths)
+        for path in paths:
             path.unlink(missing_ok=True)
 
 
