@@ -164,7 +164,9 @@ def advance(
     state = policy.state_dict() if stop is Stop.AT_END else decisions[-1].state if decisions else run.policy_state
     if not decisions and state == run.policy_state:
         return Step(run, stop, None, point)
-    moved = {"cursor": decisions[-1].point if decisions else run.cursor, "policy_state": state}
+    cursor = decisions[-1].point if decisions else run.cursor
+    # A replay may have walked further than its row says, over batches at which nothing happened.
+    moved = {"cursor": cursor, "policy_state": state, "last_ordinal": run.last_ordinal}
     with platform.transaction() as conn:
         before, run = run, move_run(conn, run, **moved)
         _record(conn, before, decisions, stream, measured=measures)

@@ -2,10 +2,15 @@
 
 Pipeline, spec hash, seed and name identify a replay. Launched again, it continues where its catalog rows end. Committed
 results are yielded again, and nothing is trained twice.
+
+A batch at which nothing happens costs one query: the run's place in the stream is recorded with every change of the run, and
+from time to time. Batches walked since then are walked again after a kill; nothing happens at them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Final
 
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.decisions import DecisionRow, decisions_in_batch
@@ -35,6 +40,9 @@ from modyn_dagster.pipeline.stages.trigger_stages import (
 from modyn_dagster.pipeline.training_stream import longer_stream, training_stream
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.triggering import Stream
+
+#: The place of a run in the stream is recorded after so many seconds, before each training, and at the end.
+_RECORD_SECONDS: Final = 0.5
 
 #: Called before each batch with its partition key, the number of batches done, and their total.
 Progress = Callable[[str, int, int], None]
@@ -103,6 +111,10 @@ class _Walk:
         self._streamed: tuple[DatasetView, int, Stream] | None = None
         with platform.transaction() as conn:
             self._run = get_run(conn, run_id)
+        # Place in the catalog, and when it was recorded; the row in memory may be ahead of it.
+        self._place, self._recorded = self._run.last_ordinal, monotonic()
+        # Read anew when this process has changed one: the run's lock keeps others from it.
+        self._triggers: Sequence[TriggerRow] | None = None
 
     def batches(self, selection: Sequence[BatchRow]) -> Iterator[BatchReplayed | StageResult]:
         require_running(self._platform, self._run)
@@ -110,31 +122,53 @@ class _Walk:
             if self._progress is not None:
                 self._progress(batch.partition_key, index, len(selection))
             yield from self._batch(batch, is_last=batch is selection[-1])
+        self._record_place()
         yield from finish_evaluations(self._platform, self._run, self._renewed())
         finish_run(self._platform, self._run.id)
 
     def _batch(self, batch: BatchRow, *, is_last: bool) -> Iterator[BatchReplayed | StageResult]:
-        with self._platform.transaction() as conn:
-            triggers = list_triggers(conn, self._run.id)
-        for trigger in triggers:
-            if ordinal_of(trigger.point) == batch.ordinal and trigger.state == "trained":
+        for trigger in self._triggers_in(batch):
+            if trigger.state == "trained":
                 yield from recorded_stages(self._context(trigger, batch))
-        walked = batch.ordinal <= self._run.last_ordinal
-        if not walked:
-            yield from self._decide(next((row for row in triggers if row.state in UNFINISHED), None), batch)
-        with self._platform.transaction() as conn:
-            if not walked:
-                self._run = move_run(conn, get_run(conn, self._run.id, lock=True), last_ordinal=batch.ordinal)
-            decisions = decisions_in_batch(conn, self._run.id, batch.ordinal)
-            triggers = [row for row in list_triggers(conn, self._run.id) if ordinal_of(row.point) == batch.ordinal]
-        yield BatchReplayed(self._run, batch, triggers, decisions, is_last)
+        if batch.ordinal > self._run.last_ordinal:
+            yield from self._decide(batch)
+            self._run = replace(self._run, last_ordinal=batch.ordinal)
+        if monotonic() - self._recorded > _RECORD_SECONDS:
+            self._record_place()
+        yield BatchReplayed(self._run, batch, self._triggers_in(batch), self._decisions_in(batch), is_last)
 
-    def _decide(self, unfinished: TriggerRow | None, batch: BatchRow) -> Iterator[StageResult]:
+    def _record_place(self) -> None:
+        """Record the last walked batch in the catalog."""
+        if self._place < self._run.last_ordinal:
+            with self._platform.transaction() as conn:
+                current = get_run(conn, self._run.id, lock=True)
+                self._run = move_run(conn, current, last_ordinal=self._run.last_ordinal)
+        self._place, self._recorded = self._run.last_ordinal, monotonic()
+
+    def _triggers_in(self, batch: BatchRow) -> Sequence[TriggerRow]:
+        return [row for row in self._all_triggers() if ordinal_of(row.point) == batch.ordinal]
+
+    def _all_triggers(self) -> Sequence[TriggerRow]:
+        if self._triggers is None:
+            with self._platform.transaction() as conn:
+                self._triggers = list_triggers(conn, self._run.id)
+        return self._triggers
+
+    def _decisions_in(self, batch: BatchRow) -> Sequence[DecisionRow]:
+        if ordinal_of(self._run.cursor) < batch.ordinal:
+            return ()
+        with self._platform.transaction() as conn:
+            return decisions_in_batch(conn, self._run.id, batch.ordinal)
+
+    def _decide(self, batch: BatchRow) -> Iterator[StageResult]:
+        unfinished = next((row for row in self._all_triggers() if row.state in UNFINISHED), None)
         if unfinished is not None:
+            self._record_place()
             yield from self._train(self._take_over_attempt(unfinished), batch)
         stream = self._stream(batch)
         for recorded in recorded_manual(self._platform, self._run, batch.ordinal):
             yield from self._decide_until(batch, stream, recorded.key)
+            self._record_place()
             manual = repeat_manual(self._platform, self._run, recorded, stream)
             if manual is not None:
                 self._run, trigger = manual
@@ -155,6 +189,8 @@ class _Walk:
         while True:
             measure = self._measurer.of(self._run, self._view.up_to(batch.ordinal))
             step = advance_while_paused(self._platform, self._run, stream, measure, until=until)
+            if step.run.epoch != self._run.epoch:
+                self._place = step.run.last_ordinal
             self._run = step.run
             if step.trigger is None:
                 return
@@ -169,6 +205,8 @@ class _Walk:
         return trigger
 
     def _train(self, trigger: TriggerRow, batch: BatchRow) -> Iterator[StageResult]:
+        self._triggers = None
+        self._record_place()
         while trigger.state == "pending":
             view = self._renewed().up_to(batch.ordinal)
             context = claim_context(self._platform, trigger, self._request.dagster_run_id, view)
@@ -183,6 +221,7 @@ class _Walk:
                 with self._platform.transaction() as conn:
                     self._run, trigger = get_run(conn, self._run.id), get_trigger(conn, trigger.id)
                 continue
+            self._triggers = None
             yield selected
             if trained is not None:
                 self._run = trained.context.run
