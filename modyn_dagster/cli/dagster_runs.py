@@ -49,6 +49,8 @@ def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
     """
     from dagster import DagsterInstance
 
+    from modyn_dagster.resources.event_store import keep_connections, plan_in_bulk
+
     engine = open_engine(settings)
     try:
         require_current_schema(engine)
@@ -59,6 +61,8 @@ def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
     # Dagster reads its settings from the environment of the process and nowhere else.
     os.environ.update({**child_environment(settings), "DAGSTER_HOME": str(home)})
     with DagsterInstance.get() as instance:
+        keep_connections(instance)
+        plan_in_bulk(instance)
         yield instance
 
 

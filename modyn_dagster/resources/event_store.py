@@ -33,6 +33,53 @@ def keep_connections(instance: dg.DagsterInstance) -> None:
     instance.optimize_for_webserver(statement_timeout=_STATEMENT_TIMEOUT, pool_recycle=3_600, max_overflow=20)
 
 
+def plan_in_bulk(instance: dg.DagsterInstance) -> None:
+    """Let this process store the events with which a run announces its partitions together; Dagster does so one by one."""
+    try:
+        from dagster_postgres import PostgresEventLogStorage
+
+        storage = instance.event_log_storage
+        if not isinstance(storage, PostgresEventLogStorage):
+            return
+        one_by_one, store = storage.store_event_batch, _planner(storage)
+    except (ImportError, AttributeError):
+        return
+
+    def store_batch(entries: Sequence[EventLogEntry]) -> None:
+        if not store(entries):
+            one_by_one(entries)
+
+    storage.store_event_batch = store_batch  # type: ignore[method-assign,assignment]
+    # Otherwise Dagster never makes a batch.
+    os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "500")
+
+
+def _planner(storage: Any) -> Callable[[Sequence[EventLogEntry]], bool]:
+    """Function that stores events of planned materializations, and does nothing with others but return False."""
+    from dagster._core.events import DagsterEventType
+    from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
+
+    store_asset = storage._store_asset_event
+
+    def store(entries: Sequence[EventLogEntry]) -> bool:
+        events = [entry.dagster_event for entry in entries]
+        if any(event is None or event.event_type is not DagsterEventType.ASSET_MATERIALIZATION_PLANNED for event in events):
+            return False
+        try:
+            with storage.index_transaction() as conn:
+                added = storage.prepare_insert_event_batch(entries).returning(SqlEventLogStorageTable.c.id)
+                ids = [int(row[0]) for row in conn.execute(added)]
+                # The asset's row shows the newest event alone.
+                newest = {entry.get_dagster_event().asset_key: (entry, row) for entry, row in zip(entries, ids, strict=True)}
+                for entry, event_id in newest.values():
+                    store_asset(conn, entry, event_id)
+        except sa.exc.ProgrammingError:  # another schema than this Dagster's: the transaction is undone
+            return False
+        return True
+
+    return store
+
+
 def store_in_bulk(context: dg.AssetExecutionContext, events: Sequence[AssetEvent]) -> bool:
     """Store events as if the op had yielded them: all, or none if the process dies meanwhile.
 

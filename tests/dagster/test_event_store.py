@@ -11,7 +11,7 @@ from dagster_postgres import PostgresEventLogStorage
 from modyn_dagster.assets.checks import check_specs
 from modyn_dagster.catalog.database.databases import create_databases
 from modyn_dagster.catalog.database.urls import child_environment
-from modyn_dagster.resources.event_store import AssetEvent, keep_connections, report_in_bulk, store_in_bulk
+from modyn_dagster.resources.event_store import AssetEvent, keep_connections, plan_in_bulk, report_in_bulk, store_in_bulk
 from modyn_dagster.settings import Settings
 
 KEYS = ("first", "second", "third")
@@ -111,6 +111,33 @@ def test_events_stored_in_bulk_are_those_of_yielded_ones(storage: dg.DagsterInst
     newest = storage.get_latest_materialization_event(dg.AssetKey("right"))
     assert newest is not None
     assert newest.run_id == result.run_id
+
+
+def planned(instance: dg.DagsterInstance) -> list[str]:
+    """Everything that Dagster tells of a run that announces its work and does none: its events, and the assets' newest run."""
+    partitions = dg.StaticPartitionsDefinition(list(KEYS))
+    specs = [dg.AssetSpec([asset], partitions_def=partitions, skippable=True) for asset in ASSETS]
+
+    @dg.multi_asset(name="both", specs=specs, backfill_policy=dg.BackfillPolicy.single_run())
+    def both() -> Iterator[AssetEvent]:
+        yield from ()
+        raise RuntimeError("before the first event")
+
+    tags = {"dagster/asset_partition_range_start": KEYS[0], "dagster/asset_partition_range_end": KEYS[-1]}
+    run_id = dg.materialize([both], instance=instance, tags=tags, run_config=QUIET, raise_on_error=False).run_id
+    logged = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+    told = [repr(entry._replace(timestamp=0.0)).replace(run_id, "the run") for entry in logged]
+    records = instance.get_asset_records([dg.AssetKey(asset) for asset in ASSETS])
+    return sorted([*told, *(f"{r.asset_entry.asset_key} {r.asset_entry.last_run_id == run_id}" for r in records)])
+
+
+def test_plans_are_told_alike_in_bulk_and_one_by_one(storage: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_EVENT_BATCH_SIZE", raising=False)
+    single = planned(storage)
+    assert len(single) == len(ASSETS) * (len(KEYS) + 1)
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "2")
+    plan_in_bulk(storage)
+    assert planned(storage) == single
 
 
 def test_events_of_no_run_stored_in_bulk_are_those_of_reported_ones(storage: dg.DagsterInstance) -> None:
