@@ -11,7 +11,7 @@ from modyn_dagster.assets.dagster_runs import log_training
 from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
-from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.assets.tracking_behind import TrackingBehind, tracking_behind
 from modyn_dagster.resources.event_store import AssetEvent, keep_connections, store_in_bulk
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
@@ -61,9 +61,10 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         from modyn_dagster.pipeline.replay.run import ReplayRequest
 
         platform = modyn.platform()
-        shown = _ReplayEvents(context, assets, MlflowLinks(context, modyn_mlflow, platform))
         options = config.model_dump(include=set(ReplayConfig.model_fields)) | {"fast_path": modyn_fast_path.settings()}
-        yield from shown.events(platform, ReplayRequest(assets.name, context.partition_keys, context.run.run_id, **options))
+        request = ReplayRequest(assets.name, context.partition_keys, context.run.run_id, **options)
+        with tracking_behind(context, modyn_mlflow, platform) as links:
+            yield from _ReplayEvents(context, assets, platform, links).events(request)
 
     return replay
 
@@ -80,18 +81,19 @@ class _ReplayEvents:
         self,
         context: dg.AssetExecutionContext,
         assets: PipelineAssets,
-        links: MlflowLinks,
+        platform: "Platform",
+        links: TrackingBehind,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._context = context
         self._assets = assets
+        self._platform = platform
         self._links = links
-        self._page: str | None = None
         self._shown: dict[dg.AssetKey, set[str]] = {}
-        self._waiting: list[AssetEvent | StageResult] = []
+        self._waiting: list[BatchReplayed | StageResult] = []
         self._clock, self._last = clock, clock()
 
-    def events(self, platform: "Platform", request: "ReplayRequest") -> Iterator[AssetEvent]:
+    def events(self, request: "ReplayRequest") -> Iterator[AssetEvent]:
         from modyn_dagster.errors import TriggerFailed
         from modyn_dagster.pipeline.replay.walk import BatchReplayed, replay
         from modyn_dagster.progress import replay_bar
@@ -102,13 +104,14 @@ class _ReplayEvents:
             with replay_bar(request.pipeline) as bars:
                 # A terminal has its bars, a Dagster run its log.
                 batches, training = (bars.batch, bars.training) if bars else (None, log_training(self._context.log.info))
-                for event in replay(platform, request, batches, training):
+                for event in replay(self._platform, request, batches, training):
                     if run is None:
                         run = event.run if isinstance(event, BatchReplayed) else event.context.run
-                        self._page = self._links.run(run)
+                        self._links.name_run(run)
                     if isinstance(event, BatchReplayed):
-                        self._waiting += self._batch(platform, event)
+                        self._waiting.append(event)
                     elif event.fresh or not (self._waits(event) or self._is_shown(event)):
+                        self._links.name_trigger(event.context)
                         self._waiting.append(event)
                     if len(self._waiting) >= _MOST_EVENTS or self._clock() - self._last >= _SECONDS:
                         yield from self._flushed()
@@ -117,36 +120,37 @@ class _ReplayEvents:
         except BaseException as error:
             yield from self._flushed()
             if run is not None and isinstance(error, TriggerFailed):
-                self._links.run(run)
+                self._links.name_run(run)
             raise
-        yield from self._flushed()
         if run is not None:
-            self._links.run(run)
+            self._links.name_run(run)
+        yield from self._flushed()
 
-    def _batch(self, platform: "Platform", event: "BatchReplayed") -> Iterator[AssetEvent]:
+    def _batch(self, event: "BatchReplayed", page: str | None) -> Iterator[AssetEvent]:
         from modyn_dagster.assets.metadata.batches import replay_decision_metadata, replay_metadata
 
-        metadata = replay_metadata(event, self._page)
+        metadata = replay_metadata(event, page)
         yield dg.AssetMaterialization(self._assets.key("replay"), partition=event.batch.partition_key, metadata=metadata)
-        measured = replay_decision_metadata(platform, event) if measures(self._assets.pipeline.trigger) else None
+        measured = replay_decision_metadata(self._platform, event) if measures(self._assets.pipeline.trigger) else None
         if measured is not None:
             key = self._assets.key("measurement")
             yield dg.AssetMaterialization(key, partition=event.batch.partition_key, metadata=measured)
 
     def _flushed(self) -> Iterator[AssetEvent]:
-        """Show what waits: triggers in MLflow, events in Dagster in bulk."""
+        """Show what waits in Dagster, in bulk, with links to the pages of MLflow."""
         from modyn_dagster.pipeline.stages.trigger_stages import StageResult
 
         waiting, self._waiting = self._waiting, []
+        run_page = self._links.run_page()
         contexts = {item.partition_key: item.context for item in waiting if isinstance(item, StageResult)}
-        pages = dict(zip(contexts, self._links.triggers(list(contexts.values())), strict=True))
+        pages = dict(zip(contexts, self._links.trigger_pages(list(contexts)), strict=True))
         if contexts:
             add_partitions(self._context.instance, triggers_of(self._assets.name), list(contexts))
         events: list[AssetEvent] = []
         composite = None
         for item in waiting:
             if not isinstance(item, StageResult):
-                events.append(item)
+                events += self._batch(item, run_page)
                 continue
             if item.stage == "evaluation" and composite is None:
                 # The same for all models of the run, and dearer than the rest.

@@ -43,7 +43,7 @@ class MlflowLinks:
         def sync(tracker: "Tracker") -> list[str]:
             run = self._context.run.run_id
             rows = [context.trigger for context in shown]
-            return tracker.sync_triggers(self._platform.engine, shown[0].run, rows, run, _page_of(run))
+            return tracker.sync_triggers(self._platform.engine, shown[0].run, rows, run, page_of(run))
 
         return [*(self._sync(sync) if shown else ())] or [None] * len(shown)
 
@@ -52,7 +52,7 @@ class MlflowLinks:
 
         def sync(tracker: "Tracker") -> list[str]:
             run = self._context.run.run_id
-            return [tracker.sync_run(self._platform.engine, shown, run, _page_of(run))]
+            return [tracker.sync_run(self._platform.engine, shown, run, page_of(run))]
 
         return next(iter(self._sync(sync)), None)
 
@@ -60,7 +60,7 @@ class MlflowLinks:
         """Bring the comparison of a dataset up to date, page and pictures beside it; returns its page."""
         from modyn_dagster.reporting.mlflow.content import DagsterRun
 
-        run = DagsterRun(self._context.run.run_id, _page_of(self._context.run.run_id))
+        run = DagsterRun(self._context.run.run_id, page_of(self._context.run.run_id))
         engine = self._platform.engine
         pages = self._sync(lambda tracker: [tracker.sync_comparison(engine, dataset, scores, page, figures, run)])
         return next(iter(pages), None)
@@ -88,7 +88,7 @@ class MlflowLinks:
             self._tagged = True
 
 
-def _page_of(dagster_run_id: str) -> str | None:
+def page_of(dagster_run_id: str) -> str | None:
     """The run's page, where the environment says how people reach Dagster."""
     base = os.environ.get("MODYN_DAGSTER_UI_URL", "").rstrip("/")
     return f"{base}/runs/{dagster_run_id}" if base else None

@@ -15,6 +15,7 @@ from modyn_dagster.settings import Settings
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+    from modyn_dagster.reporting.mlflow.process import TrackerProcess
     from modyn_dagster.reporting.mlflow.tracker import Tracker
 
 
@@ -57,6 +58,12 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
     def tracker(self) -> Tracker | None:
         """Tracker of runs and triggers; None when tracking is off. ``TrackingError`` when MLflow does not answer."""
         return _tracker(self._uri, self._ui, self._artifacts) if self.enabled else None
+
+    def process(self, settings: Settings) -> TrackerProcess | None:
+        """Start a tracker in a process of its own; None when tracking is off."""
+        from modyn_dagster.reporting.mlflow.process import TrackerAddress, TrackerProcess
+
+        return TrackerProcess(settings, TrackerAddress(self._uri, self._ui, self._artifacts)) if self.enabled else None
 
     @property
     def _uri(self) -> str:

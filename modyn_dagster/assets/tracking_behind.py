@@ -1,0 +1,113 @@
+"""MLflow behind a replay: told by a process of its own while the replay goes on, waited for only where a page is linked."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from modyn_dagster.assets.tracking import page_of
+from modyn_dagster.errors import TrackingError
+from modyn_dagster.resources.mlflow import MlflowResource
+
+if TYPE_CHECKING:
+    from modyn_dagster.catalog.runs import RunRow
+    from modyn_dagster.pipeline.context import TriggerContext
+    from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.reporting.mlflow.process import Shown, TrackerProcess
+
+
+class TrackingBehind:
+    """Shows one run and its triggers in MLflow, in the order they are named.
+
+    After the first failure nothing more is shown: the next run makes up for what is missing. Triggers named while the process is
+    busy are shown together, each once.
+    """
+
+    def __init__(self, context: dg.AssetExecutionContext, process: "TrackerProcess | None") -> None:
+        self._context = context
+        self._process = process
+        self._dagster = context.run.run_id, page_of(context.run.run_id)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mlflow")
+        self._lock = Lock()
+        self._named: dict[int, str] = {}
+        self._pages: dict[str, str] = {}
+        self._asked: list[Future[None]] = []
+        self._run_page: str | None = None
+        self._failure: TrackingError | None = None
+
+    def name_run(self, run: "RunRow") -> None:
+        """Have a pipeline run shown as its rows are by then."""
+        self._ask(lambda process: self._show_run(process, run.id))
+
+    def name_trigger(self, shown: "TriggerContext") -> None:
+        """Have a trigger shown as its rows are by then."""
+        with self._lock:
+            waits = bool(self._named)
+            self._named[shown.trigger.id] = shown.trigger.partition_key
+        if not waits:
+            self._ask(lambda process: self._show_triggers(process, shown.run.id))
+
+    def run_page(self) -> str | None:
+        """Page of the run, once all that was named is shown; None where MLflow is off or does not answer."""
+        self._wait()
+        return self._run_page
+
+    def trigger_pages(self, partition_keys: Sequence[str]) -> list[str | None]:
+        """Pages of triggers that were named, once all that was named is shown."""
+        self._wait()
+        return [self._pages.get(key) for key in partition_keys]
+
+    def close(self) -> None:
+        """Wait for what was named, and end the process."""
+        self._wait()
+        self._thread.shutdown()
+        if self._process is not None:
+            self._process.close()
+
+    def _ask(self, show: "Callable[[TrackerProcess], None]") -> None:
+        if self._process is not None:
+            self._asked.append(self._thread.submit(self._guarded, show, self._process))
+
+    def _guarded(self, show: "Callable[[TrackerProcess], None]", process: "TrackerProcess") -> None:
+        if self._failure is None:
+            try:
+                show(process)
+            except TrackingError as error:
+                self._failure = error
+
+    def _show_run(self, process: "TrackerProcess", run: int) -> None:
+        self._run_page = self._link(process.sync_run(run, *self._dagster)).page
+
+    def _show_triggers(self, process: "TrackerProcess", run: int) -> None:
+        with self._lock:
+            named, self._named = self._named, {}
+        for key, shown in zip(named.values(), process.sync_triggers(run, list(named), *self._dagster), strict=True):
+            self._pages[key] = self._link(shown).page
+
+    def _link(self, shown: "Shown") -> "Shown":
+        """The Dagster run links to the first MLflow run it showed, which is the replay's."""
+        if self._run_page is None and not self._pages:
+            self._context.instance.add_run_tags(self._context.run.run_id, {"mlflow/run_id": shown.mlflow_run})
+        return shown
+
+    def _wait(self) -> None:
+        asked, self._asked = self._asked, []
+        for future in asked:
+            future.result()
+        if self._failure is not None and self._process is not None:
+            self._context.log.warning(f"not shown in MLflow: {self._failure}")
+            self._process.close()
+            self._process = None
+
+
+@contextmanager
+def tracking_behind(context: dg.AssetExecutionContext, mlflow: MlflowResource, platform: "Platform") -> Iterator[TrackingBehind]:
+    """Start the process that shows a replay, and end it with the replay."""
+    links = TrackingBehind(context, mlflow.process(platform.settings))
+    try:
+        yield links
+    finally:
+        links.close()

@@ -1,0 +1,174 @@
+"""Tracker in a process of its own: it imports MLflow and waits for it while the work goes on in the other one.
+
+The two exchange a line of JSON per question and answer over the child's standard input and output. The child ends with its
+parent: its input is closed then. A child that is gone is a ``TrackingError``, as an MLflow that does not answer is; what it has
+not shown, the next sync makes up for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TextIO
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from modyn_dagster.errors import ModynError, TrackingError
+from modyn_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from modyn_dagster.reporting.mlflow.tracker import Tracker
+
+#: Seconds that a child may take to end once its input is closed.
+_PATIENCE: Final = 30.0
+
+
+class Shown(NamedTuple):
+    """A run in MLflow: its id there, and its page."""
+
+    mlflow_run: str
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerAddress:
+    """Arguments of a ``Tracker``: URI of MLflow, which may hold a password, address of its pages, and root of its files."""
+
+    uri: str
+    ui_url: str
+    artifact_root: str | None
+
+
+class TrackerProcess:
+    """Child process with a tracker. Its methods block until it has answered; one thread at a time may call them.
+
+    Args:
+        settings: of the platform whose catalog is shown.
+        address: of MLflow; it reaches the child through its input alone.
+    """
+
+    def __init__(self, settings: Settings, address: TrackerAddress) -> None:
+        command = [sys.executable, "-m", __name__]
+        environment = os.environ | settings.environment()
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8"
+        )
+        self._title = "its process"
+        with suppress(OSError):
+            self._send(asdict(address))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sync_run(self, run: int, dagster_run: str, dagster_url: str | None) -> Shown:
+        """Show a pipeline run, by its id in the catalog. Raises ``TrackingError``."""
+        return self._ask({"run": run, "dagster_run": dagster_run, "dagster_url": dagster_url})[0]
+
+    def sync_triggers(self, run: int, triggers: Sequence[int], dagster_run: str, dagster_url: str | None) -> list[Shown]:
+        """Show triggers of one run, by their ids in the catalog. Raises ``TrackingError``."""
+        return self._ask({"run": run, "triggers": list(triggers), "dagster_run": dagster_run, "dagster_url": dagster_url})
+
+    def close(self) -> None:
+        """End the child, once it has answered; it is killed if that takes long."""
+        assert self._child.stdin is not None  # noqa: S101 - a pipe, by construction
+        assert self._child.stdout is not None  # noqa: S101 - as above
+        with suppress(OSError):
+            self._child.stdin.close()
+        try:
+            self._child.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._child.stdout.close()
+
+    def _ask(self, question: Mapping[str, Any]) -> list[Shown]:
+        assert self._child.stdout is not None  # noqa: S101 - a pipe, by construction
+        try:
+            self._send(question)
+            line = self._child.stdout.readline()
+        except OSError as error:
+            raise TrackingError(self._title, str(error)) from error
+        if not line.endswith("\n"):
+            raise TrackingError(self._title, "it ended without an answer")
+        answer = json.loads(line)
+        if "failed" in answer:
+            raise TrackingError(answer["address"], answer["failed"])
+        return [Shown(*shown) for shown in answer["shown"]]
+
+    def _send(self, question: Mapping[str, Any]) -> None:
+        assert self._child.stdin is not None  # noqa: S101 - a pipe, by construction
+        self._child.stdin.write(json.dumps(question) + "\n")
+        self._child.stdin.flush()
+
+
+def main() -> None:
+    """Answer the questions of the parent process until it closes the input."""
+    # Ctrl-C reaches the whole group of a terminal; the parent decides when this process ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = _private_output()
+    ask = _opened(TrackerAddress(**json.loads(sys.stdin.readline())))
+    for line in sys.stdin:
+        try:
+            answer: dict[str, Any] = {"shown": ask(json.loads(line))}
+        except TrackingError as error:
+            answer = {"failed": error.reason, "address": error.address}
+        except (ModynError, SQLAlchemyError) as error:
+            answer = {"failed": str(error), "address": "the catalog"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _private_output() -> TextIO:
+    """Standard output for answers alone: whatever libraries print goes to standard error from here on."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
+def _opened(address: TrackerAddress) -> Callable[[Mapping[str, Any]], list[Shown]]:
+    """Import and open everything before the first question; where MLflow does not answer, every question fails with that."""
+    from modyn_dagster.catalog.database.engine import open_engine
+    from modyn_dagster.reporting.mlflow.client import open_client
+    from modyn_dagster.reporting.mlflow.tracker import Tracker
+
+    try:
+        tracker = Tracker(open_client(address.uri), address.ui_url, address.artifact_root)
+    except TrackingError as error:
+        return partial(_refuse, error)
+    return partial(_answer, open_engine(Settings.from_environment()), tracker)
+
+
+def _refuse(error: TrackingError, _question: Mapping[str, Any]) -> list[Shown]:
+    raise error
+
+
+def _answer(engine: sa.Engine, tracker: Tracker, question: Mapping[str, Any]) -> list[Shown]:
+    from modyn_dagster.catalog.database.engine import transaction
+    from modyn_dagster.catalog.runs import get_run
+    from modyn_dagster.catalog.triggers import get_trigger
+
+    dagster = question["dagster_run"], question["dagster_url"]
+    with transaction(engine) as conn:
+        run = get_run(conn, question["run"])
+        triggers = [get_trigger(conn, trigger) for trigger in question.get("triggers", ())]
+    if "triggers" in question:
+        shown = tracker.sync_triggers(engine, run, triggers, *dagster)
+    else:
+        shown = [tracker.sync_run(engine, run, *dagster)]
+    return [Shown(mlflow_run, tracker.url_of(mlflow_run)) for mlflow_run in shown]
+
+
+if __name__ == "__main__":
+    main()

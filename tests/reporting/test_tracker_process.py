@@ -1,0 +1,44 @@
+"""The tracker's own process: it ends with its parent, and what happens to it is an error that names MLflow and no secret."""
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from modyn_dagster.errors import TrackingError
+from modyn_dagster.reporting.mlflow.process import TrackerAddress, TrackerProcess
+from modyn_dagster.settings import Settings
+
+pytestmark = pytest.mark.process
+
+SECRET = "s3cret"
+NOBODY = TrackerAddress(f"http://somebody:{SECRET}@127.0.0.1:1", "http://127.0.0.1:5000", None)
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
+def test_every_question_fails_where_mlflow_does_not_answer_and_the_process_ends_with_its_owner(tmp_path: Path) -> None:
+    before = children()
+    with TrackerProcess(Settings(tmp_path, tmp_path), NOBODY) as tracker:
+        [started] = children() - before
+        assert SECRET not in " ".join(psutil.Process(started).cmdline())
+        for _ in range(2):
+            with pytest.raises(TrackingError, match=r"127\.0\.0\.1:1: .*refused") as caught:
+                tracker.sync_run(1, "run", None)
+            assert SECRET not in str(caught.value)
+    assert not psutil.pid_exists(started)
+
+
+def test_a_process_that_is_gone_is_an_error_that_the_next_sync_makes_up_for(tmp_path: Path) -> None:
+    before = children()
+    with TrackerProcess(Settings(tmp_path, tmp_path), NOBODY) as tracker:
+        [started] = children() - before
+        os.kill(started, signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(TrackingError, match="the next sync adds what is missing"):
+                tracker.sync_triggers(1, [1, 2], "run", None)
+    assert not psutil.pid_exists(started)
