@@ -1,4 +1,4 @@
-"""Throughput of shuffled reads by key, and its effect on training: figures F1 to F13.
+"""Throughput of shuffled reads by key, and its effect on training: figures F0 to F13.
 
 ``python benchmarks/throughput.py [--quick] [--json FILE] [--only F1,F5] [--work DIR] [--data FOLDER]``
 
@@ -8,6 +8,8 @@ inside each round of interleaved repetitions; reported are the median of at leas
 Torch has one thread but where models are trained. The page cache is warm but where a figure says cold: then files are
 unmapped, written back and dropped, and it is checked that they are gone.
 
+F0   SampleStore.read of shuffled keys into given buffers, and BatchStream, against a plain C loop over the mapped files with the
+     same keys and threads; beside BatchStream the loop permutes and gathers keys and weights as well.
 F1   BatchStream with 2 threads over a random half of all keys, whole set shuffled, against a vectorised sequential scan
      of all files (``open().read()`` each); rows/s. F1.one_thread, F1.store: the same with 1 thread, and without the
      stream.
@@ -56,7 +58,7 @@ from benchmarks.setting import QUICK, Setting, Sizes
 
 #: Which module measures which figures, in the order they are run: what needs gigabytes comes last.
 _GROUPS: Final[Mapping[tuple[str, ...], Callable[[Setting], Iterator[Figure]]]] = {
-    ("F1", "F2", "F3", "F4", "F5", "F7"): reading.figures,
+    ("F0", "F1", "F2", "F3", "F4", "F5", "F7"): reading.figures,
     ("F6",): libraries.figures,
     ("F8",): training.figures,
     ("F9", "F8b"): pictures.figures,
@@ -81,7 +83,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Throughput of keyed, shuffled samples; figures F1 to F13.")
+    parser = argparse.ArgumentParser(description="Throughput of keyed, shuffled samples; figures F0 to F13.")
     parser.add_argument("--quick", action="store_true", help="everything smaller, about a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
     parser.add_argument("--only", type=one_of(sorted(_IDS)), default=(), help="figures to measure, for example F1,F5")

@@ -1,15 +1,16 @@
-"""F1 to F5 and F7: keyed, shuffled rows against everything that reads the same files on this machine."""
+"""F0 to F5 and F7: keyed, shuffled rows against everything that reads the same files on this machine."""
 
 import time
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.contenders import modyn, scan
+from benchmarks.contenders.plain_loop import PlainLoop
 from benchmarks.data import COLUMNS
-from benchmarks.epochs import bare, loaded, stream, streamed
+from benchmarks.epochs import bare, loaded, n_epochs, stream, streamed
 from benchmarks.measure import Contender, Spread, interleave, timed
 from benchmarks.report import Figure
 from benchmarks.rows import BATCH, digest
@@ -18,6 +19,11 @@ from fastpath import Order, SampleStore, TrainingSet
 
 #: Figure, what it compares, the contender, what it is compared with, its goal.
 _RATIOS: Final = (
+    ("F0", "shuffled into given buffers, 2 threads / plain C loop", "bare, 2 threads", "plain loop, 2 threads", 0.8),
+    ("F0.one_thread", "the same with 1 thread", "bare, 1 thread", "plain loop, 1 thread", 0.8),
+    ("F0.sorted", "in key order, 2 threads / plain C loop", "sorted", "plain loop, sorted", 0.8),
+    ("F0.stream", "BatchStream, 2 threads / the loop with keys and weights", "ours, 2 threads", "permuted loop, 2 threads", 0.7),
+    ("F0.stream_one", "the same with 1 thread", "ours, 1 thread", "permuted loop, 1 thread", 0.7),
     ("F1", "keyed, shuffled / vectorised sequential scan", "ours, 2 threads", "scan", 4.0),
     ("F1.one_thread", "the same with 1 thread", "ours, 1 thread", "scan", None),
     ("F1.store", "bare gather, 2 threads / vectorised sequential scan", "bare, 2 threads", "scan", None),
@@ -32,7 +38,7 @@ _PREFETCH: Final = 2
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
-    """F1, F2, F3 at a few hundred MB, F4, F7 and F5."""
+    """F0, F1, F2, F3 at a few hundred MB, F4, F7 and F5."""
     wanted = [ratio for ratio in _RATIOS if setting.wants(ratio[0])]
     with setting.data.open(threads=2) as two, setting.data.open(threads=1) as one:
         if wanted:
@@ -62,6 +68,13 @@ def check(setting: Setting, store: SampleStore) -> None:
             digest(next(iter(scan.taken(mapped, data.positions(chosen))))),
         ),
     }
+    loop = PlainLoop(data.paths, threads=2)
+    order = np.random.default_rng(5).permutation(len(chosen))
+    for name, keys, batches in (
+        ("plain loop", chosen, loop.batches(chosen)),
+        ("permuted loop", chosen[order], loop.permuted(chosen, np.ones(len(chosen), np.float32), order)),
+    ):
+        found[name] = (digest(store.read_columns(keys, COLUMNS)), digest(next(batches)))
     for batch in stream(store, chosen, shuffle=False):
         found["stream"] = (digest(store.read_columns(chosen, COLUMNS)), digest(batch.columns))
     for name, (expected, delivered) in found.items():
@@ -75,6 +88,8 @@ def _contenders(setting: Setting, two: SampleStore, one: SampleStore) -> dict[st
     n, shuffled = len(chosen), np.random.default_rng(4).permutation(chosen)
     mapped = scan.join(data.paths, setting.work / "rows" / "joined.bin")
     positions = data.positions(shuffled)
+    loops = {threads: PlainLoop(data.paths, threads) for threads in (1, 2)}
+    weights, order = np.ones(n, np.float32), np.random.default_rng(4).permutation(n)
     return {
         "ours, 2 threads": streamed(stream(one, chosen, threads=2, prefetch=_PREFETCH), n),
         "ours, 1 thread": streamed(stream(one, chosen, threads=1, prefetch=_PREFETCH), n),
@@ -82,12 +97,23 @@ def _contenders(setting: Setting, two: SampleStore, one: SampleStore) -> dict[st
         "bare, 1 thread": bare(one, shuffled),
         "sorted": bare(two, chosen),
         "contiguous": bare(two, data.keys[:n]),
+        "plain loop, 2 threads": _repeated(n, lambda: loops[2].batches(shuffled)),
+        "plain loop, 1 thread": _repeated(n, lambda: loops[1].batches(shuffled)),
+        "plain loop, sorted": _repeated(n, lambda: loops[2].batches(chosen)),
+        "permuted loop, 2 threads": _repeated(n, lambda: loops[2].permuted(chosen, weights, order)),
+        "permuted loop, 1 thread": _repeated(n, lambda: loops[1].permuted(chosen, weights, order)),
         "scan": timed(data.n, lambda: _drain(scan.sequential(data.paths))),
         "np.take": timed(n, lambda: _drain(scan.taken(mapped, positions))),
         "modyn": timed(BATCH, lambda: _drain(islice(modyn.batches(data.paths), 1))),
         "loader": loaded(stream(one, chosen, threads=2, prefetch=_PREFETCH), n),
         "loader, 1 thread": loaded(stream(one, chosen, threads=1, prefetch=_PREFETCH), n),
     }
+
+
+def _repeated(n: int, batches: Callable[[], Iterator[Any]]) -> Contender:
+    """As many passes over ``n`` rows as our own contenders make."""
+    epochs = n_epochs(n)
+    return timed(epochs * n, lambda: _drain(chain.from_iterable(batches() for _ in range(epochs))))
 
 
 def _python_share(setting: Setting, store: SampleStore) -> Iterator[Figure]:

@@ -45,6 +45,7 @@ class Replayed:
         stages: seconds by stage of the ledger.
         batches, triggers: replayed batches, and trained triggers.
         prediction_bytes, predictions: size of the prediction files, and how many predictions they hold.
+        peak: largest resident memory of the command, in bytes; of all commands of this process so far.
     """
 
     wall: float
@@ -54,6 +55,7 @@ class Replayed:
     triggers: int
     prediction_bytes: int
     predictions: int
+    peak: int
 
     @property
     def ledger(self) -> float:
@@ -101,7 +103,8 @@ def replayed(settings: Settings, pipeline: str, machine: Machine) -> Replayed:
         files = [file for trigger in triggers for file in list_predictions(conn, trigger.id)]
         n_bytes = sum((platform.home / file.path).stat().st_size for file in files)
         batches = len(platform.view(run.spec["dataset"]).batches)
-        return Replayed(wall, processor, stages, batches, len(triggers), n_bytes, sum(file.n_samples for file in files))
+        n_predictions = sum(file.n_samples for file in files)
+        return Replayed(wall, processor, stages, batches, len(triggers), n_bytes, n_predictions, after.ru_maxrss * 1024)
 
 
 def figures_of(case: str, what: str, found: Replayed) -> Iterator[Figure]:
@@ -145,12 +148,13 @@ def made_up(work: Path, batches: int, rows: int, machine: Machine) -> Iterator[F
 
 
 def write_project(folder: Path, batches: int, rows: int) -> None:
-    """Write a stream of two classes that drift apart slowly, a file per batch, and pipelines with 10 and 100 triggers."""
+    """Write a stream of two classes that drift apart slowly, a file per batch, and pipelines with 10, 100 and no triggers."""
     for name in ("datasets", "pipelines", "data"):
         (folder / name).mkdir(parents=True)
     _write_yaml(folder / "datasets" / "many.yaml", _DATASET)
     _write_yaml(folder / "pipelines" / "ten.yaml", _pipeline("ten", batches * rows // 10, batches))
     _write_yaml(folder / "pipelines" / "hundred.yaml", _pipeline("hundred", batches * rows // 100, batches))
+    _write_yaml(folder / "pipelines" / "never.yaml", _pipeline("never", 2 * batches * rows, batches))
     full = _pipeline("hundred_full", batches * rows // 100, batches)
     full["evaluation"]["matrix"] = "full"
     # Other weights: files of equal models are shared, and the second replay would have nothing to predict.
