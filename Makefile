@@ -9,8 +9,9 @@ TEST_PROCESSES ?= 3
 PART ?= all
 
 BIN := $(abspath $(VENV))/bin
-PIP := $(BIN)/pip --disable-pip-version-check --no-input
+INSTALL := $(BIN)/python .ci/install.py -c constraints.txt
 STAMP := $(VENV)/.set-up
+DEMO_STAMP := $(VENV)/.set-up-demo
 NATIVE := $(shell find fastpath -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name '__init__.py')
 EXAMPLE := examples/baseball
 
@@ -30,26 +31,32 @@ help: ## show this list
 set-up: $(STAMP) ## virtual environment, pinned dependencies, native build; done once
 	@:
 
-$(STAMP): setup.py pyproject.toml constraints.txt $(NATIVE)
+# What a user of the demo needs; tests and checks need more.
+$(DEMO_STAMP): setup.py pyproject.toml constraints.txt $(NATIVE)
 	@sh .ci/requirements.sh '$(PYTHON)'
 	@test -x '$(BIN)/pip' || { echo "set-up: virtual environment in $(VENV)"; '$(PYTHON)' -m venv '$(VENV)'; }
 	@echo "set-up: build tools"
-	@$(PIP) install -qq -c constraints.txt setuptools wheel Cython numpy
+	@$(INSTALL) setuptools wheel Cython numpy
 	@echo "set-up: torch (the largest part)"
-	@$(PIP) install -qq -c constraints.txt torch
+	@$(INSTALL) torch
 	@echo "set-up: the other dependencies and the native build, about a minute"
-	@$(PIP) install -qq -c constraints.txt --no-build-isolation -e '.[demo,test,lint]'
+	@$(INSTALL) --no-build-isolation -e '.[demo]'
+	@touch '$@'
+
+$(STAMP): $(DEMO_STAMP)
+	@echo "set-up: what tests and checks need"
+	@$(INSTALL) --extras test,lint
 	@touch '$@'
 	@echo "set-up: done"
 
 system-packages: ## what tests want of the operating system: Chromium and Postgres (as root; otherwise says how)
 	@sh .ci/system-packages.sh
 
-demo: set-up ## import a real stream, replay three pipelines over it, compare them
+demo: $(DEMO_STAMP) ## import a real stream, replay three pipelines over it, compare them
 	@$(BIN)/python '$(EXAMPLE)/make_data.py'
 	@MODYN_PROJECT='$(EXAMPLE)' $(BIN)/modyn-dagster demo
 
-ui: set-up ## start Dagster and MLflow on the demo's data; Ctrl-C stops them
+ui: $(DEMO_STAMP) ## start Dagster and MLflow on the demo's data; Ctrl-C stops them
 	@MODYN_PROJECT='$(EXAMPLE)' $(BIN)/modyn-dagster ui
 
 lint: set-up ## ruff, mypy, and whether the code location loads

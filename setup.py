@@ -1,5 +1,6 @@
 """Package metadata and the Cython build of ``fastpath``."""
 
+import os
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
 ROOT = Path(__file__).parent
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 # Upper bounds that are not obvious are explained in docs/dependencies.md.
 REQUIREMENTS = [
@@ -122,7 +124,9 @@ setup(
     zip_safe=False,
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
-    ext_modules=cythonize(extensions(), language_level=3),  # type: ignore[no-untyped-call]  # Cython has no types
+    # Cython first, then the C compiler, each a file per core.
+    ext_modules=cythonize(extensions(), language_level=3, nthreads=CORES),  # type: ignore[no-untyped-call]  # Cython has no types
+    options={"build_ext": {"parallel": CORES}},
     entry_points={
         "console_scripts": ["modyn-dagster = modyn_dagster.cli:main"],
         "dagster_dg_cli.registry_modules": ["modyn_dagster = modyn_dagster.component"],

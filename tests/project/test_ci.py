@@ -1,13 +1,16 @@
 """The scripts behind `make`: what they refuse, and in which words."""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 pytestmark = pytest.mark.process
 
@@ -108,3 +111,20 @@ def test_a_part_of_the_soak_suite_named_like_a_folder_is_still_a_part() -> None:
     shown = run("make", "-n", "soak", "PART=benchmarks", "VENV=.")
     command = next(line for line in shown.stdout.splitlines() if "pytest" in line)
     assert "--soak='benchmarks' " in command
+
+
+def test_the_demo_installs_what_it_needs_and_a_check_what_tests_need_too() -> None:
+    steps = {target: run("make", "-n", target, "VENV=nowhere").stdout for target in ("demo", "check")}
+    assert all("-e '.[demo]'" in shown for shown in steps.values())
+    assert "--extras" not in steps["demo"]
+    assert "--extras test,lint" in steps["check"]
+
+
+@pytest.mark.parametrize("extra", ["test", "lint", "demo"])
+def test_the_requirements_of_an_extra_are_those_that_its_package_names(extra: str) -> None:
+    found = runpy.run_path(str(ROOT / ".ci" / "install.py"))["requirements_of"]({extra})
+    all_of_ours = [Requirement(text) for text in requires("modyn-dagster") or []]
+    optional = [each for each in all_of_ours if each.marker is not None and "extra" in str(each.marker)]
+    wanted = {each.name for each in optional if each.marker and each.marker.evaluate({"extra": extra})}
+    assert {Requirement(text).name for text in found} == wanted
+    assert wanted

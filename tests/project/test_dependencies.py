@@ -13,8 +13,8 @@ import modyn_dagster
 ROOT = Path(__file__).parents[2]
 PROJECT = "modyn-dagster"
 EXTRAS = {"demo", "drift-alibi", "drift-evidently", "drift-river", "test", "lint"}
-#: What the native build needs before anything of ours is installed.
-BUILD = {"setuptools", "wheel", "cython"}
+#: What installs, and what the native build needs, before anything of ours is there.
+BUILD = {"setuptools", "wheel", "cython", "uv"}
 
 
 def pins() -> dict[str, Version]:

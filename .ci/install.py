@@ -1,0 +1,74 @@
+"""Install packages with uv where the index has it, else with pip. Arguments are those of ``pip install``; pip's settings count.
+
+Usage: <python of the virtual environment> .ci/install.py -c constraints.txt <requirement>...
+       <python of the virtual environment> .ci/install.py -c constraints.txt --extras test,lint
+
+With ``--extras`` the requirements of these extras of the installed project are meant: the project itself is not built again.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+#: Settings of pip, and the variables that tell uv the same.
+SETTINGS = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+UV = Path(sys.executable).with_name("uv")
+
+
+def main(arguments: list[str]) -> int:
+    """Install, and return the exit code."""
+    if "--extras" in arguments:
+        place = arguments.index("--extras")
+        arguments[place : place + 2] = requirements_of(set(arguments[place + 1].split(",")))
+    if not UV.exists():
+        subprocess.run([*PIP, "install", "-qq", "-c", "constraints.txt", "uv"], check=False, capture_output=True)
+    if UV.exists():
+        # As pip does: the best version of all indexes, and compiled modules, which the first start would have to compile.
+        command = [UV, "pip", "install", "--quiet", "--python", sys.executable, "--index-strategy", "unsafe-best-match"]
+        found = subprocess.run([*command, "--compile-bytecode", *arguments], check=False, env=os.environ | uv_settings())
+        if found.returncode == 0:
+            return 0
+        sys.stderr.write("set-up: uv could not; pip tries the same\n")
+    return subprocess.run([*PIP, "install", "-qq", *arguments], check=False).returncode
+
+
+def uv_settings() -> dict[str, str]:
+    """Variables for uv by pip's settings, unless they are set."""
+    found = {}
+    for setting, variable in SETTINGS.items():
+        if variable not in os.environ and (value := pip_setting(setting)):
+            found[variable] = " ".join(value.split())
+    return found
+
+
+def pip_setting(name: str) -> str:
+    """A setting of pip, from its variable or its files; empty if there is none."""
+    value = os.environ.get(f"PIP_{name.upper().replace('-', '_')}")
+    if value is None:
+        command = [*PIP, "config", "get", f"global.{name}"]
+        value = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    return value.strip()
+
+
+def requirements_of(extras: set[str]) -> list[str]:
+    """Requirements of some extras of the installed project."""
+    found = []
+    for requirement in requires("modyn-dagster") or []:
+        text, _, marker = requirement.partition(";")
+        named = re.search(r"""extra == ["'](.+?)["']""", marker)
+        if named is not None and named[1] in extras:
+            found.append(text.strip())
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
