@@ -306,6 +306,7 @@ def test_of_many_classes_the_most_confused_pairs_are_listed_and_without_predicti
     assert "60 classes are too many" in (opened.page.text_content("#confusion-caption") or "")
     opened.choose("#focus", "pipeline_01")
     assert not opened.page.locator("#confusion-section").is_visible()
+    assert not opened.page.locator("nav a[href='#confusion-section']").is_visible()
     opened.quiet()
 
 

@@ -22,6 +22,8 @@ SERIES_PREFIXES: Final = ("training/", "evaluation/", "decision/", "selection/",
 MOST_DECISIONS: Final = 10_000
 #: Points of a loss curve: sending them is most of the cost of tracking. The catalog has all.
 MOST_LOSSES: Final = 250
+#: Epochs whose load is shown.
+MOST_LOADS: Final = 50
 
 
 class Point(NamedTuple):
@@ -65,14 +67,14 @@ def epoch_series(model: ModelRow) -> dict[str, list[Point]]:
 
 
 def system_series(model: ModelRow) -> dict[str, list[Point]]:
-    """Processor time and memory of the training process by epoch, at the end of each; empty for models without these numbers.
+    """Processor time and memory of the training process at the end of each epoch, evenly thinned; empty for older models.
 
     100 % is one core. MLflow shows metrics of these names as system metrics, over the clock.
     """
     series: dict[str, list[Point]] = {}
     epochs = [epoch for epoch in model.training.get("epochs", ()) if "cpu_seconds" in epoch]
     seconds = [sum(epoch["seconds"].values()) for epoch in epochs]
-    for number, epoch in _thin([*enumerate(epochs, start=1)]):
+    for number, epoch in _thin([*enumerate(epochs, start=1)], MOST_LOADS):
         at = milliseconds(model.created_at) - round(1000 * sum(seconds[number:]))
         values = {"memory_megabytes": epoch["memory_bytes"] / 1e6}
         if seconds[number - 1] > 0:
@@ -118,9 +120,9 @@ def fill_series(fills: Sequence[FillPoint]) -> dict[str, list[Point]]:
     return {"selection/fill": list(dict.fromkeys(shown))} if shown else {}
 
 
-def _thin(curve: Sequence[tuple[int, T]]) -> list[tuple[int, T]]:
-    """At most ``MOST_LOSSES`` points at equal distances, including the first and the last."""
-    n, kept = len(curve), min(len(curve), MOST_LOSSES)
+def _thin(curve: Sequence[tuple[int, T]], most: int = MOST_LOSSES) -> list[tuple[int, T]]:
+    """At most so many points at equal distances, including the first and the last."""
+    n, kept = len(curve), min(len(curve), most)
     return [curve[i * (n - 1) // max(1, kept - 1)] for i in range(kept)]
 
 

@@ -82,6 +82,7 @@ const share = (part, whole) => (whole ? part / whole : null);
 function drawConfusion(p) {
   const all = p?.confusion;
   byId("confusion-section").hidden = !all;
+  document.querySelector("nav a[href='#confusion-section']").parentElement.hidden = !all;
   if (!all) return;
   const c = all[state.composite];
   const nameOf = (k) => all.classes[k];
