@@ -291,7 +291,10 @@ def test_an_experiment_says_how_to_read_it_and_keeps_what_a_person_writes(
         return str(client.get_experiment(experiment_of(client, story)).tags["mlflow.note.content"])
 
     ours = note()
-    assert all(part in ours for part in (f"## {story.pipeline}", "A story.", "evaluation/active accuracy", "Time (wall)"))
+    assert all(
+        part in ours
+        for part in (f"**{story.pipeline}** on the dataset `d`.", "A story.", "evaluation/active accuracy", "Time (wall)")
+    )
     client.set_experiment_tag(experiment_of(client, story), "mlflow.note.content", ours.replace("A story.", "An older story."))
     assert note() == ours
     client.set_experiment_tag(experiment_of(client, story), "mlflow.note.content", "Mine.")

@@ -19,10 +19,9 @@ _OURS: Final = "_Written by modyn-dagster; without this line the text is yours a
 #: MLflow stores 5,000 characters of the whole.
 _MOST_IN_DESCRIPTION: Final = 2_000
 
+#: MLflow shows the first line of a description, and the rest on demand.
 _PIPELINE: Final = """\
-## {name}
-
-{description}
+**{name}** on the dataset `{dataset}`. {description}
 
 A run of this experiment is the live run of the pipeline or one replay of it. Below it stands a run per trigger, with the model
 that the trigger trained. Everything here is written from the catalog; the next sync restores what is missing.
@@ -38,7 +37,7 @@ The models are versions of the [registered model](#/models/{registered}); the ex
 pipelines of the dataset."""
 
 _COMPARISON: Final = """\
-## Pipelines of {dataset}
+**Comparison** of the pipelines of the dataset `{dataset}`.
 
 The run of this experiment compares the pipelines of the dataset: its numbers are their mean scores over the intervals that all of
 them share, and its file `{dataset}.html` is the interactive report, which works offline once it is downloaded."""

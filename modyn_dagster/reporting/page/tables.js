@@ -118,7 +118,7 @@ function drawConfusion(p) {
 function drawSliceTable(p) {
   const slices = p ? judgedSlices(p) : [];
   byId("slice-scores").hidden = !p;
-  byId("slice-table-part").hidden = !slices.length;
+  document.querySelector("a[data-table=slice-table]").hidden = byId("slice-table").hidden = !slices.length;
   byId("slice-note").textContent = slices.length ? `Samples with one value of a column, or of one class; the ${compositeText()} model, weakest first. `
     + "Means over the intervals with an active model; the difference is to all samples of the same intervals."
     : "This pipeline names no slices: evaluation.slices of its spec lists the columns whose values are scored apart.";
