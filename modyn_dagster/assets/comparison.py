@@ -28,6 +28,7 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
     def comparison(
         context: dg.AssetExecutionContext, modyn: PlatformResource, modyn_mlflow: MlflowResource
     ) -> dg.MaterializeResult[None]:
+        from modyn_dagster.pipeline.stages.evaluation.confusion import confusion_reader
         from modyn_dagster.reporting.comparison import compare_pipelines
         from modyn_dagster.reporting.page.document import write_report
         from modyn_dagster.reporting.page.plots import report_figures
@@ -39,7 +40,8 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
         page.parent.mkdir(parents=True, exist_ok=True)
         with platform.transaction() as conn:
             compared = compare_pipelines(conn, names)
-            data = read_report(conn, names, title=f"Pipelines of {assets.dataset.name}")
+            title = f"Pipelines of {assets.dataset.name}"
+            data = read_report(conn, names, title=title, confusion_of=confusion_reader(platform))
         write_report(data, page)
         figures = report_figures(data)
         metadata = comparison_metadata(compared) | report_images(figures) | {"report": dg.MetadataValue.path(str(page))}

@@ -1,8 +1,10 @@
 """Telemetry of a training: its loss curve, and seconds by stage and epoch."""
 
 import math
+import os
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any, Final
 
 #: Points of a recorded loss curve, however many steps there were.
@@ -73,6 +75,7 @@ class Stopwatch:
         self.epochs: list[dict[str, Any]] = []
         self._before: dict[str, float] = {}
         self._last = time.perf_counter()
+        self._cpu_before, self._cpu_start = 0.0, time.process_time()
 
     def lap(self, stage: str) -> None:
         """End a stage."""
@@ -81,17 +84,30 @@ class Stopwatch:
         self._last = now
 
     def end_epoch(self, n_samples: int) -> None:
-        """End an epoch of ``n_samples`` and record its seconds per stage."""
+        """End an epoch of ``n_samples``; record its seconds per stage, and processor time and memory of the process."""
         seconds = {stage: self.seconds[stage] - self._before.get(stage, 0.0) for stage in STEP_STAGES if stage in self.seconds}
-        self.epochs.append({"n_samples": n_samples, "seconds": seconds})
+        load = {"cpu_seconds": self._cpu_seconds(), "memory_bytes": _resident_bytes()}
+        self.epochs.append({"n_samples": n_samples, "seconds": seconds, **load})
         self._before = dict(self.seconds)
+        self._cpu_before, self._cpu_start = 0.0, time.process_time()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seconds so far."""
-        return {"seconds": dict(self.seconds), "epochs": self.epochs, "before": self._before}
+        return {"seconds": dict(self.seconds), "epochs": self.epochs, "before": self._before, "cpu": self._cpu_seconds()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Add the seconds of a state."""
         for stage, seconds in state["seconds"].items():
             self.seconds[stage] += seconds
         self.epochs, self._before = state["epochs"], state["before"]
+        self._cpu_before, self._cpu_start = state.get("cpu", 0.0), time.process_time()
+
+    def _cpu_seconds(self) -> float:
+        """Processor seconds of all threads of the process in this epoch, before a kill included."""
+        return self._cpu_before + time.process_time() - self._cpu_start
+
+
+def _resident_bytes() -> int:
+    """Memory of the process that is not swapped out."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -13,10 +13,9 @@ from modyn_dagster.catalog.decisions import DecisionRow, list_decisions
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.stream_time import milliseconds
 from tests.dagster.face import Face, deliver, error_of
-from tests.projects.tiny import DATASET, ROOT, amount, batch_text, triggered, write_project
-
-pytestmark = pytest.mark.usefixtures("undrawn")
+from tests.projects.tiny import DATASET, ROOT, amount, batch_text, triggered, write_pipeline, write_project
 
 NAME = "by_drift"
 SENSOR = f"triggering__{NAME}"
@@ -153,22 +152,50 @@ def test_a_training_set_shows_window_scores_and_thresholds(face: Face, ingested:
     assert set(second["decision"]["metrics"]) == {"mmd", "ks"}
 
 
-def test_scores_and_thresholds_of_a_run_are_in_mlflow(
-    face: Face, ingested: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.process
+def test_scores_of_a_run_are_in_mlflow_and_no_plotting_library_is_loaded(face: Face, ingested: list[str], tmp_path: Path) -> None:
+    strategy = {"strategy": {"kind": "rtbs", "n": 60, "decay": {"keep": 0.5, "after": "1d"}}, "partition_size": 16}
+    write_pipeline(face.settings.project, triggered(NAME, DRIFT, selection=strategy))
+    deliver(face.settings.project, "day_03", batch_text(3, shift=4))
+    for request in face.tick("new_data__tiny", face.tick("new_data__tiny").cursor).requests:
+        assert face.launch(request).success
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    monkeypatch.setenv("MODYN_MLFLOW_URI", uri)
-    result = face.materialize((NAME, "replay"), batches=("day_00", "day_02"))
-    assert result.success, error_of(result)
-    run = face.instance.get_run_by_id(result.run_id)
-    assert run is not None
-    client, parent = open_client(uri), run.tags["mlflow/run_id"]
+    shown = run_program(
+        face,
+        f"""
+    instance.add_dynamic_partitions("batches/tiny", {[*ingested, "day_03"]!r})
+    assert face.materialize(({NAME!r}, "replay"), batches=("day_00", "day_03")).success
+    kinds = [list(face.materializations({NAME!r}, name).values())[-1] for name in ("measurement", "training_set")]
+    assert "image/svg+xml" in kinds[0]["score_and_threshold"] and "image/svg+xml" in kinds[1]["fill_over_time"]
+    print(*[run.tags["mlflow/run_id"] for run in instance.get_runs()], "matplotlib" in sys.modules)
+""",
+        MODYN_MLFLOW_URI=uri,
+    )
+    parent, plotted = shown.split()
+    assert plotted == "False"
+    client = open_client(uri)
     scored = [row for row in decisions(face, "replay") if row.score is not None]
     history = client.get_metric_history(parent, "decision/score")
-    assert [(point.step, point.value) for point in history] == [(i, row.score) for i, row in enumerate(scored)]
-    times = [point.timestamp for point in history]
-    assert times == sorted(times)
-    assert {point.value for point in client.get_metric_history(parent, "decision/threshold")} <= {0.4}
+    assert [(point.timestamp, point.value) for point in history] == [(milliseconds(row.time), row.score) for row in scored]
+    assert {point.step // 1000 for point in history} == {2024}
+    assert {point.value for point in client.get_metric_history(parent, "decision/threshold")} == {0.4}
+
+
+def run_program(face: Face, body: str, **environment: str) -> str:
+    """Run the body of a program with ``face`` and ``instance`` in a process of its own; what it prints."""
+    program = f"""
+import sys
+import dagster as dg
+from modyn_dagster.settings import Settings
+from tests.dagster.face import Face
+with dg.DagsterInstance.ephemeral() as instance:
+    face = Face(Settings.from_environment(), instance)
+{body}"""
+    command = [sys.executable, "-c", program]
+    everything = {**os.environ, **face.settings.environment(), **environment}
+    result = subprocess.run(command, cwd=ROOT, env=everything, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_a_partition_that_dagster_has_not_heard_of_is_added(face: Face, first_model: str | None) -> None:
@@ -181,20 +208,12 @@ def test_a_partition_that_dagster_has_not_heard_of_is_added(face: Face, first_mo
 def test_ticks_that_decide_from_measurements_load_no_torch(face: Face, first_model: str | None) -> None:
     [request] = face.tick(SENSOR, first_model).requests
     assert face.launch(request).success
-    program = f"""
-import sys
-import dagster as dg
-from modyn_dagster.settings import Settings
-from tests.dagster.face import Face
-with dg.DagsterInstance.ephemeral() as instance:
-    face = Face(Settings.from_environment(), instance)
+    heavy = {"torch", "mlflow", "matplotlib", "scipy", "sklearn", "alibi_detect"}
+    body = f"""
     face.tick({SENSOR!r}, {first_model!r})
-print(*sorted({{"torch", "mlflow", "matplotlib", "scipy", "sklearn", "alibi_detect"}} & set(sys.modules)))
+    print(*sorted({heavy!r} & set(sys.modules)))
 """
-    environment = {**os.environ, **face.settings.environment()}
-    command = [sys.executable, "-c", program]
-    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert result.stdout == "\n", result.stderr
+    assert run_program(face, body) == "\n"
     assert len(decisions(face, "live")) == 6
 
 

@@ -232,7 +232,7 @@ def test_too_little_fresh_data_skips_the_trigger_and_keeps_the_model(world_of):
     shown = [selection_metadata(context, row) for context, row in zip(contexts[:2], (first, second), strict=True)]
     assert [each["fill"] for each in shown] == [first.details["fill"], second.details["fill"]]
     assert shown[0]["skipped"] == triggers[0].error
-    assert "image/png" in shown[1]["fill_over_time"].value
+    assert "image/svg+xml" in shown[1]["fill_over_time"].value
     with world.platform.transaction() as conn:
         fills = list_fills(conn, run.id)
     assert [point.ordinal for point in fills] == sorted(point.ordinal for point in fills)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from modyn_dagster.evaluation.composite.confusion import CompositeConfusion, Confusion, RunConfusion
 from modyn_dagster.reporting.page.data import DecisionSeries, PipelineRecord, ReportData
 from modyn_dagster.reproducibility.randomness import rng_for
 
@@ -52,4 +53,15 @@ def _record(place: int, n: int, n_intervals: int, metrics: tuple[str, ...], seed
         lows={metric: values - 0.03 for metric, values in matrices.items()},
         highs={metric: values + 0.03 for metric, values in matrices.items()},
         slices={f"school={name}": {m: values - 0.1 * i for m, values in matrices.items()} for i, name in enumerate("AB")},
+        slice_samples={f"school={name}": np.full(n_intervals, 50, np.int64) for name in "AB"},
+        confusion=a_confusion(3),
     )
+
+
+def a_confusion(n_classes: int) -> RunConfusion:
+    """Classes of which each is predicted right nine times, by the trained model 18 times, and once as the next one."""
+    truth = np.repeat(np.arange(n_classes), 2)
+    predicted = (truth + np.tile([0, 1], n_classes)) % n_classes
+    parts = {"active": np.where(truth == predicted, 9, 1), "trained": np.where(truth == predicted, 18, 1)}
+    counted = {name: CompositeConfusion(Confusion(truth, predicted, n), 4, 5) for name, n in parts.items()}
+    return RunConfusion(tuple(f"class <{n}>" for n in range(n_classes)), counted)

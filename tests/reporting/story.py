@@ -11,6 +11,7 @@ from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.results import evaluations, models, training_sets
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.reporting.mlflow.stream_time import StreamTime
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -25,6 +26,16 @@ DATASET = DatasetSpec.model_validate(
 def year(n: float) -> datetime:
     """The n-th year of 365 days after 1900."""
     return START + n * YEAR
+
+
+def step(n: float) -> int:
+    """Step in MLflow of the n-th year."""
+    return StreamTime().step(year(n))
+
+
+def timestamp(n: float) -> int:
+    """Timestamp in MLflow of the n-th year, of a run that begins before 1970."""
+    return StreamTime(cycles=1).timestamp(year(n))
 
 
 def spec_content(name: str, **evaluation: Any) -> dict[str, Any]:

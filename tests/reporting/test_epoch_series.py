@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from modyn_dagster.catalog.results.models import ModelRow
-from modyn_dagster.reporting.mlflow.series import MOST_LOSSES, epoch_series
+from modyn_dagster.reporting.mlflow.series import MOST_LOSSES, epoch_series, system_series
+from modyn_dagster.reporting.mlflow.stream_time import milliseconds
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -38,3 +39,17 @@ def test_many_epochs_are_thinned_evenly() -> None:
     series = epoch_series(model_of({"epochs": epochs}))["training/seconds_step"]
     assert len(series) == MOST_LOSSES
     assert (series[0].step, series[-1].step) == (1, 1000)
+
+
+def test_the_load_of_a_training_is_shown_by_epoch_over_the_clock() -> None:
+    epochs = [
+        {"n_samples": 10, "seconds": {"step": 4.0}, "cpu_seconds": 6.0, "memory_bytes": 200_000_000},
+        {"n_samples": 10, "seconds": {"step": 2.0}, "cpu_seconds": 1.0, "memory_bytes": 300_000_000},
+    ]
+    model = model_of({"epochs": epochs})
+    end = milliseconds(model.created_at)
+    assert system_series(model) == {
+        "system/process_memory_megabytes": [(1, end - 2000, 200.0), (2, end, 300.0)],
+        "system/process_cpu_utilization_percentage": [(1, end - 2000, 150.0), (2, end, 50.0)],
+    }
+    assert system_series(model_of({"epochs": [{"n_samples": 10, "seconds": {"step": 4.0}}]})) == {}

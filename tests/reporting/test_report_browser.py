@@ -1,5 +1,6 @@
 """Reports in a real browser: no error, no request, every plot labelled, and what is chosen is what is shown."""
 
+import csv
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from modyn_dagster.evaluation import composite_scores, currently_trained
 from modyn_dagster.reporting.page.data import ReportData
 from modyn_dagster.reporting.page.document import write_report
-from tests.reporting.made_up import a_report
+from tests.reporting.made_up import a_confusion, a_report
 
 CHROMIUM: Final = shutil.which("chromium")
 PLOTS: Final = ("pareto", "over-time", "boxes", "triggers", "samples", "matrix", "slices", "decisions", "stages")
@@ -70,11 +71,25 @@ class Opened:
         )
         return found
 
-    def cells(self, row: int) -> list[str]:
-        found: list[str] = self.page.evaluate(
-            "r => [...document.querySelectorAll('#table tr')[r].cells].map(c => c.textContent)", row
-        )
+    def cells(self, row: int, table: str = "table") -> list[str]:
+        cells = "([t, r]) => [...document.querySelectorAll(`#${t} tr`)[r].cells].map(c => c.textContent)"
+        found: list[str] = self.page.evaluate(cells, [table, row])
         return found
+
+    def download(self, table: str, folder: Path) -> list[list[str]]:
+        """Rows of the file behind the link of a table."""
+        with self.page.expect_download() as waiting:
+            self.page.click(f"a[data-table={table}]")
+        path = folder / waiting.value.suggested_filename
+        waiting.value.save_as(path)
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.reader(file))
+
+    def colours(self) -> tuple[str, str]:
+        """Background of the page and of its first plot."""
+        self.look_at("pareto")
+        plot = self.page.evaluate("document.getElementById('pareto')._fullLayout.paper_bgcolor")
+        return self.page.evaluate("getComputedStyle(document.body).backgroundColor"), plot
 
     def quiet(self) -> None:
         """Nothing went wrong, and the file itself was all that was fetched."""
@@ -240,4 +255,89 @@ def test_undefined_cells_leave_gaps_and_no_error(browser: Browser, tmp_path: Pat
     first_of = "document.getElementById('{}').data.{}"
     gap = [opened.page.evaluate(first_of.format(*place)) for place in (("over-time", "at(-1).y[3]"), ("matrix", "at(0).z[0][3]"))]
     assert gap == [None, None]
+    opened.quiet()
+
+
+def test_the_contents_lead_to_every_part_of_the_page(browser: Browser, tmp_path: Path) -> None:
+    opened = Opened(browser, a_report([6], 10), tmp_path)
+    links = opened.page.evaluate("[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href').slice(1))")
+    assert {plot for plot in PLOTS if plot != "slices"} <= set(links)
+    for link in links:
+        assert opened.page.locator(f"[id='{link}']").count() == 1, link
+    opened.page.click("nav a[href='#slice-scores']")
+    assert opened.page.locator("#slice-table").is_visible()
+    opened.quiet()
+
+
+def test_every_table_is_a_file_with_exact_numbers_and_texts_that_no_spreadsheet_runs(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([6, 4], 10)
+    first = replace(report.pipelines[0], label='=cmd|"a", b')
+    opened = Opened(browser, replace(report, pipelines=(first, report.pipelines[1])), tmp_path)
+    for table in opened.page.evaluate("[...document.querySelectorAll('table')].map(t => t.id)"):
+        assert len(opened.download(table, tmp_path)) == opened.page.locator(f"#{table} tr").count() > 1, table
+    rows = opened.download("table", tmp_path)
+    assert [row[0] for row in rows] == ["pipeline", """'=cmd|"a", b""", "pipeline_01"]
+    assert float(rows[2][4]) == pytest.approx(report.pipelines[1].total_seconds, rel=1e-5)
+    assert len(rows[2][6]) > len(opened.cells(2)[6])
+    opened.quiet()
+
+
+def test_the_confusion_matrix_is_that_of_the_chosen_composite(browser: Browser, tmp_path: Path) -> None:
+    opened = Opened(browser, a_report([6], 10), tmp_path)
+    assert opened.cells(0, "confusion") == ["true class", *(f"predicted class <{n}>" for n in range(3)), "samples"]
+    assert opened.cells(2, "confusion") == ["class <1>", "0", "9", "1", "10"]
+    assert opened.cells(1, "classes") == ["class <0>", "10", "10", "0.9000", "0.9000", "0.9000"]
+    opened.choose("#composite", "currently trained")
+    assert opened.cells(2, "confusion") == ["class <1>", "0", "18", "1", "19"]
+    caption = opened.page.text_content("#confusion-caption") or ""
+    assert "currently trained model of pipeline_00" in caption
+    assert "57 samples of 4 intervals of 5" in caption
+    opened.quiet()
+
+
+def test_of_many_classes_the_most_confused_pairs_are_listed_and_without_predictions_nothing(
+    browser: Browser, tmp_path: Path
+) -> None:
+    report = a_report([6, 3], 10)
+    many, none = replace(report.pipelines[0], confusion=a_confusion(60)), replace(report.pipelines[1], confusion=None)
+    opened = Opened(browser, replace(report, pipelines=(many, none)), tmp_path)
+    assert opened.cells(1, "confusion") == ["class <0>", "class <1>", "1", "0.1000"]
+    assert (opened.page.locator("#confusion tr").count(), opened.page.locator("#classes tr").count()) == (31, 51)
+    assert "60 classes are too many" in (opened.page.text_content("#confusion-caption") or "")
+    opened.choose("#focus", "pipeline_01")
+    assert not opened.page.locator("#confusion-section").is_visible()
+    assert not opened.page.locator("nav a[href='#confusion-section']").is_visible()
+    opened.quiet()
+
+
+def test_slices_stand_in_a_table_the_weakest_first(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([6], 10)
+    opened = Opened(browser, report, tmp_path)
+    [record], everywhere = report.pipelines, both_active(report, [0])
+    assert opened.cells(1, "slice-table")[:3] == ["school=B", "500", str(everywhere.sum())]
+    assert opened.cells(1, "slice-table")[3] == f"{mean_of_active(report, 0, 'accuracy', everywhere) - 0.1:.4f}"
+    assert opened.cells(1, "slice-table")[5] == "-0.1000"
+    opened.choose("#metric", "log_loss")
+    assert opened.cells(1, "slice-table")[0] == "school=A", "of a loss the larger one is the weaker one"
+    assert list(record.slices) == ["school=A", "school=B"]
+    opened.quiet()
+
+
+def test_the_page_is_dark_where_the_reader_wants_it_and_paper_is_white(browser: Browser, tmp_path: Path) -> None:
+    opened = Opened(browser, a_report([6, 4], 10), tmp_path)
+    assert opened.colours() == ("rgb(255, 255, 255)", "#ffffff")
+    opened.page.emulate_media(color_scheme="dark")
+    opened.page.wait_for_function("document.getElementById('pareto')._fullLayout.paper_bgcolor === '#16191d'")
+    assert opened.colours()[0] == "rgb(22, 25, 29)"
+    opened.page.emulate_media(color_scheme="dark", media="print")
+    opened.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert opened.colours() == ("rgb(255, 255, 255)", "#ffffff")
+    hidden = {part: opened.page.locator(part).is_visible() for part in ("nav", "#controls", "#pipelines", "#chosen", "#table")}
+    assert hidden == {"nav": False, "#controls": False, "#pipelines": False, "#chosen": True, "#table": True}
+    widths = opened.page.evaluate("[...document.querySelectorAll('.plot')].map(plot => plot._fullLayout.width)")
+    assert set(widths) == {1000}, "the width of a sheet of paper"
+    opened.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    opened.page.emulate_media(color_scheme="dark", media="screen")
+    opened.wait()
+    assert opened.colours()[1] == "#16191d"
     opened.quiet()

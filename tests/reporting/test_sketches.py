@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.reporting.plots import sketches
-from modyn_dagster.reporting.plots.svg import Axes, Line, bar_chart, line_chart
+from modyn_dagster.reporting.plots.scale import Axes
+from modyn_dagster.reporting.plots.svg import Line, bar_chart, line_chart
 from tests.reporting.test_plots import a_summary
 
 _NUMBERS = st.floats(-1e12, 1e12, allow_nan=False)
@@ -35,7 +36,7 @@ def paths(svg: str, colour: str) -> list[str]:
 
 @given(lines=st.lists(_POINTS, max_size=3), title=st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=10))
 def test_any_points_give_a_well_formed_picture(lines: list[list[tuple[float, float | None]]], title: str) -> None:
-    svg = line_chart(Axes(title, "x", "y"), [Line(f"<{n}>", points, "#0072B2", dots=True) for n, points in enumerate(lines)])
+    svg = line_chart(Axes(title, "x", "y"), [Line(f"<{n}>", points, "#0072B2", mark="dot") for n, points in enumerate(lines)])
     texts = [each.text for each in parsed(svg).iter("{http://www.w3.org/2000/svg}text")]
     assert (title or None) in texts
 

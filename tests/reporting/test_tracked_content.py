@@ -4,13 +4,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mlflow.entities import Param
 
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.content import flatten
-from modyn_dagster.reporting.mlflow.series import interval_table, milliseconds, time_zero
+from modyn_dagster.reporting.mlflow.stream_time import StreamTime, interval_table, interval_tags, milliseconds
+from modyn_dagster.spec.intervals import TumblingIntervals
 from tests.examples import examples
 from tests.reporting.story import year
 
@@ -40,12 +41,34 @@ def test_settings_keep_their_names_and_values() -> None:
     assert json.loads(flat["e"]) == [1, "x"]
 
 
-@given(st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 1, 1)))
-def test_timestamps_of_a_run_are_never_negative(start: datetime) -> None:
-    first = (start.replace(tzinfo=UTC), start.replace(tzinfo=UTC) + timedelta(days=1))
-    later = milliseconds(first[1]) - milliseconds(time_zero([first]))
-    assert milliseconds(first[0]) - milliseconds(time_zero([first])) >= 0
-    assert later >= 86_400_000
+MOMENTS = st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9990, 1, 1), timezones=st.just(UTC))
+
+
+@given(first=MOMENTS, later=st.timedeltas(min_value=timedelta(), max_value=timedelta(days=3650)))
+def test_timestamps_are_never_negative_and_keep_day_and_time(first: datetime, later: timedelta) -> None:
+    time = StreamTime.beginning(first)
+    assert time.timestamp(first) >= 0
+    assert time.timestamp(first + later) - time.timestamp(first) == milliseconds(first + later) - milliseconds(first)
+    if first.year < 9000:
+        shown = datetime.fromtimestamp(time.timestamp(first) // 1000, UTC)
+        assert (shown.year - first.year, shown.timetuple()[1:7]) == (400 * time.cycles, first.timetuple()[1:7])
+        assert time.cycles == 0 or first.year < 1970
+
+
+@given(first=MOMENTS, seconds=st.integers(32, 10 * 366 * 86_400), n=st.integers(2, 30))
+def test_steps_grow_with_time_and_regular_intervals_have_steps_of_their_own(first: datetime, seconds: int, n: int) -> None:
+    assume(first.year < 9600)
+    time = StreamTime.beginning(first, TumblingIntervals(every=seconds))
+    steps = [time.step(first + i * timedelta(seconds=seconds)) for i in range(n)]
+    assert steps == sorted(set(steps))
+    assert abs(steps[0] / time.scale - first.year) <= 1
+
+
+def test_steps_are_years_where_intervals_are_longer_than_a_year() -> None:
+    time = StreamTime.beginning(year(0), TumblingIntervals(every="5y"))
+    assert [time.step(year(5 * n)) for n in range(25)] == [1900 + 5 * n for n in range(25)]
+    assert StreamTime.beginning(year(0), TumblingIntervals(every="1y")).step(year(0.5)) == 1900_500
+    assert StreamTime.beginning(year(0), TumblingIntervals(every="1h")).step(year(0)) == 1900_000_000
 
 
 def test_milliseconds_round_down_on_both_sides_of_1970() -> None:
@@ -56,8 +79,9 @@ def test_milliseconds_round_down_on_both_sides_of_1970() -> None:
 
 def test_every_step_has_its_interval() -> None:
     intervals = [(year(0), year(1)), (year(3), year(4))]
-    assert interval_table(intervals) == [
-        {"step": 0, "start": year(0).isoformat(), "end": year(1).isoformat()},
-        {"step": 1, "start": year(3).isoformat(), "end": year(4).isoformat()},
+    assert interval_table(intervals, StreamTime()) == [
+        {"step": 1900_000, "start": year(0).isoformat(), "end": year(1).isoformat()},
+        {"step": 1903_000, "start": year(3).isoformat(), "end": year(4).isoformat()},
     ]
-    assert time_zero([]) == datetime(1970, 1, 1, tzinfo=UTC)
+    assert interval_tags(intervals)["modyn/time_shift"] == "400 years later"
+    assert "modyn/time_shift" not in interval_tags([(year(80), year(81))])

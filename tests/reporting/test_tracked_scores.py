@@ -16,10 +16,11 @@ from modyn_dagster.catalog.runs import get_run
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.series import MOST_SLICES, slice_name, slice_series, slice_tags
+from modyn_dagster.reporting.mlflow.stream_time import StreamTime
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.reporting.scores import composite_series
 from tests.examples import examples
-from tests.reporting.story import Story, year
+from tests.reporting.story import Story, step, timestamp, year
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,6 @@ def client(mlflow_uri: str) -> MlflowClient:
 def points(client: MlflowClient, run_id: str, name: str) -> list[tuple[int, int, float]]:
     found: Sequence[Metric] = client.get_metric_history(run_id, name)
     return sorted((metric.step, metric.timestamp, metric.value) for metric in found)
-
-
-def milliseconds(years: int) -> int:
-    return years * 365 * 24 * 3600 * 1000
 
 
 def two_triggers(story: Story) -> tuple[TriggerRow, TriggerRow]:
@@ -53,12 +50,12 @@ def test_every_slice_is_a_series_over_the_intervals_beside_the_whole(
     story.score(row, {2: 0.125}, subset="school=Fisk, Nashville")
     story.score(row, {2: 1.5}, "log_loss", subset="label=1")
     shown = tracker.sync_trigger(story.engine, story.run, row)
-    assert points(client, shown, "evaluation/accuracy") == [(0, 0, 0.5), (1, milliseconds(1), 0.25)]
-    assert points(client, shown, "evaluation/accuracy by school/MIT") == [(0, 0, 0.75)]
-    assert points(client, shown, "evaluation/log_loss by label/1") == [(1, milliseconds(1), 1.5)]
+    assert points(client, shown, "evaluation/accuracy") == [(step(1), timestamp(1), 0.5), (step(2), timestamp(2), 0.25)]
+    assert points(client, shown, "evaluation/accuracy by school/MIT") == [(step(1), timestamp(1), 0.75)]
+    assert points(client, shown, "evaluation/log_loss by label/1") == [(step(2), timestamp(2), 1.5)]
     run = client.get_run(shown)
     [odd] = [name for name in run.data.metrics if "Fisk" in name]
-    assert points(client, shown, odd) == [(1, milliseconds(1), 0.125)]
+    assert points(client, shown, odd) == [(step(2), timestamp(2), 0.125)]
     assert run.data.tags["modyn/slices"] == "3 of 3"
     story.score(row, {3: 0.5}, subset="school=MIT")
     assert tracker.sync_trigger(story.engine, story.run, row) == shown
@@ -80,7 +77,7 @@ def test_only_so_many_slices_are_shown_and_it_is_said() -> None:
     interval = (year(0), year(1))
     subsets = [f"school={n:03d}" for n in range(MOST_SLICES + 5)]
     cells = [EvaluationRow(1, 0, *interval, "accuracy", 5, 0.5, None, False, subset=subset) for subset in subsets]
-    assert len(slice_series(cells, [interval])) == MOST_SLICES
+    assert len(slice_series(cells, StreamTime())) == MOST_SLICES
     assert slice_tags(cells) == {"modyn/slices": f"{MOST_SLICES} of {MOST_SLICES + 5}"}
     assert slice_tags([]) == {}
 
@@ -94,12 +91,12 @@ def test_a_pipelines_run_has_the_scores_of_its_composite_models_by_interval(
         cells, models = list_evaluations(conn, story.run.id), list_models(conn, story.run.id)
     for metric in ("accuracy", "log_loss"):
         expected = composite_series(models, cells, metric)
-        series = [(i, milliseconds(i), s.value) for i, s in enumerate(expected.active) if s.value is not None]
+        series = [(step(i), timestamp(i), s.value) for i, s in enumerate(expected.active, start=1) if s.value is not None]
         assert points(client, shown, f"evaluation/active {metric}") == series
         assert f"evaluation/trained {metric}" not in client.get_run(shown).data.metrics
     story.move(state="finished")
     assert tracker.sync_run(story.engine, story.run) == shown
-    series = [(i, milliseconds(i), s.value) for i, s in enumerate(expected.trained) if s.value is not None]
+    series = [(step(i), timestamp(i), s.value) for i, s in enumerate(expected.trained, start=1) if s.value is not None]
     assert points(client, shown, "evaluation/trained log_loss") == series
 
 

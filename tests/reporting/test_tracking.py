@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -18,7 +17,7 @@ from modyn_dagster.catalog.triggers import TriggerRow, trigger
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.series import MOST_LOSSES
 from modyn_dagster.reporting.mlflow.tracker import Tracker
-from tests.reporting.story import START, Story, year
+from tests.reporting.story import START, YEAR, Story, step, timestamp, year
 
 
 @pytest.fixture
@@ -132,15 +131,15 @@ def test_metrics_are_the_catalogs_cells_and_their_times_the_intervals(
     run_id = tracker.sync_trigger(story.engine, story.run, row)
     with story.engine.connect() as conn:
         cells = list_evaluations(conn, story.run.id, row.id)
-    zero = datetime.fromisoformat(client.get_run(run_id).data.tags["modyn/time_zero"])
-    assert zero == year(1), "MLflow refuses times before 1970"
+    assert client.get_run(run_id).data.tags["modyn/time_shift"] == "400 years later", "MLflow refuses times before 1970"
     found = {
-        (name, zero + timedelta(milliseconds=metric.timestamp), metric.value)
+        (name, metric.timestamp, metric.value)
         for name in ("accuracy", "log_loss")
         for metric in client.get_metric_history(run_id, f"evaluation/{name}")
     }
-    assert found == {(cell.metric, cell.interval_start, cell.value) for cell in cells if cell.value is not None}
-    assert [step for step, _ in points(client, run_id, "evaluation/accuracy")] == [0, 1, 3]
+    years = {cell: (cell.interval_start - year(0)) / YEAR for cell in cells}
+    assert found == {(cell.metric, timestamp(years[cell]), cell.value) for cell in cells if cell.value is not None}
+    assert [at for at, _ in points(client, run_id, "evaluation/accuracy")] == [step(1), step(2), step(4)]
 
 
 def test_times_after_1970_are_themselves(tracker: Tracker, story: Story, client: MlflowClient) -> None:
@@ -156,7 +155,7 @@ def test_all_triggers_count_the_same_intervals(tracker: Tracker, story: Story, c
     story.score(first, dict.fromkeys(range(8), 0.5))
     story.score(second, {5: 0.75})
     tracker.sync_all(story.engine, story.run)
-    assert points(client, tracker.sync_trigger(story.engine, story.run, second), "evaluation/accuracy") == [(5, 0.75)]
+    assert points(client, tracker.sync_trigger(story.engine, story.run, second), "evaluation/accuracy") == [(step(5), 0.75)]
 
 
 def losses_of(story: Story, row: TriggerRow) -> list[tuple[int, float]]:
@@ -195,7 +194,7 @@ def test_more_points_than_mlflow_takes_in_one_call_arrive(tracker: Tracker, stor
     values = {n: n / 4096 for n in range(2345)}
     story.score(row, values)
     run_id = tracker.sync_trigger(story.engine, story.run, row)
-    assert points(client, run_id, "evaluation/accuracy") == list(values.items())
+    assert points(client, run_id, "evaluation/accuracy") == [(step(n), value) for n, value in values.items()]
 
 
 def test_showing_again_changes_nothing(
@@ -246,13 +245,13 @@ def test_a_kill_while_points_were_sent_is_made_up(tracker: Tracker, story: Story
         assert points(client, half, name) == points(client, expected, name)
 
 
-def test_later_intervals_are_added(tracker: Tracker, story: Story, client: MlflowClient) -> None:
+def test_later_and_earlier_intervals_are_added(tracker: Tracker, story: Story, client: MlflowClient) -> None:
     row = story.train(10, year(1.5))
     run_id = tracker.sync_trigger(story.engine, story.run, row)
-    for last in (3, 6):
-        story.score(row, {n: n / 10 for n in range(last)})
+    for first, last in ((2, 3), (2, 6), (0, 6)):
+        story.score(row, {n: n / 10 for n in range(first, last)})
         assert tracker.sync_trigger(story.engine, story.run, row) == run_id
-        assert points(client, run_id, "evaluation/accuracy") == [(n, n / 10) for n in range(last)]
+        assert points(client, run_id, "evaluation/accuracy") == [(step(n), n / 10) for n in range(first, last)]
 
 
 def test_the_description_keeps_the_link_to_dagster(tracker: Tracker, story: Story, client: MlflowClient) -> None:
@@ -264,8 +263,8 @@ def test_the_description_keeps_the_link_to_dagster(tracker: Tracker, story: Stor
 
 @pytest.mark.parametrize(
     "again",
-    [{2: 0.75}, {2: None}, dict.fromkeys((1, 2, 4)), {0: 0.5}],
-    ids=["other value", "undefined now", "all undefined now", "earlier interval"],
+    [{2: 0.75}, {2: None}, dict.fromkeys((1, 2, 4))],
+    ids=["other value", "undefined now", "all undefined now"],
 )
 def test_a_run_that_shows_what_is_no_longer_true_is_replaced(
     tracker: Tracker, story: Story, client: MlflowClient, shown: Callable[[], list[Run]], again: dict[int, float | None]
@@ -282,6 +281,24 @@ def test_a_run_that_shows_what_is_no_longer_true_is_replaced(
     assert [value for _, value in points(client, new, "evaluation/accuracy")] == values
     assert [run.info.run_id for run in shown()][1:] == [new]
     assert client.get_run(old).info.lifecycle_stage == "deleted"
+
+
+def test_an_experiment_says_how_to_read_it_and_keeps_what_a_person_writes(
+    tracker: Tracker, story: Story, client: MlflowClient
+) -> None:
+    def note() -> str:
+        tracker.sync_run(story.engine, story.run)
+        return str(client.get_experiment(experiment_of(client, story)).tags["mlflow.note.content"])
+
+    ours = note()
+    assert all(
+        part in ours
+        for part in (f"**{story.pipeline}** on the dataset `d`.", "A story.", "evaluation/active accuracy", "Time (wall)")
+    )
+    client.set_experiment_tag(experiment_of(client, story), "mlflow.note.content", ours.replace("A story.", "An older story."))
+    assert note() == ours
+    client.set_experiment_tag(experiment_of(client, story), "mlflow.note.content", "Mine.")
+    assert note() == "Mine."
 
 
 def test_seconds_grow_without_replacing_the_run(tracker: Tracker, story: Story, client: MlflowClient) -> None:
@@ -326,7 +343,7 @@ def test_what_a_person_deleted_in_mlflow_is_shown_again(
     parent, child = shown()
     assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert client.get_experiment(experiment_of(client, story)).lifecycle_stage == "active"
-    assert points(client, child.info.run_id, "evaluation/accuracy") == [(0, 0.9), (1, 0.8), (3, 1 / 3)]
+    assert points(client, child.info.run_id, "evaluation/accuracy") == [(step(1), 0.9), (step(2), 0.8), (step(4), 1 / 3)]
     with story.engine.connect() as conn:
         assert triggers.get_trigger(conn, row.id).mlflow_run_id == child.info.run_id
 

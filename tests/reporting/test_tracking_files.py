@@ -7,7 +7,7 @@ import pytest
 
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.tracker import Tracker
-from tests.reporting.story import Story, year
+from tests.reporting.story import Story, step, year
 
 
 def files_of(root: Path, story: Story, run_id: str) -> Path:
@@ -26,7 +26,7 @@ def test_a_pipelines_run_has_its_plot_its_summary_and_its_intervals(tracker: Tra
     summary = json.loads((folder / "summary.json").read_text())
     assert [score["value"] for score in summary["active"]] == [None, 0.8, 0.7]
     steps = json.loads((folder / "intervals.json").read_text())
-    assert steps[2] == {"step": 2, "start": year(3).isoformat(), "end": year(4).isoformat()}
+    assert steps[2] == {"step": step(3), "start": year(3).isoformat(), "end": year(4).isoformat()}
 
 
 def test_files_are_written_again_only_when_they_changed(tracker: Tracker, scored: Story, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.training.telemetry import MAX_POINTS, LossCurve
+from modyn_dagster.training.telemetry import MAX_POINTS, LossCurve, Stopwatch
 
 
 @given(st.integers(1, 5000))
@@ -28,3 +28,18 @@ def test_an_epoch_loss_weighs_steps_by_their_weights() -> None:
     curve.step(4.0, weight=0.5)
     curve.end_epoch()
     assert curve.epochs == [2.0, 4.0]
+
+
+def test_an_epoch_records_processor_time_and_memory_across_a_resume() -> None:
+    watch = Stopwatch()
+    np.linalg.svd(np.ones((300, 300)))
+    watch.lap("forward")
+    watch.end_epoch(10)
+    assert 0 < watch.epochs[0]["cpu_seconds"] < 60
+    assert 10e6 < watch.epochs[0]["memory_bytes"] < 1e12
+    resumed = Stopwatch()
+    resumed.load_state_dict(watch.state_dict() | {"cpu": 100.0})
+    resumed.end_epoch(10)
+    assert [100 <= epoch["cpu_seconds"] < 160 for epoch in resumed.epochs] == [False, True]
+    resumed.load_state_dict({name: value for name, value in watch.state_dict().items() if name != "cpu"})
+    assert len(resumed.epochs) == 2, "a checkpoint from before has no processor time"

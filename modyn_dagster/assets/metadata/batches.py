@@ -102,7 +102,7 @@ def replay_decision_metadata(platform: Platform, event: BatchReplayed) -> dict[s
 def decisions_metadata(run: RunRow, decisions: Sequence[DecisionRow], pictured: Sequence[DecisionRow]) -> dict[str, Any]:
     """The decisions of one batch as a table, the last score as a number, and a picture of ``pictured``, if there are any."""
     from modyn_dagster.reporting.plots.decisions import scores_and_thresholds
-    from modyn_dagster.reporting.plots.figures import as_markdown
+    from modyn_dagster.reporting.plots.svg import svg_markdown
 
     last = decisions[-1]
     metadata: dict[str, Any] = {
@@ -115,7 +115,7 @@ def decisions_metadata(run: RunRow, decisions: Sequence[DecisionRow], pictured: 
     }
     if pictured:
         title = f"{run.title}: what was decided from"
-        metadata["score_and_threshold"] = dg.MetadataValue.md(as_markdown(scores_and_thresholds(pictured, title=title)))
+        metadata["score_and_threshold"] = dg.MetadataValue.md(svg_markdown(title, scores_and_thresholds(pictured, title=title)))
     return metadata
 
 

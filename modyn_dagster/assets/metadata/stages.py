@@ -40,13 +40,13 @@ def selection_metadata(context: TriggerContext, row: TrainingSetRow) -> dict[str
 
 def _fill_plot(context: TriggerContext, row: TrainingSetRow) -> str:
     from modyn_dagster.reporting.plots.decisions import fill_over_time
-    from modyn_dagster.reporting.plots.figures import as_markdown
+    from modyn_dagster.reporting.plots.svg import svg_markdown
 
     with context.platform.transaction() as conn:
         fills = list_fills(conn, context.run.id, until=context.trigger.ordinal)
     min_fill = RTBSSpec.model_validate(row.details["state"]["strategy"]).min_fill
     title = f"{context.run.title}: is there enough fresh data to train again?"
-    return as_markdown(fill_over_time(fills, min_fill=min_fill, title=title))
+    return svg_markdown(title, fill_over_time(fills, min_fill=min_fill, title=title))
 
 
 def stage_metadata(

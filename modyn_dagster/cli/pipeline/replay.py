@@ -112,6 +112,7 @@ def compare(names: tuple[str, ...], metric: str | None, plot: str | None, as_jso
 
 def write_reports(platform: "Platform", names: Sequence[str], metric: str | None, *, html: str | None, pages: str | None) -> None:
     """Write the comparison as one interactive page, and a page per pipeline that ran."""
+    from modyn_dagster.pipeline.stages.evaluation.confusion import confusion_reader
     from modyn_dagster.reporting.page.document import write_report
     from modyn_dagster.reporting.page.records import read_report
 
@@ -120,7 +121,7 @@ def write_reports(platform: "Platform", names: Sequence[str], metric: str | None
         targets += [(Path(pages) / f"{name}.html", [name], f"Pipeline {name}") for name in names]
     for path, pipelines, title in targets:
         with platform.transaction() as conn:
-            data = read_report(conn, pipelines, title=title, metric=metric)
+            data = read_report(conn, pipelines, title=title, metric=metric, confusion_of=confusion_reader(platform))
         path.parent.mkdir(parents=True, exist_ok=True)
         write_report(data, path)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.reporting.mlflow.series import MOST_IN_NAME, Series, digest_of, mlflow_name, utc_text
+from modyn_dagster.reporting.mlflow.series import MOST_IN_NAME, Series, digest_of, mlflow_name
+from modyn_dagster.reporting.mlflow.stream_time import utc_text
 from modyn_dagster.reporting.scores import spec_of
 
 if TYPE_CHECKING:

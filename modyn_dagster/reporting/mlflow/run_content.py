@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.decisions import DecisionRow, scored_decisions
 from modyn_dagster.catalog.results.evaluations import list_evaluations, list_intervals
-from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.results.training_sets import FillPoint, list_fills
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.reporting.mlflow.content import (
@@ -21,7 +21,8 @@ from modyn_dagster.reporting.mlflow.content import (
     run_identity,
     stream_inputs,
 )
-from modyn_dagster.reporting.mlflow.series import composite_points, decision_series, fill_series, interval_tags, milliseconds
+from modyn_dagster.reporting.mlflow.series import Point, composite_points, decision_series, fill_series, system_series
+from modyn_dagster.reporting.mlflow.stream_time import StreamTime, interval_tags, milliseconds
 from modyn_dagster.reporting.scores import CompositeSeries, Interval, composite_series, spec_of
 from modyn_dagster.reporting.summary import RunSummary, summarise_run
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS
@@ -45,6 +46,7 @@ def run_content(
     decisions: Sequence[DecisionRow] = (),
     fills: Sequence[FillPoint] = (),
     composites: Mapping[str, CompositeSeries] = MappingProxyType({}),
+    models: Sequence[ModelRow] = (),
 ) -> Content:
     """Content of a pipeline run.
 
@@ -56,6 +58,7 @@ def run_content(
         decisions: with a measured score, as series.
         fills: of the time-biased sample, as series.
         composites: scores of the composite models by metric, as series.
+        models: of the run, for the load of their trainings, as series.
     """
     spec = {name: value for name, value in run.spec.items() if name not in DISPLAY_FIELDS}
     settings = {"seed": run.seed, "threads": run.threads, "run": {"mode": run.mode, "name": run.name}}
@@ -80,7 +83,8 @@ def run_content(
         series={
             **decision_series(decisions),
             **fill_series(fills),
-            **composite_points(composites, intervals, ended=run.state in ("finished", "ended")),
+            **_load_series(models),
+            **composite_points(composites, StreamTime.of_run(run, intervals), ended=run.state in ("finished", "ended")),
         },
         numbers=_summary_numbers(summary),
         inputs=stream_inputs(run),
@@ -110,18 +114,29 @@ def read_run(engine: sa.Engine, run_id: int, dagster: DagsterRun) -> tuple[RunRo
         run = get_run(conn, run_id)
         summary = summarise_run(conn, run)
         intervals = list_intervals(conn, run_id)
-        shown = _measured_decisions(conn, run), list_fills(conn, run_id), _composites(conn, run)
+        models = list_models(conn, run_id)
+        shown = _measured_decisions(conn, run), list_fills(conn, run_id), _composites(conn, run, models), models
         content = run_content(run, summary, intervals, dagster, *shown)
     return run, content, summary, intervals
 
 
-def _composites(conn: sa.Connection, run: RunRow) -> dict[str, CompositeSeries]:
+def _composites(conn: sa.Connection, run: RunRow, models: Sequence[ModelRow]) -> dict[str, CompositeSeries]:
     """Scores of the composite models, by metric."""
     evaluation = spec_of(run).evaluation
-    models, cells = list_models(conn, run.id), list_evaluations(conn, run.id)
+    cells = list_evaluations(conn, run.id)
     return {metric: composite_series(models, cells, metric, evaluation.intervals) for metric in evaluation.metrics}
 
 
 def _measured_decisions(conn: sa.Connection, run: RunRow) -> list[DecisionRow]:
     """Decisions based on a measurement; a number of samples is no score worth a curve."""
     return scored_decisions(conn, run.id) if measures(spec_of(run).trigger) else []
+
+
+def _load_series(models: Sequence[ModelRow]) -> dict[str, list[Point]]:
+    """Largest processor time and memory of each training, by trigger, at its end."""
+    series: dict[str, list[Point]] = {}
+    for model in models:
+        for name, points in system_series(model).items():
+            largest = max(point.value for point in points)
+            series.setdefault(name, []).append(Point(model.ordinal, points[-1].timestamp, largest))
+    return series

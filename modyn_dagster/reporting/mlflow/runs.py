@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-#: MLflow shows an experiment as training runs, not as conversations.
-_EXPERIMENT: Final = {"mlflow.experimentKind": "custom_model_development"}
 _SOURCE: Final = {"mlflow.source.name": "modyn-dagster", "mlflow.source.type": "JOB"}
 
 logger = logging.getLogger(__name__)
@@ -29,19 +27,10 @@ logger = logging.getLogger(__name__)
 class TrackedRuns:
     """Runs of one MLflow. Every method raises ``TrackingError`` when MLflow is down or refuses."""
 
-    def __init__(self, client: MlflowClient, artifact_root: str | None = None) -> None:
+    def __init__(self, client: MlflowClient) -> None:
         self._client = client
         self._address = address_of(client.tracking_uri)
-        self._artifact_root = artifact_root
         self._experiments: dict[str, str] = {}
-
-    def experiment(self, name: str) -> str:
-        """Id of an experiment; a missing one is created, a deleted one restored."""
-        with self._errors():
-            experiment = self._client.get_experiment_by_name(name) or self._create_experiment(name)
-            if experiment.lifecycle_stage == "deleted":
-                self._client.restore_experiment(experiment.experiment_id)
-            return str(experiment.experiment_id)
 
     def ensure(self, experiment_id: str, content: Content, stored: str | None) -> Run:
         """Run with the identity of a content: by its stored id, else by its tags, else a new one."""
@@ -125,18 +114,6 @@ class TrackedRuns:
 
     def _errors(self) -> AbstractContextManager[None]:
         return tracking_errors(self._address)
-
-    def _create_experiment(self, name: str) -> Any:
-        from mlflow.exceptions import MlflowException
-
-        location = f"{self._artifact_root}/{name}" if self._artifact_root else None
-        try:
-            experiment_id = self._client.create_experiment(name, artifact_location=location, tags=_EXPERIMENT)
-            return self._client.get_experiment(experiment_id)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-            return self._client.get_experiment_by_name(name)
 
     def _get(self, run_id: str | None) -> Run | None:
         from mlflow.exceptions import MlflowException

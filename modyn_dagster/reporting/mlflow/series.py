@@ -1,31 +1,29 @@
-"""Metrics for MLflow as series of points: losses, scores by interval and slice, decisions, fill.
+"""Metrics for MLflow as series of points: losses, scores by interval and slice, decisions, fill, and load of the processor.
 
-The step of an interval metric is the position of the interval in the run's list of intervals. MLflow refuses times before
-1970: where the first interval begins earlier, timestamps count from its start (tag ``modyn/time_zero``).
+Steps and timestamps of what belongs to the stream are sample time (``stream_time``), those of a training its steps and its clock.
 """
 
 import math
 import re
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import FillPoint
+from modyn_dagster.reporting.mlflow.stream_time import StreamTime, milliseconds
 from modyn_dagster.reporting.scores import CompositeSeries, Interval
 from modyn_dagster.values.digest import json_digest
 
 #: Prefixes of the names of metrics that are series.
-SERIES_PREFIXES: Final = ("training/", "evaluation/", "decision/", "selection/")
+SERIES_PREFIXES: Final = ("training/", "evaluation/", "decision/", "selection/", "system/")
 #: Decisions of a run that are shown, the first ones; the catalog has all.
 MOST_DECISIONS: Final = 10_000
 #: Points of a loss curve: sending them is most of the cost of tracking. The catalog has all.
 MOST_LOSSES: Final = 250
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
+#: Epochs whose load is shown.
+MOST_LOADS: Final = 50
 
 
 class Point(NamedTuple):
@@ -37,6 +35,7 @@ class Point(NamedTuple):
 
 
 Series = Mapping[str, Sequence[Point]]
+T = TypeVar("T")
 
 
 def loss_series(model: ModelRow) -> dict[str, list[Point]]:
@@ -67,79 +66,63 @@ def epoch_series(model: ModelRow) -> dict[str, list[Point]]:
     }
 
 
-def interval_series(cells: Sequence[EvaluationRow], intervals: Sequence[Interval]) -> dict[str, list[Point]]:
-    """Points of every metric of one model, one per cell with a value. ``intervals`` are all of the run, in order of time."""
+def system_series(model: ModelRow) -> dict[str, list[Point]]:
+    """Processor time and memory of the training process at the end of each epoch, evenly thinned; empty for older models.
+
+    100 % is one core. MLflow shows metrics of these names as system metrics, over the clock.
+    """
+    series: dict[str, list[Point]] = {}
+    epochs = [epoch for epoch in model.training.get("epochs", ()) if "cpu_seconds" in epoch]
+    seconds = [sum(epoch["seconds"].values()) for epoch in epochs]
+    for number, epoch in _thin([*enumerate(epochs, start=1)], MOST_LOADS):
+        at = milliseconds(model.created_at) - round(1000 * sum(seconds[number:]))
+        values = {"memory_megabytes": epoch["memory_bytes"] / 1e6}
+        if seconds[number - 1] > 0:
+            values["cpu_utilization_percentage"] = 100 * epoch["cpu_seconds"] / seconds[number - 1]
+        for name, value in values.items():
+            series.setdefault(f"system/process_{name}", []).append(Point(number, at, value))
+    return series
+
+
+def interval_series(cells: Sequence[EvaluationRow], time: StreamTime) -> dict[str, list[Point]]:
+    """Points of every metric of one model, one per cell with a value."""
     series: dict[str, list[Point]] = {}
     for cell in cells:
-        point = interval_point(intervals, (cell.interval_start, cell.interval_end), cell.value)
+        point = interval_point(time, (cell.interval_start, cell.interval_end), cell.value)
         if point is not None:
             series.setdefault(f"evaluation/{cell.metric}", []).append(point)
     return series
 
 
-def interval_point(intervals: Sequence[Interval], interval: Interval, value: float | None) -> Point | None:
-    """Point of an interval: its index among all of the run is the step, its start the timestamp; None without a value."""
+def interval_point(time: StreamTime, interval: Interval, value: float | None) -> Point | None:
+    """Point of an interval at its start; None without a value."""
     # MLflow replaces infinities by other numbers.
     if value is None or not math.isfinite(value):
         return None
-    timestamp = milliseconds(interval[0]) - milliseconds(time_zero(intervals))
-    return Point(bisect_left(intervals, interval), timestamp, value)
+    return Point(time.step(interval[0]), time.timestamp(interval[0]), value)
 
 
 def decision_series(decisions: Sequence[DecisionRow]) -> dict[str, list[Point]]:
-    """Scores and thresholds of the decisions of a run; the step is the index of the decision.
-
-    Timestamps are sample times, counted from 1970, or from the first decision if that is earlier.
-    """
-    zero = milliseconds(min([_EPOCH, *(row.time for row in decisions[:1])]))
+    """Scores and thresholds of the decisions of a run at their sample times."""
+    time = StreamTime.beginning(decisions[0].time if decisions else None)
     series: dict[str, list[Point]] = {}
-    for step, row in enumerate(decisions[:MOST_DECISIONS]):
+    for row in decisions[:MOST_DECISIONS]:
         for name, value in (("score", row.score), ("threshold", row.threshold)):
             if value is not None and math.isfinite(value):
-                series.setdefault(f"decision/{name}", []).append(Point(step, milliseconds(row.time) - zero, value))
-    return series
+                series.setdefault(f"decision/{name}", []).append(Point(time.step(row.time), time.timestamp(row.time), value))
+    return {name: list(dict.fromkeys(points)) for name, points in series.items()}
 
 
 def fill_series(fills: Sequence[FillPoint]) -> dict[str, list[Point]]:
-    """Fill of the time-biased sample of a run after each batch; timestamps as in ``decision_series``."""
-    zero = milliseconds(min([_EPOCH, *(point.time for point in fills[:1])]))
-    shown = [Point(step, milliseconds(fill.time) - zero, fill.fill) for step, fill in enumerate(fills[:MOST_DECISIONS])]
-    return {"selection/fill": shown} if shown else {}
+    """Fill of the time-biased sample of a run after each batch, at its sample time."""
+    time = StreamTime.beginning(fills[0].time if fills else None)
+    shown = [Point(time.step(fill.time), time.timestamp(fill.time), fill.fill) for fill in fills[:MOST_DECISIONS]]
+    return {"selection/fill": list(dict.fromkeys(shown))} if shown else {}
 
 
-def interval_tags(intervals: Sequence[Interval]) -> dict[str, str]:
-    """Number and extent of the intervals, and the moment of timestamp 0."""
-    if not intervals:
-        return {}
-    return {
-        "modyn/intervals": f"{len(intervals)} from {utc_text(intervals[0][0])} to {utc_text(intervals[-1][1])}",
-        "modyn/time_zero": utc_text(time_zero(intervals)),
-    }
-
-
-def interval_table(intervals: Sequence[Interval]) -> list[dict[str, Any]]:
-    """Interval of each step of ``evaluation/…``."""
-    return [{"step": i, "start": utc_text(start), "end": utc_text(end)} for i, (start, end) in enumerate(intervals)]
-
-
-def time_zero(intervals: Sequence[Interval]) -> datetime:
-    """Moment of timestamp 0 of the interval metrics: 1970, or the start of the first interval if that is earlier."""
-    return min([_EPOCH, *(start for start, _ in intervals[:1])])
-
-
-def milliseconds(moment: datetime) -> int:
-    """Milliseconds since 1970, rounded down; negative before."""
-    return (moment - _EPOCH) // _MILLISECOND
-
-
-def utc_text(moment: datetime) -> str:
-    """Moment in UTC as ISO 8601."""
-    return moment.astimezone(UTC).isoformat()
-
-
-def _thin(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """At most ``MOST_LOSSES`` points at equal distances, including the first and the last."""
-    n, kept = len(curve), min(len(curve), MOST_LOSSES)
+def _thin(curve: Sequence[tuple[int, T]], most: int = MOST_LOSSES) -> list[tuple[int, T]]:
+    """At most so many points at equal distances, including the first and the last."""
+    n, kept = len(curve), min(len(curve), most)
     return [curve[i * (n - 1) // max(1, kept - 1)] for i in range(kept)]
 
 
@@ -161,12 +144,12 @@ def mlflow_name(text: str) -> str:
     return _REFUSED_IN_NAME.sub("_", text)
 
 
-def slice_series(cells: Sequence[EvaluationRow], intervals: Sequence[Interval]) -> dict[str, list[Point]]:
+def slice_series(cells: Sequence[EvaluationRow], time: StreamTime) -> dict[str, list[Point]]:
     """Points of every metric of one model on every slice, as ``evaluation/<metric> by <attribute>/<value>``."""
     shown = set(sorted({cell.subset for cell in cells} - {""})[:MOST_SLICES])
     series: dict[str, list[Point]] = {}
     for cell in cells:
-        point = interval_point(intervals, (cell.interval_start, cell.interval_end), cell.value) if cell.subset in shown else None
+        point = interval_point(time, (cell.interval_start, cell.interval_end), cell.value) if cell.subset in shown else None
         if point is not None:
             series.setdefault(slice_name(cell.metric, cell.subset), []).append(point)
     return series
@@ -193,9 +176,7 @@ def slice_tags(cells: Sequence[EvaluationRow]) -> dict[str, str]:
     return {"modyn/slices": f"{min(n, MOST_SLICES)} of {n}"} if n else {}
 
 
-def composite_points(
-    series: Mapping[str, CompositeSeries], intervals: Sequence[Interval], *, ended: bool
-) -> dict[str, list[Point]]:
+def composite_points(series: Mapping[str, CompositeSeries], time: StreamTime, *, ended: bool) -> dict[str, list[Point]]:
     """Scores by metric of the currently active model and, after the end of the run, of the currently trained model.
 
     Before the end the newest model stands for itself, and its points would belong to another model after the next trigger.
@@ -203,7 +184,7 @@ def composite_points(
     points: dict[str, list[Point]] = {}
     for metric, composites in series.items():
         for name, scores in (("active", composites.active), ("trained", composites.trained if ended else ())):
-            candidates = [interval_point(intervals, score.interval, score.value) for score in scores]
+            candidates = [interval_point(time, score.interval, score.value) for score in scores]
             if defined := [point for point in candidates if point is not None]:
                 points[f"evaluation/{name} {metric}"] = defined
     return points

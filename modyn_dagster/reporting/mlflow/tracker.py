@@ -20,14 +20,16 @@ from modyn_dagster.catalog.runs import RunRow, get_run, set_mlflow_run
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.catalog.triggers import set_mlflow_run as set_trigger_mlflow_run
 from modyn_dagster.reporting.mlflow.content import Content, DagsterRun
-from modyn_dagster.reporting.mlflow.registry import RegisteredModels
+from modyn_dagster.reporting.mlflow.experiments import Experiments, comparison_note, pipeline_note
+from modyn_dagster.reporting.mlflow.registry import RegisteredModels, registered_name
 from modyn_dagster.reporting.mlflow.run_content import comparison_tags, read_run
 from modyn_dagster.reporting.mlflow.runs import TrackedRuns
-from modyn_dagster.reporting.mlflow.series import digest_of, interval_table
+from modyn_dagster.reporting.mlflow.series import digest_of
+from modyn_dagster.reporting.mlflow.stream_time import StreamTime, interval_table
 from modyn_dagster.reporting.mlflow.trigger_content import TriggerRecord, read_trigger, trigger_content
 from modyn_dagster.reporting.mlflow.versions import LiveVersion, read_models
 from modyn_dagster.reporting.plots.sketches import scores_svg
-from modyn_dagster.reporting.scores import Interval
+from modyn_dagster.reporting.scores import Interval, spec_of
 from modyn_dagster.reporting.summary import RunSummary
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ class Tracker:
     """
 
     def __init__(self, client: MlflowClient, ui_url: str, artifact_root: str | None = None) -> None:
-        self._runs = TrackedRuns(client, artifact_root)
+        self._experiments = Experiments(client, artifact_root)
+        self._runs = TrackedRuns(client)
         self._models = RegisteredModels(client)
         self._ui_url = ui_url.rstrip("/")
 
@@ -63,7 +66,7 @@ class Tracker:
         with _run_lock(engine, run.id):
             run, content, summary, intervals = read_run(engine, run.id, DagsterRun(dagster_run_id, dagster_url))
             run_id = self._show_run(engine, run, content)
-            self._add_files(run_id, summary, intervals)
+            self._add_files(run_id, run, summary, intervals)
         return run_id
 
     def sync_trigger(
@@ -91,7 +94,7 @@ class Tracker:
         """Show triggers of one run; parent, experiment and registered models are looked up once. Returns MLflow run ids."""
         with _run_lock(engine, run.id):
             parent = self._parent(engine, run.id)
-            experiment = self._runs.experiment(run.pipeline)
+            experiment = self._experiment(run)
             records = [read_trigger(engine, run.id, trigger.id) for trigger in triggers]
             dagster = DagsterRun(dagster_run_id, dagster_url)
             shown = [self._show_trigger(engine, experiment, parent, record, dagster) for record in records]
@@ -135,7 +138,8 @@ class Tracker:
         content = Content("comparison", identity, "FINISHED", now, None, tags=tags, params={}, numbers=dict(scores))
         with transaction(engine) as conn:
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, sa.func.hashtext(f"comparison of {dataset}"))))
-            shown = self._runs.ensure(self._runs.experiment(f"{dataset}.comparison"), content, None)
+            experiment = self._experiments.ensure(f"{dataset}.comparison", comparison_note(dataset))
+            shown = self._runs.ensure(experiment, content, None)
             self._runs.write(shown, content)
             self._runs.add_file(shown.info.run_id, page)
             self._runs.add_files(shown.info.run_id, {f"{name}.png": figure for name, figure in figures.items()}, {})
@@ -148,6 +152,11 @@ class Tracker:
     def live_at(self, pipeline: str, moment: datetime) -> LiveVersion | None:
         """Newest registered version of a live pipeline at a moment; None before the first."""
         return self._models.live_at(pipeline, moment)
+
+    def _experiment(self, run: RunRow) -> str:
+        """Id of the experiment of a pipeline."""
+        note = pipeline_note(run, spec_of(run).evaluation.score_metric, registered_name(run))
+        return self._experiments.ensure(run.pipeline, note)
 
     def _parent(self, engine: sa.Engine, run_id: int) -> str:
         """MLflow run id of a pipeline run, created if missing; ``sync_run`` updates its content."""
@@ -169,7 +178,7 @@ class Tracker:
         def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:
             set_mlflow_run(conn, run.id, mlflow_run_id)
 
-        experiment = self._runs.experiment(run.pipeline)
+        experiment = self._experiment(run)
         shown = self._show(engine, experiment, content, run.mlflow_run_id, store_run_id)
         if run.mlflow_run_id not in (None, shown):
             self._adopt(engine, run, shown)
@@ -196,8 +205,9 @@ class Tracker:
             self._runs.delete(run_id)
             stored = None
 
-    def _add_files(self, run_id: str, summary: RunSummary, intervals: Sequence[Interval]) -> None:
-        tables: dict[str, Any] = {"summary.json": summary.to_json(), "intervals.json": interval_table(intervals)}
+    def _add_files(self, run_id: str, run: RunRow, summary: RunSummary, intervals: Sequence[Interval]) -> None:
+        table = interval_table(intervals, StreamTime.of_run(run, intervals))
+        tables: dict[str, Any] = {"summary.json": summary.to_json(), "intervals.json": table}
         digest = digest_of(tables)
         if self._runs.tag(run_id, _FILES) == digest:
             return

@@ -26,13 +26,12 @@ from modyn_dagster.reporting.mlflow.content import (
 from modyn_dagster.reporting.mlflow.series import (
     epoch_series,
     interval_series,
-    interval_tags,
     loss_series,
-    milliseconds,
     slice_series,
     slice_tags,
-    utc_text,
+    system_series,
 )
+from modyn_dagster.reporting.mlflow.stream_time import StreamTime, interval_tags, milliseconds, utc_text
 from modyn_dagster.reporting.scores import Interval
 
 _TRIGGER_STATUS: Final = {
@@ -70,6 +69,7 @@ def trigger_content(record: TriggerRecord, *, parent: str, dagster: DagsterRun) 
     """Content of a trigger: decision, training set, training, loss curve, seconds and scores; ``parent`` is an MLflow run id."""
     run, trigger, model = record.run, record.trigger, record.model
     title = f"Trigger {trigger.ordinal} of {run.title}: {trigger.reason}"
+    time = StreamTime.of_run(run, record.intervals)
     note = description([title, _selected(record.training_set)], dagster.url)
     tags = {
         "mlflow.parentRunId": parent,
@@ -97,9 +97,9 @@ def trigger_content(record: TriggerRecord, *, parent: str, dagster: DagsterRun) 
         params=flatten(_trigger_params(record)),
         defaults=note,
         series={
-            **({} if model is None else loss_series(model) | epoch_series(model)),
-            **interval_series(record.cells, record.intervals),
-            **slice_series(record.slices, record.intervals),
+            **({} if model is None else loss_series(model) | epoch_series(model) | system_series(model)),
+            **interval_series(record.cells, time),
+            **slice_series(record.slices, time),
         },
         numbers=_trigger_numbers(record),
         inputs=trigger_inputs(run, record.training_set),

@@ -15,7 +15,7 @@ from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.evaluation.composite.champion import Verdict, champions
-from modyn_dagster.reporting.mlflow.series import utc_text
+from modyn_dagster.reporting.mlflow.stream_time import utc_text
 from modyn_dagster.reporting.scores import spec_of
 from modyn_dagster.reporting.tables import Table
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.evaluation.composite.confusion import RunConfusion
+
 Times = npt.NDArray[np.datetime64]
 Float64 = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -39,6 +41,8 @@ class PipelineRecord:
         n_bytes: written to disk by all stages; None if the ledger has no bytes.
         lows, highs: ends of the confidence intervals, as ``matrices``; metrics without any may be missing.
         slices: matrices of parts of the samples, by name of the part, for example ``school=MIT``.
+        slice_samples: samples of each part by interval, ``int64[intervals]``.
+        confusion: true against predicted classes of the composite models; None for regressions and without predictions.
     """
 
     label: str
@@ -55,6 +59,8 @@ class PipelineRecord:
     lows: Mapping[str, Float64] = field(default_factory=dict)
     highs: Mapping[str, Float64] = field(default_factory=dict)
     slices: Mapping[str, Mapping[str, Float64]] = field(default_factory=dict)
+    slice_samples: Mapping[str, Counts] = field(default_factory=dict)
+    confusion: RunConfusion | None = None
 
     @property
     def total_seconds(self) -> float:

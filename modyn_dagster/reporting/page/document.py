@@ -23,11 +23,14 @@ from modyn_dagster.evaluation import (
     regret,
     retention,
 )
+from modyn_dagster.reporting.page.confusion import confusion_content
 from modyn_dagster.reporting.page.data import DecisionSeries, PipelineRecord, ReportData, Times
 from modyn_dagster.spec.evaluation import lower_is_better
 from modyn_dagster.storage import atomic_write
 
 _SIGNIFICANT: Final = 6
+#: Parts of the page's script, in order.
+_SCRIPTS: Final = ("scores", "tables", "plots", "single", "page")
 
 
 def write_report(data: ReportData, path: Path) -> None:
@@ -46,7 +49,7 @@ def report_html(data: ReportData) -> str:
     # A name may contain the end tag of a script element.
     content = json.dumps(_content(data), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     parts = {"TITLE": html.escape(data.title), "STYLE": _file("report.css"), "PLOTLY": get_plotlyjs()}
-    parts |= {"DATA": content, "SCRIPT": _file("report.js")}
+    parts |= {"DATA": content, "SCRIPT": "".join(_file(f"{name}.js") for name in _SCRIPTS)}
     # Split once: an inserted text may itself contain a placeholder.
     pieces = re.split(r"\{\{([A-Z]+)\}\}", _file("report.html"))
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
@@ -91,6 +94,8 @@ def _pipeline(record: PipelineRecord, data: ReportData) -> dict[str, Any]:
         "slices": {
             part: {metric: series(values) for metric, values in matrices.items()} for part, matrices in record.slices.items()
         },
+        "sliceSamples": {part: int(counts.sum()) for part, counts in record.slice_samples.items()},
+        "confusion": confusion_content(record.confusion),
         "matrices": {metric: _floats(record.matrices[metric]) for metric in data.metrics},
         "summaries": {metric: _summary(record, data, metric) for metric in data.metrics},
         "decisions": None if record.decisions is None else _decisions(record.decisions),

@@ -1,6 +1,6 @@
 """Comparison report from the catalog: one record per run, on the intervals of all runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -14,14 +14,26 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_trigger
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.evaluation import anchor_of
+from modyn_dagster.evaluation.composite.confusion import RunConfusion
 from modyn_dagster.reporting.comparison import choose_runs, common_metrics
-from modyn_dagster.reporting.page.data import DecisionSeries, Float64, PipelineRecord, ReportData, Times
+from modyn_dagster.reporting.page.data import Counts, DecisionSeries, Float64, PipelineRecord, ReportData, Times
 from modyn_dagster.reporting.scores import Interval, spec_of, times_of
 
 _STAGES: Final = ("select", "train", "save", "evaluate")
 
 
-def read_report(conn: sa.Connection, pipelines: Sequence[str], *, title: str, metric: str | None = None) -> ReportData:
+#: Confusion of the composite models of a run; a damaged prediction file is an error.
+ReadConfusion = Callable[[sa.Connection, RunRow], RunConfusion | None]
+
+
+def read_report(
+    conn: sa.Connection,
+    pipelines: Sequence[str],
+    *,
+    title: str,
+    metric: str | None = None,
+    confusion_of: ReadConfusion | None = None,
+) -> ReportData:
     """Read the runs of some pipelines (``choose_runs``) with the metrics that all of them evaluate.
 
     Args:
@@ -29,6 +41,7 @@ def read_report(conn: sa.Connection, pipelines: Sequence[str], *, title: str, me
         pipelines: names.
         title: of the page.
         metric: shown first; default: the score of the pipelines.
+        confusion_of: reads the confusion of a run; default: the page has none.
 
     Raises:
         ConfigError: there is no metric that all of them evaluate.
@@ -44,7 +57,7 @@ def read_report(conn: sa.Connection, pipelines: Sequence[str], *, title: str, me
         ends=ends,
         anchors=_anchors(runs, cells, intervals),
         metrics=metrics,
-        pipelines=tuple(_record(conn, run, runs, cells[run.id], intervals, metrics) for run in runs),
+        pipelines=tuple(_record(conn, run, runs, cells[run.id], intervals, metrics, confusion_of) for run in runs),
         missing=tuple(missing),
     )
 
@@ -66,6 +79,7 @@ def _record(
     cells: Sequence[EvaluationRow],
     intervals: Sequence[Interval],
     metrics: Sequence[str],
+    confusion_of: ReadConfusion | None,
 ) -> PipelineRecord:
     models = list_models(conn, run.id)
     several = sum(other.pipeline == run.pipeline for other in runs) > 1
@@ -94,6 +108,8 @@ def _record(
         lows=_defined(_matrices(models, whole, intervals, metrics, "low")),
         highs=_defined(_matrices(models, whole, intervals, metrics, "high")),
         slices={part: _matrices(models, [c for c in cells if c.subset == part], intervals, metrics) for part in parts},
+        slice_samples={part: _sample_counts([c for c in cells if c.subset == part], intervals) for part in parts},
+        confusion=None if confusion_of is None else confusion_of(conn, run),
     )
 
 
@@ -112,6 +128,12 @@ def _matrices(
         if cell.metric in matrices and number is not None:
             matrices[cell.metric][row[cell.ordinal], column[cell.interval_start, cell.interval_end]] = number
     return matrices
+
+
+def _sample_counts(cells: Sequence[EvaluationRow], intervals: Sequence[Interval]) -> Counts:
+    """Samples by interval; cells come in trigger order, and only the newest model's count includes late samples."""
+    newest = {(cell.interval_start, cell.interval_end): cell.n_samples for cell in cells}
+    return np.array([newest.get(interval, 0) for interval in intervals], dtype=np.int64)
 
 
 def _defined(matrices: Mapping[str, Float64]) -> dict[str, Float64]:

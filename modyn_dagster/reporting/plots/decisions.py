@@ -1,26 +1,23 @@
-"""Plots of decisions over sample time: scores against thresholds, and the fill of a time-biased sample."""
-
-from __future__ import annotations
+"""Pictures of decisions over sample time as small SVG charts: scores against thresholds, and the fill of a time-biased sample."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import Any, Final
 
 from modyn_dagster.catalog.decisions import DecisionRow
 from modyn_dagster.catalog.results.training_sets import FillPoint
-from modyn_dagster.reporting.plots.figures import COLOURS, naive_utc, new_axes, note, prepare_axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+from modyn_dagster.reporting.plots.figures import COLOURS
+from modyn_dagster.reporting.plots.scale import HEIGHT, Axes
+from modyn_dagster.reporting.plots.svg import Line, Mark, Verticals, line_chart, panel_chart
 
 _MOST_PANELS: Final = 6
-_PANEL_INCHES: Final = 2.6
+_PANEL_HEIGHT: Final = 260
+#: Scores in one picture, over all panels, the newest: Dagster stores it with every event.
+_MOST_SCORES: Final = 1_200
+#: Points of a line that are marked; more would hide it.
+_MOST_MARKS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +42,22 @@ def decision_scores(decisions: Sequence[DecisionRow]) -> dict[str, list[Decision
     return scores
 
 
-def scores_and_thresholds(decisions: Sequence[DecisionRow], *, title: str) -> Figure:
-    """Plot of scores and their thresholds, one panel each, with the moments when a trigger fired."""
-    from matplotlib.figure import Figure
-
+def scores_and_thresholds(decisions: Sequence[DecisionRow], *, title: str) -> str:
+    """Draw scores and their thresholds, one panel each, with the moments when a trigger fired, as SVG."""
     series = dict(list(decision_scores(decisions).items())[:_MOST_PANELS])
-    n_panels = max(1, len(series))
-    figure = Figure(figsize=(12.8, 1.2 + _PANEL_INCHES * n_panels), layout="constrained")
-    panels = figure.subplots(n_panels, 1, sharex=True, squeeze=False)[:, 0]
-    fired = [naive_utc(row.time) for row in decisions if row.fire]
-    for axes, (name, scores) in zip(panels, series.items(), strict=False):
-        _plot(axes, title if axes is panels[0] else "", name, scores, fired)
-    if not series:
-        prepare_axes(panels[0], title, "sample time (UTC)", "score")
-        note(panels[0], "no decision was taken from a score yet")
+    newest = {name: scores[-(_MOST_SCORES // len(series)) :] for name, scores in series.items()}
+    begin = min((scores[0].time for scores in newest.values()), default=None)
     # Tick labels that are hours apart have no year.
-    span = f", {naive_utc(decisions[0].time):%Y-%m-%d} to {naive_utc(decisions[-1].time):%Y-%m-%d}" if decisions else ""
-    panels[-1].set_xlabel(f"sample time (UTC){span}", fontsize=12)
-    return figure
+    span = f", {_day(begin)} to {_day(decisions[-1].time)}" if begin is not None else ""
+    height = _PANEL_HEIGHT if len(newest) > 1 else HEIGHT
+    panels = []
+    for number, (name, scores) in enumerate(newest.items() or [("score", [])]):
+        label = f"sample time (UTC){span}" if number >= len(newest) - 1 else ""
+        note = "no decision was taken from a score yet"
+        axes = Axes("" if number else title, label, name, times=True, note=note, height=height)
+        panels.append((axes, _lines(scores)))
+    fired = [row.time.timestamp() for row in decisions if row.fire and begin is not None and row.time >= begin]
+    return panel_chart(panels, Verticals(fired, "a trigger", COLOURS[2]))
 
 
 def _parts(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -75,36 +70,31 @@ def _parts(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
                 yield from _parts(f"{path}/{name}" if path else name, part)
 
 
-def _plot(axes: Axes, title: str, name: str, scores: Sequence[DecisionScore], fired: Sequence[datetime]) -> None:
-    prepare_axes(axes, title, "", name)
-    times = [naive_utc(score.time) for score in scores]
-    axes.plot(times, [score.score for score in scores], color=COLOURS[0], marker="o", markersize=3, label="score")  # type: ignore[arg-type]  # matplotlib plots dates too
-    # NaN breaks the line where there is no threshold.
-    thresholds = [np.nan if score.threshold is None else score.threshold for score in scores]
-    axes.plot(times, thresholds, color=COLOURS[1], linestyle="--", label="threshold")  # type: ignore[arg-type]  # matplotlib plots dates too
-    for index, moment in enumerate(fired):
-        label = "a trigger" if index == 0 else None
-        axes.axvline(moment, color=COLOURS[2], linewidth=1.6, linestyle="-.", label=label, zorder=1)  # type: ignore[arg-type]  # matplotlib plots dates too
-    if title:
-        axes.legend(fontsize=10, loc="best")
+def _lines(scores: Sequence[DecisionScore]) -> list[Line]:
+    mark: Mark = "dot" if len(scores) <= _MOST_MARKS else ""
+    at = [score.time.timestamp() for score in scores]
+    return [
+        Line("score", list(zip(at, [score.score for score in scores], strict=True)), COLOURS[0], mark=mark),
+        Line("threshold", list(zip(at, [score.threshold for score in scores], strict=True)), COLOURS[1], dashed=True),
+    ]
 
 
-def fill_over_time(fills: Sequence[FillPoint], *, min_fill: float, title: str) -> Figure:
-    """Plot of C / n of an R-TBS with its triggers, and the share below which a trigger is skipped."""
-    figure, axes = new_axes(title, "sample time (UTC)", "fill: C / n")
-    axes.set_ylim(0, 1.05)
-    if not fills:
-        note(axes, "nothing was taken in yet")
-        return figure
-    times = [naive_utc(point.time) for point in fills]
-    axes.plot(times, [point.fill for point in fills], color=COLOURS[0], marker="o", markersize=3, label="fill")  # type: ignore[arg-type]  # matplotlib plots dates too
-    if min_fill > 0:
-        axes.axhline(min_fill, color=COLOURS[1], linestyle="--", label="min_fill")
-    ends = [list(points)[-1] for _, points in groupby(fills, key=lambda point: point.ordinal)]
-    for skipped, marker, label in ((False, "^", "trained on"), (True, "x", "skipped")):
-        shown = [point for point in ends if point.skipped is skipped]
-        if shown:
-            at = [naive_utc(point.time) for point in shown]
-            axes.plot(at, [point.fill for point in shown], marker, color=COLOURS[2], markersize=9, label=label)  # type: ignore[arg-type]  # matplotlib plots dates too
-    axes.legend(fontsize=10, loc="best")
-    return figure
+def fill_over_time(fills: Sequence[FillPoint], *, min_fill: float, title: str) -> str:
+    """Draw C / n of an R-TBS with its triggers, and the share below which a trigger is skipped, as SVG."""
+    axes = Axes(title, "sample time (UTC)", "fill: C / n", times=True, y_range=(0.0, 1.05), note="nothing was taken in yet")
+    shown = fills[-_MOST_SCORES:]
+    points = [(point.time.timestamp(), point.fill) for point in shown]
+    lines = [Line("fill", points, COLOURS[0], mark="dot" if len(points) <= _MOST_MARKS else "")]
+    if min_fill > 0 and points:
+        lines.append(Line("min_fill", [(points[0][0], min_fill), (points[-1][0], min_fill)], COLOURS[1], dashed=True))
+    ends = [list(of_trigger)[-1] for _, of_trigger in groupby(shown, key=lambda point: point.ordinal)]
+    marks: tuple[tuple[bool, Mark, str], ...] = ((False, "triangle", "trained on"), (True, "cross", "skipped"))
+    for skipped, mark, label in marks:
+        at = [(point.time.timestamp(), point.fill) for point in ends if point.skipped is skipped]
+        if at:
+            lines.append(Line(label, at, COLOURS[3 if skipped else 2], mark=mark, joined=False))
+    return line_chart(axes, lines)
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d}"

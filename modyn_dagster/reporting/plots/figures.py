@@ -28,7 +28,7 @@ _MARKDOWN_DPIS: Final = (75, 60, 45, 30)
 def new_axes(title: str, x_label: str, y_label: str, *, height: float = 5.2, fitted: bool = False) -> tuple[Figure, Axes]:
     """Create a figure, 1280 px wide when saved, with one pair of axes.
 
-    ``fitted`` makes room for tick labels of any length. It doubles the time, and a replay draws two figures per trigger.
+    ``fitted`` makes room for tick labels of any length, and doubles the time.
     """
     from matplotlib.figure import Figure
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from modyn_dagster.reporting.plots.figures import COLOURS
 from modyn_dagster.reporting.plots.runs import stages_of
-from modyn_dagster.reporting.plots.svg import Axes, Line, bar_chart, line_chart, svg_markdown
+from modyn_dagster.reporting.plots.scale import Axes
+from modyn_dagster.reporting.plots.svg import Line, Verticals, bar_chart, line_chart, svg_markdown
 from modyn_dagster.reporting.scores import IntervalScore
 from modyn_dagster.reporting.summary import RunSummary
 
@@ -18,7 +19,7 @@ def loss_sketch(points: Sequence[tuple[int, float]], epoch_losses: Sequence[floa
     lines = [Line("mean since the last point", list(points), COLOURS[5])]
     if epoch_losses and points:
         ends = np.linspace(0, points[-1][0], len(epoch_losses) + 1)[1:].tolist()
-        lines.append(Line("mean of the epoch", list(zip(ends, epoch_losses, strict=True)), COLOURS[0], dots=True))
+        lines.append(Line("mean of the epoch", list(zip(ends, epoch_losses, strict=True)), COLOURS[0], mark="dot"))
     return svg_markdown(axes.title, line_chart(axes, lines))
 
 
@@ -48,11 +49,11 @@ def scores_svg(summary: RunSummary) -> str:
     title = f"{summary.pipeline}: {summary.metric} over time"
     axes = Axes(title, "sample time (UTC)", summary.metric, times=True, y_range=y_range, note="no interval has a score yet")
     lines = [
-        Line("currently trained", _points(summary.trained), COLOURS[1], dashed=True, dots=True),
-        Line("currently active", _points(summary.active), COLOURS[0], dots=True),
+        Line("currently trained", _points(summary.trained), COLOURS[1], dashed=True, mark="dot"),
+        Line("currently active", _points(summary.active), COLOURS[0], mark="dot"),
     ]
     trained = [model.train_end.timestamp() for model in summary.models]
-    return line_chart(axes, lines, trained, "a model is trained up to here")
+    return line_chart(axes, lines, Verticals(trained, "a model is trained up to here"))
 
 
 def scores_sketch(summary: RunSummary) -> str:

@@ -1,67 +1,86 @@
 """Small charts as SVG text, written in a millisecond: lines over numbers or times, and stacked bars.
 
-For pictures that a run makes by the hundred. Those that a person asks for are drawn by matplotlib (``figures``).
+For pictures that a run makes by the hundred. Those that a person asks for are drawn by matplotlib (``figures``). The background
+is white, so they are read on light and on dark pages alike.
 """
 
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from html import escape
-from typing import Final
+from typing import Final, Literal
 
-_WIDTH, _HEIGHT = 960, 390
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 38, 56
-_TICKS: Final = 6
+from modyn_dagster.reporting.plots.scale import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Axes, Scale
+
+Mark = Literal["", "dot", "triangle", "cross"]
+#: Path from a point, and style, by mark; ``{}`` is the colour.
+_MARKS: Final[Mapping[str, tuple[str, str]]] = {
+    "dot": ("h0", 'fill="none" stroke="{}" stroke-width="6" stroke-linecap="round"'),
+    "triangle": ("m0-7l7 12h-14z", 'fill="{}"'),
+    "cross": ("m-5-5l10 10m0-10l-10 10", 'fill="none" stroke="{}" stroke-width="2"'),
+}
+_GREY: Final = "#999999"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A series of points in order; a value of None breaks the line. ``dots`` marks the points."""
+    """A series of points in order; a value of None breaks the line.
+
+    Attributes:
+        label: in the legend.
+        points: ``(x, y)``.
+        colour: of line and marks.
+        dashed: whether the line is dashed.
+        mark: sign at every point.
+        joined: whether a line joins the points.
+    """
 
     label: str
     points: Sequence[tuple[float, float | None]]
     colour: str
     dashed: bool = False
-    dots: bool = False
+    mark: Mark = ""
+    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Axes:
-    """Title and axes of a chart.
+class Verticals:
+    """Vertical lines behind a chart: their places, label and colour."""
 
-    Attributes:
-        title, x_label, y_label: texts.
-        times: whether x counts seconds since 1970, shown as moments in UTC.
-        y_range: smallest and largest y; default: those of the points.
-        note: written into the middle of a chart without points.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    times: bool = False
-    y_range: tuple[float, float] | None = None
-    note: str = ""
+    places: Sequence[float]
+    label: str
+    colour: str = _GREY
 
 
-def line_chart(axes: Axes, lines: Sequence[Line], verticals: Sequence[float] = (), vertical_label: str = "") -> str:
+def line_chart(axes: Axes, lines: Sequence[Line], verticals: Verticals | None = None) -> str:
     """Draw lines, and vertical lines behind them."""
-    values = [y for line in lines for _, y in line.points if y is not None and math.isfinite(y)]
-    places = [x for line in lines for x, _ in line.points] + list(verticals)
-    scale = _Scale(axes, places, values)
-    parts = [*scale.frame(), *(_vertical(scale, x) for x in verticals)]
-    for line in lines:
-        parts += _drawn(scale, line)
-    entries = [(line.label, line.colour) for line in lines] + ([(vertical_label, "#999999")] if verticals else [])
-    return _document(axes, [*parts, *_legend(entries)], empty=not values)
+    return panel_chart([(axes, lines)], verticals)
+
+
+def panel_chart(panels: Sequence[tuple[Axes, Sequence[Line]]], verticals: Verticals | None = None) -> str:
+    """Draw line charts one below the other, over the same range of x; the first one has the legend."""
+    behind = list(verticals.places) if verticals else []
+    places = [x for _, lines in panels for line in lines for x, _ in line.points] + behind
+    drawn: list[tuple[Axes, Sequence[str]]] = []
+    for axes, lines in panels:
+        values = [y for line in lines for _, y in line.points if y is not None and math.isfinite(y)]
+        scale = Scale(axes, places, values)
+        parts = list(scale.frame())
+        if verticals and behind:
+            parts.append(scale.verticals(behind, verticals.colour))
+        for line in lines:
+            parts += _line(scale, line)
+        entries = [(line.label, line.colour) for line in lines]
+        entries += [(verticals.label, verticals.colour)] if verticals and behind else []
+        drawn.append((axes, [*parts, *(_legend(entries) if not drawn else ()), *_texts(axes, empty=not values)]))
+    return _document(drawn)
 
 
 def bar_chart(axes: Axes, names: Sequence[str], stacks: Mapping[str, Sequence[float]], colours: Sequence[str]) -> str:
     """Draw a bar per name; each is a stack of the values of all series, from below."""
     totals = [sum(values[i] for values in stacks.values()) for i in range(len(names))]
-    scale = _Scale(axes, [0.5, len(names) + 0.5], [0.0, *totals])
+    scale = Scale(axes, [0.5, len(names) + 0.5], [0.0, *totals])
     parts = list(scale.frame(names))
     below = [0.0] * len(names)
     for number, values in enumerate(stacks.values()):
@@ -74,7 +93,7 @@ def bar_chart(axes: Axes, names: Sequence[str], stacks: Mapping[str, Sequence[fl
             )
             below[i] += value
     entries = [(label, colours[number % len(colours)]) for number, label in enumerate(stacks)]
-    return _document(axes, [*parts, *_legend(entries)], empty=not names)
+    return _document([(axes, [*parts, *_legend(entries), *_texts(axes, empty=not names)])])
 
 
 def svg_markdown(title: str, svg: str) -> str:
@@ -83,92 +102,49 @@ def svg_markdown(title: str, svg: str) -> str:
     return f"![{name}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode('ascii')})"
 
 
-class _Scale:
-    """Places of values in the picture."""
-
-    def __init__(self, axes: Axes, places: Sequence[float], values: Sequence[float]) -> None:
-        self._axes = axes
-        self._x0, self._x1 = _span(places, 0.02)
-        self._y0, self._y1 = axes.y_range or _span(values, 0.05)
-
-    def x(self, value: float) -> float:
-        return _LEFT + (value - self._x0) / (self._x1 - self._x0) * (_WIDTH - _LEFT - _RIGHT)
-
-    def y(self, value: float) -> float:
-        return _HEIGHT - _BOTTOM - (value - self._y0) / (self._y1 - self._y0) * (_HEIGHT - _TOP - _BOTTOM)
-
-    def frame(self, names: Sequence[str] = ()) -> Iterable[str]:
-        for value in _ticks(self._y0, self._y1):
-            y = self.y(value)
-            yield f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}" stroke="#dddddd"/>'
-            yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:.6g}</text>'
-        for value, text in self._x_ticks(names):
-            yield f'<text x="{self.x(value):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{escape(text)}</text>'
-        yield f'<path d="M{_LEFT} {_TOP}V{_HEIGHT - _BOTTOM}H{_WIDTH - _RIGHT}" fill="none" stroke="#333333"/>'
-
-    def _x_ticks(self, names: Sequence[str]) -> list[tuple[float, str]]:
-        if names:
-            step = -(-len(names) // 20)
-            return [(i + 1.0, names[i]) for i in range(0, len(names), step)]
-        if not self._axes.times:
-            return [(value, f"{value:.6g}") for value in _ticks(self._x0, self._x1)]
-        pattern = "%Y-%m-%d" if self._x1 - self._x0 > 3 * 86_400 else "%m-%d %H:%M"
-        values = [self._x0 + (self._x1 - self._x0) * (i + 0.5) / _TICKS for i in range(_TICKS)]
-        return [(value, format(_EPOCH + timedelta(seconds=value), pattern)) for value in values]
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _span(values: Sequence[float], margin: float) -> tuple[float, float]:
-    low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    more = (high - low) * margin or abs(high) * margin or 0.5
-    return low - more, high + more
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten between two numbers, at most ten."""
-    raw = (high - low) / _TICKS
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)
-    return [round(n * step, 12) for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _drawn(scale: _Scale, line: Line) -> Iterable[str]:
-    """Path of a line, and its dots."""
-    path, pen, dots = [], "M", []
-    for x, y in line.points:
+def _line(scale: Scale, line: Line) -> Iterable[str]:
+    """Path of a line, and its marks as one more path."""
+    path, pen, marked = [], "M", []
+    sign, style = _MARKS.get(line.mark, ("", ""))
+    values = [None, *(y for _, y in line.points), None]
+    for number, (x, y) in enumerate(line.points):
         if y is None or not math.isfinite(y):
             pen = "M"
             continue
-        path.append(f"{pen}{scale.x(x):.1f} {scale.y(y):.1f}")
-        dots.append(f'<circle cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="3" fill="{line.colour}"/>')
+        # The middle of a level stretch, as of a fixed threshold, needs no points.
+        if not values[number] == y == values[number + 2]:
+            path.append(f"{pen}{scale.x(x):.1f} {scale.y(y):.1f}")
+        marked.append(f"M{scale.x(x):.1f} {scale.y(y):.1f}{sign}")
         pen = "L"
     dashes = ' stroke-dasharray="6 4"' if line.dashed else ""
-    yield f'<path d="{"".join(path)}" fill="none" stroke="{line.colour}" stroke-width="1.8"{dashes}/>'
-    if line.dots:
-        yield from dots
-
-
-def _vertical(scale: _Scale, x: float) -> str:
-    return f'<path d="M{scale.x(x):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" stroke="#999999" stroke-dasharray="2 3"/>'
+    if line.joined:
+        yield f'<path d="{"".join(path)}" fill="none" stroke="{line.colour}" stroke-width="1.8"{dashes}/>'
+    if line.mark:
+        yield f'<path d="{"".join(marked)}" {style.format(line.colour)}/>'
 
 
 def _legend(entries: Sequence[tuple[str, str]]) -> Iterable[str]:
     """Labels in their colours, beside the title."""
     spans = [f'<tspan fill="{colour}">{escape(label)}</tspan>' for label, colour in entries]
-    yield f'<text x="{_WIDTH - _RIGHT}" y="24" text-anchor="end">{" · ".join(spans)}</text>'
+    yield f'<text x="{WIDTH - RIGHT}" y="24" text-anchor="end">{" · ".join(spans)}</text>'
 
 
-def _document(axes: Axes, parts: Iterable[str], *, empty: bool) -> str:
-    texts = [
-        f'<text x="{_LEFT}" y="24" font-size="17">{escape(axes.title)}</text>',
-        f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 12}" text-anchor="middle">{escape(axes.x_label)}</text>',
-        f'<text transform="translate(16 {(_TOP + _HEIGHT - _BOTTOM) / 2}) rotate(-90)" text-anchor="middle">'
-        f"{escape(axes.y_label)}</text>",
-    ]
+def _texts(axes: Axes, *, empty: bool) -> Iterable[str]:
+    """Title, labels, and the note of a chart without points."""
+    yield f'<text x="{LEFT}" y="24" font-size="17">{escape(axes.title)}</text>'
+    yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{axes.height - 12}" text-anchor="middle">{escape(axes.x_label)}</text>'
+    turned = f"translate(16 {(TOP + axes.height - BOTTOM) / 2}) rotate(-90)"
+    yield f'<text transform="{turned}" text-anchor="middle">{escape(axes.y_label)}</text>'
     if empty and axes.note:
-        texts.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT / 2}" text-anchor="middle" fill="#555555">{escape(axes.note)}</text>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
-    body = "".join([*parts, *texts])
-    return f'{head} font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="white"/>{body}</svg>'
+        yield f'<text x="{WIDTH / 2}" y="{axes.height / 2}" text-anchor="middle" fill="#555555">{escape(axes.note)}</text>'
+
+
+def _document(charts: Sequence[tuple[Axes, Sequence[str]]]) -> str:
+    """One picture of charts below each other."""
+    body, height = [], 0
+    for axes, parts in charts:
+        body.append(f'<g transform="translate(0 {height})">{"".join(parts)}</g>')
+        height += axes.height
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    style = 'font-family="sans-serif" font-size="13"'
+    return f'{head} {style}><rect width="100%" height="100%" fill="white"/>{"".join(body)}</svg>'
