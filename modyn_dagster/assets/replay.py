@@ -124,7 +124,7 @@ class _ReplayEvents:
             self._links.run(run)
 
     def _batch(self, platform: "Platform", event: "BatchReplayed") -> Iterator[AssetEvent]:
-        from modyn_dagster.assets.metadata.batches import replay_decision_metadata, replay_metadata
+        from modyn_dagster.assets.metadata.decisions import replay_decision_metadata, replay_metadata
 
         metadata = replay_metadata(event, self._page)
         yield dg.AssetMaterialization(self._assets.key("replay"), partition=event.batch.partition_key, metadata=metadata)

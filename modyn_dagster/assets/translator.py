@@ -78,6 +78,9 @@ class ModynTranslator:
 
 
 def _group(props: AssetProps) -> str:
+    if props.asset == "comparison":
+        # Of its own: the pipelines follow the samples, and it follows the pipelines.
+        return f"{props.dataset.name}_comparison"
     if props.pipeline is None:
         return props.dataset.name
     return props.pipeline.display.group or props.pipeline.name

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +70,15 @@ def test_assets_follow_one_another_from_samples_to_comparison(example: dg.Defini
     assert parents("trained_once/model") == {"trained_once/training_set"}
     assert parents("trained_once/evaluation") == {"trained_once/model"}
     assert parents("baseball/comparison") == {f"{p}/{asset}" for p in PIPELINES for asset in ("evaluation", "replay")}
+
+
+def test_groups_of_assets_follow_one_another_without_a_cycle(example: dg.Definitions) -> None:
+    specs = specs_of(example)
+    groups: dict[str, set[str]] = {}
+    for spec in specs.values():
+        before = {str(specs[dep.asset_key.to_user_string()].group_name) for dep in spec.deps}
+        groups.setdefault(str(spec.group_name), set()).update(before - {str(spec.group_name)})
+    assert len(list(TopologicalSorter(groups).static_order())) == len(PIPELINES) + 2
 
 
 def test_replays_and_production_wait_in_pools_of_their_own(example: dg.Definitions) -> None:
