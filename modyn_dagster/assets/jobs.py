@@ -25,6 +25,7 @@ def train_job(assets: PipelineAssets) -> AssetJob:
         description=f"Select, train and evaluate one trigger of {assets.name}.",
         executor_def=dg.in_process_executor,
         tags=_ended_in_time(assets),
+        owners=assets.pipeline.owners,
     )
 
 
@@ -36,6 +37,7 @@ def evaluate_job(assets: PipelineAssets) -> AssetJob:
         description=f"Judge models of {assets.name} on data that arrived after they were trained.",
         executor_def=dg.in_process_executor,
         tags=_ended_in_time(assets),
+        owners=assets.pipeline.owners,
     )
 
 
@@ -47,6 +49,7 @@ def measure_job(assets: PipelineAssets) -> AssetJob:
         description=f"Measure what the triggering policy of {assets.name} needs to decide.",
         executor_def=dg.in_process_executor,
         tags=_ended_in_time(assets),
+        owners=assets.pipeline.owners,
     )
 
 
@@ -107,6 +110,7 @@ def trigger_now_job(assets: PipelineAssets) -> dg.JobDefinition:
         name=f"trigger_now__{pipeline}",
         description=f"Train {pipeline} now, on everything its live run has decided about; the policy goes on afterwards.",
         executor_def=dg.in_process_executor,
+        owners=assets.pipeline.owners,
     )
     def job() -> None:
         trigger_now()
@@ -137,6 +141,7 @@ def notify_job(assets: PipelineAssets) -> dg.JobDefinition:
         executor_def=dg.in_process_executor,
         # Dagster's run monitoring ends a hook that hangs.
         tags={"dagster/max_runtime": "600"},
+        owners=assets.pipeline.owners,
     )
     def job() -> None:
         notify()

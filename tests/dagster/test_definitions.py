@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from modyn_dagster import build_definitions
 from modyn_dagster.assets.translator import AssetProps, ModynTranslator
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.settings import Settings
+from modyn_dagster.spec.load import load_project, spec_hash
 from tests.projects.tiny import amount, write_pipeline
 
 ROOT: Final = Path(__file__).parents[2]
@@ -58,6 +60,41 @@ def test_groups_kinds_owners_and_descriptions_come_from_the_specs(example: dg.De
     assert (samples.group_name, samples.kinds, samples.owners) == ("baseball", {"postgres", "csv"}, ["team:baseball"])
     assert (model.group_name, model.kinds) == ("every_10_seasons", {"pytorch", "mlflow"})
     assert "A new model every ten seasons" in str(model.description)
+
+
+def test_an_asset_tells_its_version_source_and_columns_and_a_job_its_owners(example: dg.Definitions) -> None:
+    specs = specs_of(example)
+    versions = {key: spec.code_version for key, spec in specs.items()}
+    assert versions["trained_once/model"] == versions["trained_once/replay"] == spec_hash_of("trained_once")
+    assert versions["every_10_seasons/model"] != versions["trained_once/model"]
+    [source] = specs["baseball/samples"].metadata["dagster/code_references"].code_references
+    assert Path(source.file_path) == EXAMPLE / "datasets" / "baseball.yaml"
+    columns = specs["trained_once/training_set"].metadata["dagster/column_schema"].columns
+    assert [column.name for column in columns] == ["key", "weight", "chance"]
+    owners = {job.name: job.owners for job in example.resolve_all_job_defs() if "__" in job.name[2:]}
+    assert set(owners) == {f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now") for p in PIPELINES}
+    assert all(owner == ["team:baseball"] for owner in owners.values())
+
+
+def spec_hash_of(pipeline: str) -> str:
+    return spec_hash(load_project(EXAMPLE).pipelines[pipeline])
+
+
+def test_a_change_of_words_keeps_the_version_and_samples_are_as_fresh_as_their_dataset_says(project: Path, home: Path) -> None:
+    def samples_and_model() -> tuple[dg.AssetSpec, dg.AssetSpec]:
+        specs = specs_of(build_definitions(project, settings=Settings(project, home)))
+        return specs["tiny/samples"], specs["by_amount/model"]
+
+    before = samples_and_model()
+    assert before[0].freshness_policy is None
+    dataset = project / "datasets" / "tiny.yaml"
+    dataset.write_text(f"{dataset.read_text()}\ndescription: in other words\nfreshness: {{maximum: 2d}}\n")
+    write_pipeline(project, amount(every=60, description="in other words"))
+    worded = samples_and_model()
+    assert [spec.code_version for spec in worded] == [spec.code_version for spec in before]
+    assert worded[0].freshness_policy == dg.FreshnessPolicy.time_window(timedelta(days=2))
+    write_pipeline(project, amount(every=61))
+    assert samples_and_model()[1].code_version != before[1].code_version
 
 
 def test_assets_follow_one_another_from_samples_to_comparison(example: dg.Definitions) -> None:
