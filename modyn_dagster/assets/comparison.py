@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from modyn_dagster.assets.metadata.entries import CHART, PICTURE, rounded, seconds_text, table_entry
+from modyn_dagster.assets.metadata.entries import CHART, PICTURE, in_order, rounded, seconds_text, table_entry
 from modyn_dagster.assets.specs import DatasetAssets
 from modyn_dagster.assets.tracking import MlflowLinks
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.settings import REPORT_PAGES
 from modyn_dagster.spec.evaluation import lower_is_better
 
 if TYPE_CHECKING:
@@ -38,14 +39,15 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
 
         platform = modyn.platform()
         names = [pipeline.name for pipeline in assets.pipelines]
-        page = platform.home / "reports" / f"{assets.dataset.name}.html"
+        page = platform.settings.reports_folder / f"{assets.dataset.name}.html"
         page.parent.mkdir(parents=True, exist_ok=True)
         with platform.transaction() as conn:
             compared = compare_pipelines(conn, names)
             data = read_report(conn, names, title=f"Pipelines of {assets.dataset.name}")
         write_report(data, page)
         figures = report_figures(data)
-        metadata = comparison_metadata(compared) | report_images(figures) | {"report": dg.MetadataValue.path(str(page))}
+        metadata = {"Report": dg.MetadataValue.url(f"{REPORT_PAGES}/{page.name}")} | comparison_metadata(compared)
+        metadata = in_order(metadata | report_images(figures) | {"report file": dg.MetadataValue.path(str(page))})
         links = MlflowLinks(context, modyn_mlflow, platform)
         if (url := links.comparison(assets.dataset.name, compared.numbers(), page, figures)) is not None:
             metadata["mlflow"] = dg.MetadataValue.url(url)

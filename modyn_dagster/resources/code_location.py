@@ -29,7 +29,7 @@ def runs_of_location(instance: dg.DagsterInstance, workspace: Path) -> Iterator[
     def create_there(job_def: dg.JobDefinition, **options: Any) -> dg.DagsterRun:
         return create(job_def, **{"remote_job_origin": _job_origin(location, job_def.name), **options})
 
-    instance.create_run_for_job = create_there  # type: ignore[method-assign]  # of this instance alone
+    instance.create_run_for_job = create_there  # type: ignore[method-assign,assignment]  # of this instance alone
     try:
         yield
     finally:
