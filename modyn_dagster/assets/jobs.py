@@ -1,5 +1,6 @@
 """Jobs: those the sensors launch, ``trigger_now__<pipeline>``, ``notify__<pipeline>``, ``retention`` and ``model_store_gc``."""
 
+import warnings
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,9 @@ from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.spec.base import seconds_of
+
+# Owners of jobs are in beta in Dagster 1.13, which says so for every job, and again where it resolves one by itself.
+warnings.filterwarnings("ignore", message="Parameter `owners` of", category=dg.BetaWarning)
 
 #: What ``dagster.define_asset_job`` returns; Dagster does not export its class.
 AssetJob = Any

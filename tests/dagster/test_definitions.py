@@ -217,16 +217,18 @@ def test_no_configuration_shows_the_password_of_the_database(home: Path) -> None
         assert "top-secret" not in str(resource.get_resource_definition().config_schema.default_value)
 
 
-def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_loading_imports_nothing_heavy_and_warns_of_nothing(tmp_path: Path) -> None:
     program = f"""
 import sys
 import modyn_dagster
 assert "dagster" not in sys.modules
 import modyn_dagster.definitions
 print(*sorted(set({HEAVY!r}) & set(sys.modules)))
+modyn_dagster.definitions.defs.resolve_all_job_defs()
 """
     environment = {**os.environ, "MODYN_PROJECT": str(EXAMPLE), "MODYN_HOME": str(tmp_path / "home")}
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == ""
+    assert "Warning" not in result.stderr
