@@ -64,7 +64,8 @@ class _Ingestion:
                 # The traceback of a fault that nobody foresaw; of another the message says it all.
                 self._context.log.error(f"batch {partition}: {error}", exc_info=isinstance(error, UnexpectedFault))
                 failures.append(error)
-                yield failure(self._key, self._read(partition)[0], str(error))
+                batch, _ = self._read(partition)
+                yield failure(self._key, batch, batch.error or str(error))
                 continue
             batch, dataset = self._read(partition)
             n_late = self._late(batch)
@@ -75,7 +76,7 @@ class _Ingestion:
         if failures:
             for partition, metadata in done.items():
                 yield dg.AssetMaterialization(self._key, partition=partition, metadata=metadata)
-            raise failures[0]
+            raise failures[0] if len(failures) == 1 else _several(failures)
         # Metadata by partition and one result, rather than events: what is downstream in the same run may start.
         for partition, metadata in done.items():
             self._context.add_asset_metadata(metadata, asset_key=self._key, partition_key=partition)
@@ -108,6 +109,11 @@ class _Ingestion:
         with self._platform.transaction() as conn:
             dataset = get_dataset(conn, self._assets.dataset.name)
             return get_batch(conn, dataset.id, partition), dataset
+
+
+def _several(failures: "Sequence[DataError]") -> dg.Failure:
+    """Error of a run with several bad batches: Dagster shows it on the partition of each."""
+    return dg.Failure("\n".join([f"{len(failures)} batches failed", *map(str, failures)]))
 
 
 _FRESH: Final = "fresh"
@@ -154,7 +160,7 @@ def announce_batches(
     """Add the partitions of all batches of a dataset, in ordinal order, and materialize those that are ingested but not shown.
 
     Returns how many were shown now. Calling it again shows nothing twice, and after a kill the rest: a batch is shown with its
-    checks or not at all. A failed batch shows why it failed.
+    checks or not at all. A failed batch gets a run of its own, which fails with the reason: Dagster shows it on the partition.
     """
     from modyn_dagster.assets.metadata.batches import samples_metadata
     from modyn_dagster.catalog.batches import list_batches
@@ -162,7 +168,8 @@ def announce_batches(
     from modyn_dagster.pipeline.checks import labels_present, samples_in_order
 
     props = AssetProps("samples", platform.project.datasets[dataset])
-    key = (translator or ModynTranslator()).get_asset_spec(props).key
+    face = translator or ModynTranslator()
+    key = face.get_asset_spec(props).key
     row = platform.view(dataset).row
     with platform.transaction() as conn:
         batches = list_batches(conn, row.id)
@@ -181,14 +188,30 @@ def announce_batches(
         if not report_in_bulk(instance, events):
             for event in events:
                 instance.report_runless_asset_event(event)
-    _announce_failures(instance, key, [batch for batch in batches if batch.state == "failed"])
+    _announce_failures(instance, platform, DatasetAssets(props.dataset, [], face), batches)
     return len(fresh)
 
 
-def _announce_failures(instance: dg.DagsterInstance, key: dg.AssetKey, batches: "Sequence[BatchRow]") -> None:
+#: Failed batches that are shown by a run each; of older ones the event alone is stored.
+_MOST_RUNS: Final = 20
+
+
+def _announce_failures(
+    instance: dg.DagsterInstance, platform: "Platform", assets: DatasetAssets, batches: "Sequence[BatchRow]"
+) -> None:
     from modyn_dagster.assets.metadata.batches import failure
 
-    for batch in batches:
-        place = dg.AssetRecordsFilter(key, asset_partitions=[batch.partition_key])
-        if not instance.fetch_observations(place, limit=1).records:
-            instance.report_runless_asset_event(failure(key, batch, batch.error or "unknown"))
+    key = assets.key("samples")
+    places = {batch.partition_key: dg.AssetRecordsFilter(key, asset_partitions=[batch.partition_key]) for batch in batches}
+    failed = [batch for batch in batches if batch.state == "failed"]
+    fresh = [batch for batch in failed if not instance.fetch_observations(places[batch.partition_key], limit=1).records]
+    for batch in fresh[:-_MOST_RUNS]:
+        instance.report_runless_asset_event(failure(key, batch, batch.error or "unknown"))
+    if not fresh:
+        return
+    own = dg.Definitions([samples_asset(assets)], resources={"modyn": PlatformResource(settings=platform.settings)})
+    quiet = {"console": {"config": {"log_level": "CRITICAL"}}}
+    for batch in fresh[-_MOST_RUNS:]:
+        own.resolve_implicit_global_asset_job_def().execute_in_process(
+            {"loggers": quiet}, instance, batch.partition_key, asset_selection=[key], raise_on_error=False
+        )

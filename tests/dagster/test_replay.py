@@ -36,6 +36,7 @@ def test_a_training_set_says_why_it_is_there_and_what_it_holds(replayed_face: Fa
     before, after = first[DETAILS], second[DETAILS]
     assert (after["trigger"], after["run"]) == (1, "replay run 1 of by_amount")
     assert (after["trigger_key"] > before["trigger_key"], after["checksum"] != before["checksum"]) == (True, True)
+    assert second["Trigger"].startswith("replay run 1 of by_amount, no. 1, 2024-01-0")
     assert second["seconds"] > 0
     assert second["time"].startswith("select ")
 

@@ -151,10 +151,15 @@ def test_batches_imported_without_dagster_are_shown_once_with_metadata_and_check
     [shown] = failures(face)
     assert (shown["partition"], shown["File"]) == ("day_02", "day_02.csv")
     assert "no time" in shown["Reason"]
+    [run] = face.instance.get_runs()
+    assert (run.status, run.tags["dagster/partition"]) == (dg.DagsterRunStatus.FAILURE, "day_02")
+    [event] = face.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    assert "day_02.csv" in str(event.get_dagster_event().step_failure_data.error)
     assert list(face.partitions("batches/tiny")) == days
     batches = face.materializations(*SAMPLES)
     assert {key: metadata["samples"] for key, metadata in batches.items()} == {"day_00": ROWS, "day_01": ROWS}
     checks = face.instance.event_log_storage.get_asset_check_execution_history(
         dg.AssetCheckKey(dg.AssetKey(SAMPLES), "labels_present"), limit=10
     )
-    assert {record.evaluation.partition for record in checks if record.evaluation} == {"day_00", "day_01"}
+    found = [record.evaluation for record in checks if isinstance(record.evaluation, dg.AssetCheckEvaluation)]
+    assert {check.partition for check in found} == {"day_00", "day_01"}

@@ -1,8 +1,8 @@
 """Entries of metadata in the order and the form in which people read them.
 
-Dagster's pages sort entries by label, capitals first, and show Markdown in place if it has fewer than 1,000 characters. So the
-entries to look at first have capital labels, whose alphabetical order is that of score, reason, picture; ``DETAILS`` comes after
-all others. Numbers stay numbers, because Dagster plots them over the partitions.
+The overview of an asset sorts entries by label, capitals first; partitions and logs keep their order. Markdown of fewer than
+1,000 characters is shown in place. So the entries to look at first have capital labels, whose alphabetical order is that of
+score, reason, picture; ``DETAILS`` comes after all others. Numbers stay numbers, because Dagster plots them over the partitions.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def decision_entries(score: float | None, threshold: float | None, reason: str) 
 
 
 def in_order(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries with the capital labels first, in the order of Dagster's pages, for the logs, which do not sort."""
+    """Entries with the capital labels first, in the order of an asset's overview, for pages that do not sort."""
     leading = sorted(label for label in metadata if label[:1].isupper())
     return {label: metadata[label] for label in leading} | dict(metadata)
 

@@ -74,6 +74,7 @@ def stage_metadata(
             last |= model_details(row)
         case cells:
             metadata = {REASON: trigger.reason} | evaluation_metadata(context, cells, composite)
+    metadata["Trigger"] = _title(context)
     seconds = _seconds(context)
     metadata |= times_entries({stage: value for stage, value in seconds.items() if stage in _STAGES[result.stage]})
     if mlflow_url is not None:
@@ -83,6 +84,13 @@ def stage_metadata(
             page = f"{mlflow_url.partition('/#/')[0]}/#/models/{registered_name(result.context.run)}"
             metadata["mlflow_versions"] = dg.MetadataValue.url(page)
     return in_order(metadata) | details(last | {"seconds": seconds})
+
+
+def _title(context: TriggerContext) -> str:
+    """Run and number of a trigger, and the time of the newest sample that it trains on: its partition's key has no date."""
+    times = [context.training_set.time_max if context.training_set else None, context.model.train_end if context.model else None]
+    newest = next((time for time in times if time is not None), None)
+    return f"{context.run.title}, no. {context.trigger.ordinal}, {time_text(newest)}"
 
 
 def _training_set(row: TrainingSetRow) -> dict[str, Any]:
