@@ -1,8 +1,7 @@
 """Events of assets in bulk: one transaction for many, where single ones cost several round trips each.
 
 Dagster writes events in bulk only for outputs of one asset, and results of checks never, so this module builds the entries
-itself. With ``code_location`` it is the only one that uses ``dagster._core``; where that has changed, the caller gives Dagster
-single events instead.
+itself. It is the only one that uses ``dagster._core``; where that has changed, the caller gives Dagster single events instead.
 """
 
 from __future__ import annotations

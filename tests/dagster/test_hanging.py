@@ -28,11 +28,12 @@ from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.root import LocalArtifactStorage
 from dagster._core.storage.runs import InMemoryRunStorage
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._core.workspace.load import location_origins_from_yaml_paths
 from dagster._daemon.monitoring.run_monitoring import monitor_started_run
 from dagster._serdes import ConfigurableClassData
 
 from modyn_dagster.cli.dagster_runs import ReplayOptions, replay_range
-from modyn_dagster.resources.code_location import runs_of_location
+from modyn_dagster.resources.code_location import location_name, runs_of_location
 from modyn_dagster.resources.run_launcher import PROCESS_TAG, WatchingRunLauncher, end_killed_runs
 from modyn_dagster.spec.load import spec_hash
 from tests.dagster.face import Face
@@ -200,11 +201,24 @@ def test_a_run_of_a_command_is_in_the_timeline_and_ends_with_it(face: Face, inge
     assert run.remote_job_origin.location_name == "modyn_dagster.definitions"
     assert (run.status, run.job_name) == (dg.DagsterRunStatus.SUCCESS, run.remote_job_origin.job_name)
     assert None not in (record.start_time, record.end_time)
-    with runs_of_location(face.instance, ROOT / "workspace.yaml"):
-        named = face.instance.create_run_for_job(face.defs.resolve_job_def("retention"))
-    assert named.remote_job_origin is not None
-    assert named.remote_job_origin.location_name == "modyn_dagster.definitions"
     assert face.instance.create_run_for_job(face.defs.resolve_job_def("retention")).remote_job_origin is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ("python_module: modyn_dagster.definitions", "modyn_dagster.definitions"),
+        ("python_file: {relative_path: code/ours.py, location_name: ours}", "ours"),
+        ("python_file: code/ours.py", "ours.py"),
+        ("python_module: theirs\n  - python_module: {module_name: modyn_dagster.definitions, location_name: ours}", "ours"),
+    ],
+)
+def test_the_location_of_a_command_is_the_one_that_dagster_loads(tmp_path: Path, entry: str, name: str) -> None:
+    workspace = tmp_path / "workspace.yaml"
+    workspace.write_text(f"load_from:\n  - {entry}\n")
+    assert location_name(workspace) == name
+    # Dagster's own name for it.
+    assert name in [origin.location_name for origin in location_origins_from_yaml_paths([str(workspace)])]
 
 
 def test_a_run_of_a_command_that_was_killed_is_over_for_the_daemon_and_for_the_next_command(
