@@ -90,7 +90,7 @@ def build_definitions(
 
 def _datasets(project: Project, translator: ModynTranslator) -> list[DatasetAssets]:
     return [
-        DatasetAssets(dataset, [p for p in project.pipelines.values() if p.dataset == dataset.name], translator)
+        DatasetAssets(dataset, [p for p in project.pipelines.values() if p.dataset == dataset.name], translator, project.folder)
         for dataset in project.datasets.values()
     ]
 

@@ -26,7 +26,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
+
+#: Path of the server of `modyn-dagster ui` below which it serves the reports of comparisons.
+REPORT_PAGES: Final = "/modyn/reports"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,11 @@ class Settings:
     def dagster_folder(self) -> Path:
         """Logs and local files of Dagster's runs; `dagster.yaml` reads it from ``MODYN_DAGSTER_DIR``."""
         return self.home / "dagster"
+
+    @property
+    def reports_folder(self) -> Path:
+        """Reports of comparisons, one page per dataset."""
+        return self.home / "reports"
 
     def environment(self) -> dict[str, str]:
         """Variables that give a child process these settings, among them the Postgres URL with its password.

@@ -5,15 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from modyn_dagster.assets.metadata.entries import CHART, PICTURE, in_order, rounded, seconds_text, table_entry
 from modyn_dagster.assets.specs import DatasetAssets
 from modyn_dagster.assets.tracking import MlflowLinks
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.settings import REPORT_PAGES
+from modyn_dagster.spec.evaluation import lower_is_better
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from modyn_dagster.reporting.comparison import Comparison
+    from modyn_dagster.reporting.tables import Table
 
 
 def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
@@ -36,7 +40,7 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
 
         platform = modyn.platform()
         names = [pipeline.name for pipeline in assets.pipelines]
-        page = platform.home / "reports" / f"{assets.dataset.name}.html"
+        page = platform.settings.reports_folder / f"{assets.dataset.name}.html"
         page.parent.mkdir(parents=True, exist_ok=True)
         with platform.transaction() as conn:
             compared = compare_pipelines(conn, names)
@@ -44,7 +48,8 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
             data = read_report(conn, names, title=title, confusion_of=confusion_reader(platform))
         write_report(data, page)
         figures = report_figures(data)
-        metadata = comparison_metadata(compared) | report_images(figures) | {"report": dg.MetadataValue.path(str(page))}
+        metadata = {"Report": dg.MetadataValue.url(f"{REPORT_PAGES}/{page.name}")} | comparison_metadata(compared)
+        metadata = in_order(metadata | report_images(figures) | {"report file": dg.MetadataValue.path(str(page))})
         links = MlflowLinks(context, modyn_mlflow, platform)
         if (url := links.comparison(assets.dataset.name, compared.numbers(), page, figures)) is not None:
             metadata["mlflow"] = dg.MetadataValue.url(url)
@@ -54,14 +59,20 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
 
 
 def comparison_metadata(comparison: "Comparison") -> dict[str, Any]:
-    """The table and the plots, and per pipeline its score, seconds and samples as numbers."""
+    """Best score, a table with the score first, plots, and per pipeline its score, seconds and samples as numbers."""
     from modyn_dagster.reporting.plots.figures import as_markdown
     from modyn_dagster.reporting.plots.runs import comparison_over_time, costs
+    from modyn_dagster.reporting.plots.sparklines import sparkline
     from modyn_dagster.reporting.tables import comparison_table
 
+    lines = {run.label: [score.value for score in run.summary.active] for run in comparison.runs}
+    small = sparkline(PICTURE, lines)
     metadata: dict[str, Any] = {
-        "comparison": dg.MetadataValue.md(comparison_table(comparison).markdown()),
-        "score_over_time": dg.MetadataValue.md(as_markdown(comparison_over_time(comparison))),
+        "Best score": _best(comparison),
+        "Comparison": table_entry(_by_score(comparison)),
+        **({PICTURE: dg.MetadataValue.md(small)} if small else {}),
+        CHART: dg.MetadataValue.md(as_markdown(comparison_over_time(comparison))),
+        "comparison in full": dg.MetadataValue.md(comparison_table(comparison).markdown()),
         "costs": dg.MetadataValue.md(as_markdown(costs(comparison))),
         "intervals": comparison.n_intervals,
         "shared_intervals": len(comparison.shared),
@@ -69,16 +80,46 @@ def comparison_metadata(comparison: "Comparison") -> dict[str, Any]:
     for run in comparison.runs:
         metadata[f"{run.label}: triggers"] = run.summary.triggers.trained
         metadata[f"{run.label}: samples"] = run.summary.samples_trained_on
-        metadata[f"{run.label}: seconds"] = run.summary.total_seconds
+        metadata[f"{run.label}: seconds"] = rounded(run.summary.total_seconds)
         if run.score is not None:
-            metadata[f"{run.label}: score"] = run.score
+            metadata[f"{run.label}: score"] = rounded(run.score)
         if run.summary.n_bytes is not None:
             metadata[f"{run.label}: bytes"] = run.summary.n_bytes
     for spread in comparison.spreads:
         if spread.score is not None:
-            metadata[f"{spread.pipeline}: mean score of {len(spread.seeds)} seeds"] = spread.score.mean
-            metadata[f"{spread.pipeline}: deviation of the score"] = spread.score.deviation
+            metadata[f"{spread.pipeline}: mean score of {len(spread.seeds)} seeds"] = rounded(spread.score.mean)
+            metadata[f"{spread.pipeline}: deviation of the score"] = rounded(spread.score.deviation)
     return metadata
+
+
+def _best(comparison: "Comparison") -> str:
+    scored = [(run.score, run.label) for run in comparison.runs if run.score is not None]
+    if not scored:
+        return "none yet: no pipeline has run" if not comparison.runs else "none yet: the pipelines share no scored interval"
+    score, label = min(scored) if lower_is_better(str(comparison.metric)) else max(scored)
+    return f"{label}: {comparison.metric} {score:.4g}, mean over {len(comparison.shared)} shared intervals"
+
+
+def _by_score(comparison: "Comparison") -> "Table":
+    """Table of a line per run, narrow enough for Dagster's page: the score stands beside the name."""
+    from modyn_dagster.reporting.model_tables import bytes_text
+    from modyn_dagster.reporting.tables import ABSENT, Table
+
+    rows: list[tuple[str, ...]] = []
+    for run in comparison.runs:
+        summary = run.summary
+        rows.append(
+            (
+                run.label,
+                ABSENT if run.score is None else f"{run.score:.4f}",
+                str(summary.triggers.trained),
+                f"{summary.samples_trained_on:,}",
+                seconds_text(summary.total_seconds),
+                ABSENT if summary.n_bytes is None else bytes_text(summary.n_bytes),
+            )
+        )
+    rows += [(name, "no run", *[ABSENT] * 4) for name in comparison.missing]
+    return Table(("pipeline", comparison.metric or "score", "models", "samples", "time", "written"), tuple(rows))
 
 
 def report_images(figures: "Mapping[str, Figure]") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Jobs: those the sensors launch, ``trigger_now__<pipeline>``, ``notify__<pipeline>``, ``retention`` and ``model_store_gc``."""
 
+import warnings
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,9 @@ from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.spec.base import seconds_of
+
+# Owners of jobs are in beta in Dagster 1.13, which says so for every job, and again where it resolves one by itself.
+warnings.filterwarnings("ignore", message="Parameter `owners` of", category=dg.BetaWarning)
 
 #: What ``dagster.define_asset_job`` returns; Dagster does not export its class.
 AssetJob = Any
@@ -25,6 +29,7 @@ def train_job(assets: PipelineAssets) -> AssetJob:
         description=f"Select, train and evaluate one trigger of {assets.name}.",
         executor_def=dg.in_process_executor,
         tags=_ended_in_time(assets),
+        owners=assets.pipeline.owners,
     )
 
 
@@ -36,6 +41,7 @@ def evaluate_job(assets: PipelineAssets) -> AssetJob:
         description=f"Judge models of {assets.name} on data that arrived after they were trained.",
         executor_def=dg.in_process_executor,
         tags=_ended_in_time(assets),
+        owners=assets.pipeline.owners,
     )
 
 
@@ -47,6 +53,7 @@ def measure_job(assets: PipelineAssets) -> AssetJob:
         description=f"Measure what the triggering policy of {assets.name} needs to decide.",
         executor_def=dg.in_process_executor,
         tags=_ended_in_time(assets),
+        owners=assets.pipeline.owners,
     )
 
 
@@ -107,6 +114,7 @@ def trigger_now_job(assets: PipelineAssets) -> dg.JobDefinition:
         name=f"trigger_now__{pipeline}",
         description=f"Train {pipeline} now, on everything its live run has decided about; the policy goes on afterwards.",
         executor_def=dg.in_process_executor,
+        owners=assets.pipeline.owners,
     )
     def job() -> None:
         trigger_now()
@@ -137,6 +145,7 @@ def notify_job(assets: PipelineAssets) -> dg.JobDefinition:
         executor_def=dg.in_process_executor,
         # Dagster's run monitoring ends a hook that hangs.
         tags={"dagster/max_runtime": "600"},
+        owners=assets.pipeline.owners,
     )
     def job() -> None:
         notify()

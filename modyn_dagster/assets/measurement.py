@@ -25,7 +25,7 @@ def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         pool=f"live__{assets.name}",
     )
     def measurement(context: dg.AssetExecutionContext, modyn: PlatformResource) -> Iterator[dg.AssetMaterialization]:
-        from modyn_dagster.assets.metadata.batches import ShownDecisions, measurement_metadata
+        from modyn_dagster.assets.metadata.decisions import ShownDecisions, measurement_metadata
         from modyn_dagster.errors import StaleRun
         from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
 

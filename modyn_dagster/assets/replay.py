@@ -127,7 +127,7 @@ class _ReplayEvents:
         yield from self._flushed()
 
     def _batch(self, event: "BatchReplayed", page: str | None) -> Iterator[AssetEvent]:
-        from modyn_dagster.assets.metadata.batches import replay_decision_metadata, replay_metadata
+        from modyn_dagster.assets.metadata.decisions import replay_decision_metadata, replay_metadata
 
         metadata = replay_metadata(event, page)
         yield dg.AssetMaterialization(self._assets.key("replay"), partition=event.batch.partition_key, metadata=metadata)

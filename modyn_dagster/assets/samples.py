@@ -1,6 +1,6 @@
 """The asset ``<dataset>/samples``: ingestion, batches imported without Dagster, and the check ``fresh``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import dagster as dg
@@ -15,11 +15,13 @@ from modyn_dagster.resources.run_classes import class_tags
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.batches import BatchRow
+    from modyn_dagster.catalog.datasets import DatasetRow
     from modyn_dagster.pipeline.checks import CheckResult
     from modyn_dagster.pipeline.platform import Platform
 
 
-SamplesEvent = dg.MaterializeResult[None] | dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output[None]
+_BatchEvent = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+SamplesEvent = dg.MaterializeResult[None] | _BatchEvent | dg.Output[None]
 
 
 def samples_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
@@ -51,27 +53,30 @@ class _Ingestion:
         self._key = assets.key("samples")
 
     def events(self) -> Iterator[SamplesEvent]:
-        from modyn_dagster.assets.metadata.batches import samples_metadata
+        from modyn_dagster.assets.metadata.batches import failure, samples_metadata
         from modyn_dagster.pipeline.checks import labels_present, require_passed, samples_in_order
 
         done, failures = {}, []
         for partition in self._context.partition_keys:
             try:
-                batch = self._ingest(partition)
+                self._ingest(partition)
             except DataError as error:
                 # The traceback of a fault that nobody foresaw; of another the message says it all.
                 self._context.log.error(f"batch {partition}: {error}", exc_info=isinstance(error, UnexpectedFault))
                 failures.append(error)
+                batch, _ = self._read(partition)
+                yield failure(self._key, batch, batch.error or str(error))
                 continue
+            batch, dataset = self._read(partition)
             n_late = self._late(batch)
-            done[partition] = samples_metadata(batch, n_late)
+            done[partition] = samples_metadata(batch, dataset, n_late)
             checks = [labels_present(self._assets.dataset, batch), samples_in_order(batch, n_late)]
             yield from check_evaluations(self._key, partition, checks)
             require_passed(checks)
         if failures:
             for partition, metadata in done.items():
                 yield dg.AssetMaterialization(self._key, partition=partition, metadata=metadata)
-            raise failures[0]
+            raise failures[0] if len(failures) == 1 else _several(failures)
         # Metadata by partition and one result, rather than events: what is downstream in the same run may start.
         for partition, metadata in done.items():
             self._context.add_asset_metadata(metadata, asset_key=self._key, partition_key=partition)
@@ -85,9 +90,7 @@ class _Ingestion:
             reached = time_reached_before(conn, batch.dataset_id, batch.ordinal)
         return count_late(self._platform.home, batch, reached)
 
-    def _ingest(self, partition: str) -> "BatchRow":
-        from modyn_dagster.catalog.batches import get_batch
-        from modyn_dagster.catalog.datasets import get_dataset
+    def _ingest(self, partition: str) -> None:
         from modyn_dagster.ingestion.ingest import ingest_batch
 
         platform, name = self._platform, self._assets.dataset.name
@@ -98,8 +101,19 @@ class _Ingestion:
             registered = f"batch (only new_data__{name} and `modyn-dagster dataset import` register them) with partition key"
             raise UnknownName(registered, partition) from error
         self._context.log.info(f"batch {partition}: {result.n_samples} samples" + " (were there)" * result.already_ingested)
-        with platform.transaction() as conn:
-            return get_batch(conn, get_dataset(conn, name).id, partition)
+
+    def _read(self, partition: str) -> "tuple[BatchRow, DatasetRow]":
+        from modyn_dagster.catalog.batches import get_batch
+        from modyn_dagster.catalog.datasets import get_dataset
+
+        with self._platform.transaction() as conn:
+            dataset = get_dataset(conn, self._assets.dataset.name)
+            return get_batch(conn, dataset.id, partition), dataset
+
+
+def _several(failures: "Sequence[DataError]") -> dg.Failure:
+    """Error of a run with several bad batches: Dagster shows it on the partition of each."""
+    return dg.Failure("\n".join([f"{len(failures)} batches failed", *map(str, failures)]))
 
 
 _FRESH: Final = "fresh"
@@ -146,7 +160,7 @@ def announce_batches(
     """Add the partitions of all batches of a dataset, in ordinal order, and materialize those that are ingested but not shown.
 
     Returns how many were shown now. Calling it again shows nothing twice, and after a kill the rest: a batch is shown with its
-    checks or not at all.
+    checks or not at all. A failed batch gets a run of its own, which fails with the reason: Dagster shows it on the partition.
     """
     from modyn_dagster.assets.metadata.batches import samples_metadata
     from modyn_dagster.catalog.batches import list_batches
@@ -154,10 +168,11 @@ def announce_batches(
     from modyn_dagster.pipeline.checks import labels_present, samples_in_order
 
     props = AssetProps("samples", platform.project.datasets[dataset])
-    key = (translator or ModynTranslator()).get_asset_spec(props).key
-    dataset_id = platform.view(dataset).row.id
+    face = translator or ModynTranslator()
+    key = face.get_asset_spec(props).key
+    row = platform.view(dataset).row
     with platform.transaction() as conn:
-        batches = list_batches(conn, dataset_id)
+        batches = list_batches(conn, row.id)
     add_partitions(instance, batches_of(dataset), [batch.partition_key for batch in batches])
     shown = instance.get_materialized_partitions(key)
     fresh = [batch for batch in batches if batch.state == "ingested" and batch.partition_key not in shown]
@@ -166,11 +181,37 @@ def announce_batches(
     for start in range(0, len(fresh), _ANNOUNCED_TOGETHER):
         events: list[AssetEvent] = []
         for batch in fresh[start : start + _ANNOUNCED_TOGETHER]:
-            metadata = samples_metadata(batch, late[batch.ordinal])
+            metadata = samples_metadata(batch, row, late[batch.ordinal])
             events.append(dg.AssetMaterialization(key, partition=batch.partition_key, metadata=metadata))
             checks = [labels_present(props.dataset, batch), samples_in_order(batch, late[batch.ordinal])]
             events += check_evaluations(key, batch.partition_key, checks)
         if not report_in_bulk(instance, events):
             for event in events:
                 instance.report_runless_asset_event(event)
+    _announce_failures(instance, platform, DatasetAssets(props.dataset, [], face), batches)
     return len(fresh)
+
+
+#: Failed batches that are shown by a run each; of older ones the event alone is stored.
+_MOST_RUNS: Final = 20
+
+
+def _announce_failures(
+    instance: dg.DagsterInstance, platform: "Platform", assets: DatasetAssets, batches: "Sequence[BatchRow]"
+) -> None:
+    from modyn_dagster.assets.metadata.batches import failure
+
+    key = assets.key("samples")
+    places = {batch.partition_key: dg.AssetRecordsFilter(key, asset_partitions=[batch.partition_key]) for batch in batches}
+    failed = [batch for batch in batches if batch.state == "failed"]
+    fresh = [batch for batch in failed if not instance.fetch_observations(places[batch.partition_key], limit=1).records]
+    for batch in fresh[:-_MOST_RUNS]:
+        instance.report_runless_asset_event(failure(key, batch, batch.error or "unknown"))
+    if not fresh:
+        return
+    own = dg.Definitions([samples_asset(assets)], resources={"modyn": PlatformResource(settings=platform.settings)})
+    quiet = {"console": {"config": {"log_level": "CRITICAL"}}}
+    for batch in fresh[-_MOST_RUNS:]:
+        own.resolve_implicit_global_asset_job_def().execute_in_process(
+            {"loggers": quiet}, instance, batch.partition_key, asset_selection=[key], raise_on_error=False
+        )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
@@ -47,17 +48,27 @@ def unknown_partitions(
     return fresh
 
 
+def _spec_file(project: Path | None, kind: str, name: str) -> Path | None:
+    """File of a spec, where it has the name of what it describes; else the folder that holds it."""
+    if project is None:
+        return None
+    files = [project / kind / f"{name}{suffix}" for suffix in (".yaml", ".yml")]
+    return next((file for file in files if file.is_file()), project / kind)
+
+
 @dataclass(frozen=True, slots=True)
 class DatasetAssets:
-    """``samples`` and ``comparison`` of a dataset; ``pipelines`` are those on it."""
+    """``samples`` and ``comparison`` of a dataset; ``pipelines`` are those on it, ``folder`` is their project's."""
 
     dataset: DatasetSpec
     pipelines: Sequence[PipelineSpec]
     translator: ModynTranslator
+    folder: Path | None = None
 
     def spec(self, asset: DatasetAsset) -> dg.AssetSpec:
         """Spec of an asset: key, group, metadata."""
-        return self.translator.get_asset_spec(AssetProps(asset, self.dataset))
+        source = _spec_file(self.folder, "datasets", self.dataset.name)
+        return self.translator.get_asset_spec(AssetProps(asset, self.dataset, source=source))
 
     def key(self, asset: DatasetAsset) -> dg.AssetKey:
         """Key of an asset."""
@@ -69,7 +80,7 @@ class DatasetAssets:
 
     def of_pipelines(self) -> "list[PipelineAssets]":
         """The assets of the pipelines on this dataset."""
-        return [PipelineAssets(pipeline, self.dataset, self.translator) for pipeline in self.pipelines]
+        return [PipelineAssets(pipeline, self.dataset, self.translator, self.folder) for pipeline in self.pipelines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,7 @@ class PipelineAssets:
     pipeline: PipelineSpec
     dataset: DatasetSpec
     translator: ModynTranslator
+    folder: Path | None = None
 
     @property
     def name(self) -> str:
@@ -87,7 +99,8 @@ class PipelineAssets:
 
     def spec(self, asset: PipelineAsset) -> dg.AssetSpec:
         """Spec of an asset: key, group, metadata."""
-        return self.translator.get_asset_spec(AssetProps(asset, self.dataset, self.pipeline))
+        source = _spec_file(self.folder, "pipelines", self.pipeline.name)
+        return self.translator.get_asset_spec(AssetProps(asset, self.dataset, self.pipeline, source))
 
     def key(self, asset: PipelineAsset) -> dg.AssetKey:
         """Key of an asset."""

@@ -49,6 +49,7 @@ def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
     """
     from dagster import DagsterInstance
 
+    from modyn_dagster.resources.code_location import runs_of_location
     from modyn_dagster.resources.event_store import keep_connections, plan_in_bulk
 
     engine = open_engine(settings)
@@ -57,13 +58,14 @@ def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
     finally:
         engine.dispose()
 
-    home = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME")).dagster_home
+    location = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME"))
     # Dagster reads its settings from the environment of the process and nowhere else.
-    os.environ.update({**child_environment(settings), "DAGSTER_HOME": str(home)})
+    os.environ.update({**child_environment(settings), "DAGSTER_HOME": str(location.dagster_home)})
     with DagsterInstance.get() as instance:
         keep_connections(instance)
         plan_in_bulk(instance)
-        yield instance
+        with runs_of_location(instance, location.folder / "workspace.yaml"):
+            yield instance
 
 
 def replay_range(
@@ -113,12 +115,15 @@ def _materialize(
 ) -> None:
     from dagster import AssetKey
 
+    from modyn_dagster.resources.run_launcher import end_killed_runs, process_tags
+
+    end_killed_runs(instance)
     # Dagster's pages name the asset of a run of this job; for a run by `dagster.materialize` they name no pipeline.
     result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
         asset_selection=[AssetKey(key)],
         partition_key=partition,
         instance=instance,
-        tags=dict(tags or {}),
+        tags={**process_tags(), **(tags or {})},
         run_config={"ops": dict(ops or {}), "loggers": dict(_QUIET)},
         raise_on_error=False,
     )

@@ -6,7 +6,9 @@ one looks at the process itself. Dagster's run monitoring calls it; `dagster.yam
 """
 
 import json
+import os
 import signal
+import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,9 +17,12 @@ from typing import Any, Final, Self, get_type_hints
 import dagster as dg
 import psutil
 
+#: Host and number of the process of a run that a command executes itself, as ``<host>:<number>``.
+PROCESS_TAG: Final = "modyn/process"
 #: Where the code server listens that started a run's process: Dagster's tag.
 _CODE_SERVER_TAG: Final = ".dagster/grpc_info"
 _HERE: Final = ("localhost", "127.0.0.1")
+_ENDED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 #: A process this much younger than the event that names its number is another one, which got the number later.
 _CLOCKS_DIFFER_SECONDS: Final = 60.0
 
@@ -53,10 +58,11 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
 
         The process itself reports how a run ended, before it goes, so a run that is not over by then has nobody left.
         """
-        begun = self._begun(run)
-        if begun is None or self._process(run) is not None:
-            return _health("RUNNING")
-        return _health("FAILED", f"process {begun[0]} of the run is gone")
+        return _health("FAILED", "the process of the run is gone") if self.has_lost_process(run) else _health("RUNNING")
+
+    def has_lost_process(self, run: dg.DagsterRun) -> bool:
+        """True if a process began to execute a run on this machine and is gone."""
+        return self._begun(run) is not None and self._process(run) is None
 
     def terminate(self, run_id: str) -> bool:
         """Ask the run's process to end, through its code server or, where that is gone, itself; kill what does not listen."""
@@ -102,6 +108,8 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
 
     def _begun(self, run: dg.DagsterRun) -> tuple[int, float] | None:
         """Number of the process that began to execute a run, as it said itself, and when; None for one of another machine."""
+        if PROCESS_TAG in run.tags:
+            return self._commanded(run)
         place = json.loads(run.tags.get(_CODE_SERVER_TAG, "{}"))
         if "socket" not in place and place.get("host") not in _HERE:
             return None
@@ -112,6 +120,32 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
             if pid is not None:
                 return int(str(pid.value)), entry.timestamp
         return None
+
+    def _commanded(self, run: dg.DagsterRun) -> tuple[int, float] | None:
+        host, _, pid = run.tags[PROCESS_TAG].rpartition(":")
+        record = self._instance.get_run_record_by_id(run.run_id)
+        if host != socket.gethostname() or record is None:
+            return None
+        return int(pid), record.create_timestamp.timestamp()
+
+
+def process_tags() -> dict[str, str]:
+    """Tags of a run that this process executes itself."""
+    return {PROCESS_TAG: f"{socket.gethostname()}:{os.getpid()}"}
+
+
+def end_killed_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Mark the runs of killed commands as failed, as the daemon's run monitoring does every few seconds; returns their ids."""
+    launcher = instance.run_launcher
+    if not isinstance(launcher, WatchingRunLauncher):
+        return []
+    going = [status for status in dg.DagsterRunStatus if status not in _ENDED]
+    ended = []
+    for run in instance.get_runs(dg.RunsFilter(statuses=going)):
+        if PROCESS_TAG in run.tags and launcher.has_lost_process(run):
+            instance.report_run_failed(run, "the command that executed the run was killed")
+            ended.append(run.run_id)
+    return ended
 
 
 def _health(status: str, message: str | None = None) -> Any:

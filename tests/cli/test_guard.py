@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from modyn_dagster.cli.ui.guard.judgement import DAGSTER, MLFLOW, Surface
 from modyn_dagster.cli.ui.guard.middleware import Guard
 from modyn_dagster.cli.ui.guard.mlflow_server import guarded_options
+from modyn_dagster.cli.ui.guard.reports import Reports
 from modyn_dagster.cli.ui.guard.rules import LOCAL, Rules
 from modyn_dagster.errors import ConfigError
 
@@ -330,3 +332,73 @@ def test_any_bytes_in_the_headers_get_an_answer(host: str, origin: str, authoriz
             "POST", "/graphql", rules=rules, host=at, origin=origin, authorization=authorization, content_type=content_type
         )
         assert status in (401, 403)
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    """A folder with one report, beside a file that is none and links that lead out of it."""
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    (folder / "clicks.html").write_text("the report")
+    (folder / "secret.txt").write_text("no report")
+    (tmp_path / "outside.html").write_text("outside")
+    (folder / "linked.html").symlink_to(tmp_path / "outside.html")
+    (folder / "folder.html").mkdir()
+    return folder
+
+
+def asked(reports: Path, path: str, rules: Rules = Rules(), method: str = "GET", **headers: str) -> tuple[int, bytes, str]:  # noqa: B008
+    """Status, content and security policy of an answer behind the guard; content ``passed`` is that of Dagster's own pages."""
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def note(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def nothing() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in ({"host": HERE} | headers).items()]
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": given}
+    asyncio.run(Guard(Reports(Application(), reports), rules, DAGSTER)(scope, nothing, note))
+    policy = dict(sent[0]["headers"]).get(b"content-security-policy", b"")
+    return sent[0]["status"], sent[1]["body"], policy.decode()
+
+
+def test_a_report_is_served_beside_dagsters_pages_in_a_sandbox(reports: Path) -> None:
+    status, body, policy = asked(reports, "/modyn/reports/clicks.html")
+    assert (status, body) == (200, b"the report")
+    assert policy.startswith("sandbox allow-scripts")
+    assert "allow-same-origin" not in policy
+    assert asked(reports, "/modyn/reports/clicks.html", method="HEAD")[:2] == (200, b"")
+    for path in ("/", "/assets", "/modyn/reports", "/modyn/other"):
+        assert asked(reports, path)[1] == b"passed"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "missing.html",
+        "secret.txt",
+        "linked.html",
+        "folder.html",
+        "../outside.html",
+        "..",
+        "",
+        "/etc/passwd",
+        "a%2fb.html",
+        "\x00.html",
+    ],
+)
+def test_nothing_but_a_report_of_the_folder_is_served(reports: Path, name: str) -> None:
+    status, body, _ = asked(reports, f"/modyn/reports/{name}")
+    assert status == 404
+    assert b"outside" not in body
+
+
+def test_a_report_obeys_the_rules_of_the_other_pages(reports: Path) -> None:
+    page = "/modyn/reports/clicks.html"
+    assert asked(reports, page, host="evil.example")[0] == 403
+    assert asked(reports, page, origin="https://evil.example")[0] == 403
+    assert asked(reports, page, Rules(token=TOKEN))[0] == 401
+    assert asked(reports, page, Rules(token=TOKEN), authorization=f"Bearer {TOKEN}")[0] == 200
+    assert asked(reports, page, method="POST", content_type=JSON)[0] == 405

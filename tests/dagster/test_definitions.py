@@ -1,6 +1,8 @@
 import os
 import subprocess
 import sys
+from datetime import timedelta
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ from modyn_dagster import build_definitions
 from modyn_dagster.assets.translator import AssetProps, ModynTranslator
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.settings import Settings
+from modyn_dagster.spec.load import load_project, spec_hash
 from tests.projects.tiny import amount, write_pipeline
 
 ROOT: Final = Path(__file__).parents[2]
@@ -59,6 +62,41 @@ def test_groups_kinds_owners_and_descriptions_come_from_the_specs(example: dg.De
     assert "A new model every ten seasons" in str(model.description)
 
 
+def test_an_asset_tells_its_version_source_and_columns_and_a_job_its_owners(example: dg.Definitions) -> None:
+    specs = specs_of(example)
+    versions = {key: spec.code_version for key, spec in specs.items()}
+    assert versions["trained_once/model"] == versions["trained_once/replay"] == spec_hash_of("trained_once")
+    assert versions["every_10_seasons/model"] != versions["trained_once/model"]
+    [source] = specs["baseball/samples"].metadata["dagster/code_references"].code_references
+    assert Path(source.file_path) == EXAMPLE / "datasets" / "baseball.yaml"
+    columns = specs["trained_once/training_set"].metadata["dagster/column_schema"].columns
+    assert [column.name for column in columns] == ["key", "weight", "chance"]
+    owners = {job.name: job.owners for job in example.resolve_all_job_defs() if "__" in job.name[2:]}
+    assert set(owners) == {f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now") for p in PIPELINES}
+    assert all(owner == ["team:baseball"] for owner in owners.values())
+
+
+def spec_hash_of(pipeline: str) -> str:
+    return spec_hash(load_project(EXAMPLE).pipelines[pipeline])
+
+
+def test_a_change_of_words_keeps_the_version_and_samples_are_as_fresh_as_their_dataset_says(project: Path, home: Path) -> None:
+    def samples_and_model() -> tuple[dg.AssetSpec, dg.AssetSpec]:
+        specs = specs_of(build_definitions(project, settings=Settings(project, home)))
+        return specs["tiny/samples"], specs["by_amount/model"]
+
+    before = samples_and_model()
+    assert before[0].freshness_policy is None
+    dataset = project / "datasets" / "tiny.yaml"
+    dataset.write_text(f"{dataset.read_text()}\ndescription: in other words\nfreshness: {{maximum: 2d}}\n")
+    write_pipeline(project, amount(every=60, description="in other words"))
+    worded = samples_and_model()
+    assert [spec.code_version for spec in worded] == [spec.code_version for spec in before]
+    assert worded[0].freshness_policy == dg.FreshnessPolicy.time_window(timedelta(days=2))
+    write_pipeline(project, amount(every=61))
+    assert samples_and_model()[1].code_version != before[1].code_version
+
+
 def test_assets_follow_one_another_from_samples_to_comparison(example: dg.Definitions) -> None:
     specs = specs_of(example)
 
@@ -69,6 +107,15 @@ def test_assets_follow_one_another_from_samples_to_comparison(example: dg.Defini
     assert parents("trained_once/model") == {"trained_once/training_set"}
     assert parents("trained_once/evaluation") == {"trained_once/model"}
     assert parents("baseball/comparison") == {f"{p}/{asset}" for p in PIPELINES for asset in ("evaluation", "replay")}
+
+
+def test_groups_of_assets_follow_one_another_without_a_cycle(example: dg.Definitions) -> None:
+    specs = specs_of(example)
+    groups: dict[str, set[str]] = {}
+    for spec in specs.values():
+        before = {str(specs[dep.asset_key.to_user_string()].group_name) for dep in spec.deps}
+        groups.setdefault(str(spec.group_name), set()).update(before - {str(spec.group_name)})
+    assert len(list(TopologicalSorter(groups).static_order())) == len(PIPELINES) + 2
 
 
 def test_replays_and_production_wait_in_pools_of_their_own(example: dg.Definitions) -> None:
@@ -170,16 +217,18 @@ def test_no_configuration_shows_the_password_of_the_database(home: Path) -> None
         assert "top-secret" not in str(resource.get_resource_definition().config_schema.default_value)
 
 
-def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_loading_imports_nothing_heavy_and_warns_of_nothing(tmp_path: Path) -> None:
     program = f"""
 import sys
 import modyn_dagster
 assert "dagster" not in sys.modules
 import modyn_dagster.definitions
 print(*sorted(set({HEAVY!r}) & set(sys.modules)))
+modyn_dagster.definitions.defs.resolve_all_job_defs()
 """
     environment = {**os.environ, "MODYN_PROJECT": str(EXAMPLE), "MODYN_HOME": str(tmp_path / "home")}
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == ""
+    assert "Warning" not in result.stderr

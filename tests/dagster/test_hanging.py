@@ -6,6 +6,7 @@ What Dagster's daemon does every few seconds is done here by hand, with the ship
 import json
 import logging
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,10 +28,13 @@ from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.root import LocalArtifactStorage
 from dagster._core.storage.runs import InMemoryRunStorage
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._core.workspace.load import location_origins_from_yaml_paths
 from dagster._daemon.monitoring.run_monitoring import monitor_started_run
 from dagster._serdes import ConfigurableClassData
 
-from modyn_dagster.resources.run_launcher import WatchingRunLauncher
+from modyn_dagster.cli.dagster_runs import ReplayOptions, replay_range
+from modyn_dagster.resources.code_location import location_name, runs_of_location
+from modyn_dagster.resources.run_launcher import PROCESS_TAG, WatchingRunLauncher, end_killed_runs
 from modyn_dagster.spec.load import spec_hash
 from tests.dagster.face import Face
 from tests.dagster.test_production import TRIGGERING, take_in, triggers
@@ -185,6 +189,57 @@ def test_what_runs_elsewhere_or_has_not_begun_is_left_to_those_who_started_it(fa
         assert face.instance.run_launcher.check_run_worker_health(moved).status == WorkerStatus.RUNNING
     waiting = made(face, "retention", {})
     assert face.instance.run_launcher.check_run_worker_health(waiting).status == WorkerStatus.RUNNING
+
+
+def test_a_run_of_a_command_is_in_the_timeline_and_ends_with_it(face: Face, ingested: list[str], tmp_path: Path) -> None:
+    with runs_of_location(face.instance, tmp_path / "workspace.yaml"):
+        replay_range(face.defs, face.instance, "by_amount", (ingested[0], ingested[-1]), ReplayOptions())
+    [record, *_] = face.instance.get_run_records()
+    # Dagster's timeline shows runs with a code location and a start, until they end.
+    run = record.dagster_run
+    assert run.remote_job_origin is not None
+    assert run.remote_job_origin.location_name == "modyn_dagster.definitions"
+    assert (run.status, run.job_name) == (dg.DagsterRunStatus.SUCCESS, run.remote_job_origin.job_name)
+    assert None not in (record.start_time, record.end_time)
+    assert face.instance.create_run_for_job(face.defs.resolve_job_def("retention")).remote_job_origin is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ("python_module: modyn_dagster.definitions", "modyn_dagster.definitions"),
+        ("python_file: {relative_path: code/ours.py, location_name: ours}", "ours"),
+        ("python_file: code/ours.py", "ours.py"),
+        ("python_module: theirs\n  - python_module: {module_name: modyn_dagster.definitions, location_name: ours}", "ours"),
+    ],
+)
+def test_the_location_of_a_command_is_the_one_that_dagster_loads(tmp_path: Path, entry: str, name: str) -> None:
+    workspace = tmp_path / "workspace.yaml"
+    workspace.write_text(f"load_from:\n  - {entry}\n")
+    assert location_name(workspace) == name
+    # Dagster's own name for it.
+    assert name in [origin.location_name for origin in location_origins_from_yaml_paths([str(workspace)])]
+
+
+def test_a_run_of_a_command_that_was_killed_is_over_for_the_daemon_and_for_the_next_command(
+    face: Face, processes: list["subprocess.Popen[str]"]
+) -> None:
+    processes.append(subprocess.Popen([sys.executable, "-c", LISTENS], stdout=subprocess.PIPE, text=True))
+    tag = {PROCESS_TAG: f"{socket.gethostname()}:{processes[0].pid}"}
+    job = face.defs.resolve_job_def("retention")
+    runs = [face.instance.create_run_for_job(job, tags=tag, status=dg.DagsterRunStatus.STARTING) for _ in range(2)]
+    elsewhere = face.instance.create_run_for_job(job, tags={PROCESS_TAG: "another:1"})
+    for run in runs:
+        face.instance.report_dagster_event(dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job.name), run.run_id)
+    assert look_after(face, runs[0]) == dg.DagsterRunStatus.STARTED
+    assert end_killed_runs(face.instance) == []
+    processes[0].kill()
+    processes[0].wait()
+    assert look_after(face, runs[0]) == dg.DagsterRunStatus.FAILURE
+    assert end_killed_runs(face.instance) == [runs[1].run_id]
+    left = face.instance.get_run_by_id(elsewhere.run_id)
+    assert left is not None
+    assert left.status == dg.DagsterRunStatus.NOT_STARTED
 
 
 def test_what_a_sensor_asks_for_has_a_limit_which_is_no_part_of_what_the_pipeline_does(face: Face) -> None:

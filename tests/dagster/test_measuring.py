@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from modyn_dagster.assets.dagster_runs import MEASUREMENT_TAG
+from modyn_dagster.assets.metadata.entries import DETAILS, rounded
 from modyn_dagster.catalog.decisions import DecisionRow, list_decisions
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import list_triggers
@@ -121,15 +122,16 @@ def test_live_and_replay_decide_the_same_and_show_it_on_the_measurement_asset(fa
     assert list(shown) == ["day_00", "day_01", "day_02", "day_03"]
     last = shown["day_03"]
     assert (last["points"], last["fired"]) == (1, 1), "the second of its points; the first one was shown before"
-    assert last["score_and_threshold"].startswith("![live run")
+    assert last["chart"].startswith("![live run")
+    assert list(last)[:4] == ["Decision score", "Decision threshold", "Reason", "Score over time"]
     assert "| sample time | fires | score | threshold | reason |" in last["decisions"]
     result = face.materialize((NAME, "replay"), batches=("day_00", "day_03"))
     assert result.success, error_of(result)
     assert [plain(row) for row in decisions(face, "live")] == [plain(row) for row in decisions(face, "replay")]
     replayed = face.materializations(NAME, "measurement")
     assert list(replayed) == list(shown)
-    assert replayed["day_03"]["score_and_threshold"].startswith("![replay run")
-    assert "score_and_threshold" not in replayed["day_01"], "pictures come with triggers and in the end"
+    assert replayed["day_03"]["chart"].startswith("![replay run")
+    assert "chart" not in replayed["day_01"], "large pictures come with triggers and in the end"
     for row in (shown, replayed):
         assert row["day_01"]["points"] == 2
     assert replayed["day_03"]["decisions"].count("| yes |") == 2
@@ -141,15 +143,16 @@ def test_a_training_set_shows_window_scores_and_thresholds(face: Face, ingested:
         assert face.launch(request).success
     assert face.materialize((NAME, "replay"), batches=("day_00", "day_03")).success
     first, second, *_ = face.materializations(NAME, "training_set").values()
-    assert first["reason"] == "no model yet"
-    assert "measured" not in first
-    assert "metrics see drift" in second["reason"]
-    assert second["score"] >= second["threshold"] == 0.4
-    measured = second["measured"][""]
-    assert max(measured["mmd"], measured["ks"]) == second["score"] or measured["mmd"] == second["score"]
-    assert measured["current_window"]["until"] == second["trigger_key"]
-    assert measured["reference_window"]["until"] == first["trigger_key"]
-    assert set(second["decision"]["metrics"]) == {"mmd", "ks"}
+    assert first["Reason"] == "no model yet"
+    before, after = first[DETAILS], second[DETAILS]
+    assert "measured" not in before
+    assert "metrics see drift" in second["Reason"]
+    assert second["Decision score"] >= second["Decision threshold"] == 0.4
+    measured = after["measured"][""]
+    assert second["Decision score"] in (rounded(measured["mmd"]), rounded(measured["ks"]))
+    assert measured["current_window"]["until"] == after["trigger_key"]
+    assert measured["reference_window"]["until"] == before["trigger_key"]
+    assert set(after["decision"]["metrics"]) == {"mmd", "ks"}
 
 
 @pytest.mark.process

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from modyn_dagster.assets.metadata.entries import DETAILS, rounded
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.resources.platform import platform_of
@@ -28,34 +29,51 @@ def test_a_replay_materializes_its_batches_and_the_assets_of_every_trigger(repla
 
 def test_a_training_set_says_why_it_is_there_and_what_it_holds(replayed_face: Face) -> None:
     first, second = replayed_face.materializations("by_amount", "training_set").values()
-    assert (second["samples"], second["window_samples"], second["trigger"]) == (60, 60, 1)
-    assert second["trigger_key"] > first["trigger_key"]
-    assert second["reason"] == "60 samples"
-    assert (second["score"], second["threshold"]) == (60, 60)
+    assert list(second)[:4] == ["Decision score", "Decision threshold", "Reason", "Score over time"]
+    assert (second["Decision score"], second["Decision threshold"], second["Reason"]) == (60, 60, "60 samples")
+    assert (second["samples"], second["window_samples"]) == (60, 60)
     assert first["last_time"] < second["first_time"] < second["last_time"]
-    assert second["checksum"] != first["checksum"]
-    assert second["seconds_select"] > 0
+    before, after = first[DETAILS], second[DETAILS]
+    assert (after["trigger"], after["run"]) == (1, "replay run 1 of by_amount")
+    assert (after["trigger_key"] > before["trigger_key"], after["checksum"] != before["checksum"]) == (True, True)
+    assert second["Trigger"].startswith("replay run 1 of by_amount, no. 1, 2024-01-0")
+    assert second["seconds"] > 0
+    assert second["time"].startswith("select ")
 
 
 def test_a_model_shows_its_losses_and_hashes(replayed_face: Face) -> None:
     first, second = replayed_face.materializations("by_amount", "model").values()
-    assert second["epochs"] == len(second["epoch_losses"]) == 3
-    assert (second["first_loss"], second["last_loss"]) == (second["epoch_losses"][0], second["epoch_losses"][-1])
-    assert second["loss_curve"].startswith("![Training loss](data:image/svg+xml;base64,")
-    assert first["hash"] != second["hash"]
+    assert list(second)[:3] == ["Final loss", "Reason", "Training loss"]
+    losses = second[DETAILS]["epoch_losses"]
+    assert second["epochs"] == len(losses) == 3
+    assert (second["first_loss"], second["Final loss"]) == (rounded(losses[0]), rounded(losses[-1]))
+    for picture in ("Training loss", "loss_chart"):
+        assert second[picture].startswith("![Training loss](data:image/svg+xml;base64,")
+    assert first["model"] != second["model"]
     assert second["previous_model"] == "none: trained from scratch"
-    assert second["seconds_train"] > 0
+    assert "train " in second["time"]
     assert "mlflow" not in second
 
 
 def test_an_evaluation_shows_scores_by_interval_and_over_time(replayed_face: Face) -> None:
     for metadata in replayed_face.materializations("by_amount", "evaluation").values():
-        assert metadata["intervals"] == 2
-        assert 0 <= metadata["mean_accuracy"] <= 1
+        assert list(metadata)[:3] == ["Mean accuracy", "Reason", "Score over time"]
+        assert (metadata["intervals"], metadata["Reason"]) == (2, "60 samples")
+        assert 0 <= metadata["Mean accuracy"] <= 1
         assert "| interval | samples | accuracy | roc_auc | log_loss |" in metadata["scores"]
         assert "2024-01-01 – 2024-01-03 * | 80 |" in metadata["scores"]
         assert "currently active" in metadata["composite_scores"]
-        assert metadata["score_over_time"].startswith("![by_amount")
+        assert metadata["Score over time"].startswith("![accuracy over time](data:image/svg+xml")
+        assert metadata["chart"].startswith("![by_amount")
+
+
+def test_leading_entries_are_shown_in_place_and_details_come_last(replayed_face: Face) -> None:
+    """Dagster sorts by label, and shows Markdown of less than 1,000 characters without a click."""
+    for stage, lead in zip((*STAGES, "replay"), ("Decision score", "Final loss", "Mean accuracy", "Decision score")):
+        *_, metadata = replayed_face.materializations("by_amount", stage).values()
+        labels = sorted(metadata)
+        assert (labels[0], labels[-1]) == (lead, list(metadata)[-1]) == (lead, DETAILS)
+        assert all(len(str(metadata[label])) < 1_000 for label in labels if label[0].isupper())
 
 
 def test_the_full_matrix_is_made_when_it_is_asked_for(face: Face, project: Path, ingested: list[str]) -> None:
@@ -74,19 +92,24 @@ def test_the_full_matrix_is_made_when_it_is_asked_for(face: Face, project: Path,
 def test_a_batch_of_a_replay_says_what_was_decided_on_it(replayed_face: Face) -> None:
     walked = replayed_face.materializations(*REPLAY)
     assert [metadata["triggers"] for metadata in walked.values()] == [0, 1, 1]
-    [(key, decision)] = walked["day_02"]["decisions"].items()
-    assert key == triggers(replayed_face)[1].partition_key
-    assert decision == "60 samples (trained)"
+    assert [metadata["Reason"] for metadata in walked.values()] == ["no trigger", *["60 samples (trained)"] * 2]
+    assert list(walked["day_02"][DETAILS]["triggers"]) == [triggers(replayed_face)[1].partition_key]
 
 
 def test_the_comparison_shows_table_plots_and_numbers(replayed_face: Face) -> None:
     result = replayed_face.materialize((DATASET, "comparison"))
     assert result.success, error_of(result)
     metadata = replayed_face.materializations(DATASET, "comparison")[None]
-    assert "| by_amount | 2 | 120 |" in metadata["comparison"]
+    assert f"by_amount | {metadata['by_amount: score']:.4f}"[:17] in metadata["Comparison"]
+    assert metadata["Comparison"].startswith("| pipeline | accuracy |")
+    assert metadata["Report"] == f"/modyn/reports/{DATASET}.html"
+    assert (replayed_face.settings.reports_folder / f"{DATASET}.html").is_file()
+    assert metadata["Best score"].startswith("by_amount: accuracy 0.")
+    assert "| by_amount | 2 | 120 |" in metadata["comparison in full"]
     for picture in ("pareto", "boxes", "matrix by_amount"):
         assert metadata[picture].startswith("![")
-    assert metadata["score_over_time"].startswith("![")
+    for name in ("Score over time", "chart"):
+        assert metadata[name].startswith("![")
     assert metadata["costs"].startswith("![")
     assert (metadata["by_amount: triggers"], metadata["by_amount: samples"]) == (2, 120)
     assert 0 <= metadata["by_amount: score"] <= 1
@@ -94,7 +117,7 @@ def test_the_comparison_shows_table_plots_and_numbers(replayed_face: Face) -> No
 
 def test_a_comparison_without_any_run_says_so(face: Face) -> None:
     assert face.materialize((DATASET, "comparison")).success
-    assert "no pipeline has run" in face.materializations(DATASET, "comparison")[None]["comparison"]
+    assert "no pipeline has run" in face.materializations(DATASET, "comparison")[None]["Best score"]
 
 
 def test_launched_again_it_shows_everything_again_with_its_checks_and_trains_nothing(face: Face, ingested: list[str]) -> None:

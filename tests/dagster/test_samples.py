@@ -1,8 +1,10 @@
 import re
+from typing import Any
 
 import dagster as dg
 import pytest
 
+from modyn_dagster.assets.metadata.entries import DETAILS
 from modyn_dagster.assets.samples import announce_batches
 from modyn_dagster.assets.specs import add_partitions, batches_of
 from modyn_dagster.catalog.batches import TRACEBACK, BatchRow, list_batches
@@ -31,11 +33,13 @@ def test_a_batch_is_materialized_with_what_a_person_looks_at(face: Face, days: l
     assert metadata["train_samples"] == ROWS
     assert metadata["first_time"] == "2024-01-02"
     assert metadata["last_time"] == "2024-01-02 13:00:00 UTC"
-    assert metadata["ordinal"] == 1
-    assert metadata["files"] == ["day_01.csv"]
-    assert len(metadata["checksum"]) == 32
-    assert "| label | samples | share |" in metadata["labels"]
-    assert metadata["label_histogram"].startswith("![Labels](data:image/svg+xml;base64,")
+    assert metadata["files"] == "day_01.csv"
+    assert (metadata[DETAILS]["ordinal"], len(metadata[DETAILS]["checksum"])) == (1, 32)
+    assert "| label | samples | share |" in metadata["label_counts"]
+    for picture in ("Labels", "label_chart"):
+        assert metadata[picture].startswith("![Labels](data:image/svg+xml;base64,")
+    columns = metadata["dagster/column_schema"].columns
+    assert [(column.name, column.type) for column in columns][:2] == [("time", "string"), ("x", "float64")]
     assert face.evaluations(result) == {("labels_present", "day_01"): True, ("in_order", "day_01"): True}
 
 
@@ -54,7 +58,7 @@ def test_late_samples_are_counted_and_a_check_warns_of_them(face: Face, days: li
 
 def test_a_range_is_one_run_with_the_metadata_of_every_batch(replayed_face: Face) -> None:
     found = replayed_face.materializations(*SAMPLES)
-    assert {key: metadata["ordinal"] for key, metadata in found.items()} == {"day_00": 0, "day_01": 1, "day_02": 2}
+    assert {key: metadata[DETAILS]["ordinal"] for key, metadata in found.items()} == {"day_00": 0, "day_01": 1, "day_02": 2}
     assert replayed_face.instance.get_runs_count() == 2  # it, and the replay
 
 
@@ -110,6 +114,17 @@ def test_a_bad_batch_is_red_with_row_and_column_and_the_others_of_its_run_are_th
     assert "day_01.csv, row 1, column 'x'" in error_of(result)
     assert set(face.materializations(*SAMPLES)) == {"day_00", "day_02"}
     assert {batch.partition_key: batch.state for batch in face.batches(DATASET)}["day_01"] == "failed"
+    [shown] = failures(face)
+    assert (shown["partition"], shown["File"]) == ("day_01", "day_01.csv")
+    assert shown["Reason"].startswith("day_01.csv, row 1, column 'x'")
+    assert shown["Remedy"].startswith("Correct the file")
+
+
+def failures(face: Face) -> list[dict[str, Any]]:
+    """Observations of the samples: what a failed batch shows on its partition."""
+    records = face.instance.fetch_observations(dg.AssetKey(SAMPLES), limit=100).records
+    found = [record.asset_observation for record in records]
+    return [{"partition": o.partition, **{name: v.value for name, v in o.metadata.items()}} for o in found if o is not None]
 
 
 def test_a_partition_that_nobody_registered_says_who_registers_batches(face: Face) -> None:
@@ -133,10 +148,18 @@ def test_batches_imported_without_dagster_are_shown_once_with_metadata_and_check
     import_history(platform.engine, platform.home, platform.project.datasets[DATASET], platform.project.root_of(DATASET))
     assert announce_batches(face.instance, platform, DATASET) == 2
     assert announce_batches(face.instance, platform, DATASET) == 0
+    [shown] = failures(face)
+    assert (shown["partition"], shown["File"]) == ("day_02", "day_02.csv")
+    assert "no time" in shown["Reason"]
+    [run] = face.instance.get_runs()
+    assert (run.status, run.tags["dagster/partition"]) == (dg.DagsterRunStatus.FAILURE, "day_02")
+    [event] = face.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    assert "day_02.csv" in str(event.get_dagster_event().step_failure_data.error)
     assert list(face.partitions("batches/tiny")) == days
-    shown = face.materializations(*SAMPLES)
-    assert {key: metadata["samples"] for key, metadata in shown.items()} == {"day_00": ROWS, "day_01": ROWS}
+    batches = face.materializations(*SAMPLES)
+    assert {key: metadata["samples"] for key, metadata in batches.items()} == {"day_00": ROWS, "day_01": ROWS}
     checks = face.instance.event_log_storage.get_asset_check_execution_history(
         dg.AssetCheckKey(dg.AssetKey(SAMPLES), "labels_present"), limit=10
     )
-    assert {record.evaluation.partition for record in checks if record.evaluation} == {"day_00", "day_01"}
+    found = [record.evaluation for record in checks if isinstance(record.evaluation, dg.AssetCheckEvaluation)]
+    assert {check.partition for check in found} == {"day_00", "day_01"}

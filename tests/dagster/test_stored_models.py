@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from modyn_dagster.reporting.model_tables import bytes_text
 from modyn_dagster.resources.model_store import ModelStoreResource
 from tests.dagster.face import Face
 
@@ -10,15 +11,15 @@ def test_a_model_shows_how_it_is_stored_and_what_it_derives_from(replayed_face: 
     shown = replayed_face.materializations("by_amount", "model")
     first, second = (shown[key] for key in sorted(shown, key=str))
     assert first["parent_model"] == "none"
-    assert second["parent_model"] == first["hash"]
+    assert second["parent_model"] == first["model"]
     assert second["parent"] == f"/assets/by_amount/model?partition={min(map(str, shown))}"
     for metadata in (first, second):
-        info = replayed_face.platform.model_store.info(metadata["hash"])
-        assert (metadata["stored_as"], metadata["stored_because"]) == (info.strategy, info.reason)
-        assert (metadata["stored_bytes"], metadata["full_snapshot_bytes"]) == (info.n_bytes, info.full_bytes)
-        assert metadata["of_full_snapshot"] == info.n_bytes / info.full_bytes
-        assert metadata["seconds_save"] > 0
-    assert [line[:12] for line in second["model_tree"].splitlines()[1:-1]] == [first["hash"][:12], second["hash"][:12]]
+        info = replayed_face.platform.model_store.info(metadata["model"])
+        assert metadata["stored"].endswith(f"as {info.strategy}: {info.reason}")
+        assert metadata["stored"].startswith(f"{bytes_text(info.n_bytes)} for {bytes_text(info.full_bytes)} of weights")
+        assert metadata["stored_bytes"] == info.n_bytes
+        assert "save " in metadata["time"]
+    assert [line[:12] for line in second["model_tree"].splitlines()[1:-1]] == [first["model"][:12], second["model"][:12]]
 
 
 def test_the_check_says_how_long_a_recovery_takes(replayed_face: Face) -> None:

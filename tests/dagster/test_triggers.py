@@ -5,6 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from modyn_dagster.assets.metadata.entries import DETAILS
 from modyn_dagster.assets.specs import add_partitions, triggers_of
 from modyn_dagster.catalog.results.training_sets import record_training_set
 from modyn_dagster.catalog.runs import list_runs
@@ -44,8 +45,8 @@ def test_a_trained_trigger_runs_again_and_reaches_the_same_hashes(face: Face, re
     before = {asset: face.materializations(*asset)[key] for asset in ALL[:2]}
     result = face.materialize(*ALL, partition=key)
     assert result.success, error_of(result)
-    assert face.materializations(*ALL[0])[key]["checksum"] == before[ALL[0]]["checksum"]
-    assert face.materializations(*ALL[1])[key]["hash"] == before[ALL[1]]["hash"]
+    assert face.materializations(*ALL[0])[key][DETAILS]["checksum"] == before[ALL[0]][DETAILS]["checksum"]
+    assert face.materializations(*ALL[1])[key]["model"] == before[ALL[1]]["model"]
     assert triggers(face) == replayed
     assert set(face.evaluations(result)) == {
         (name, key)

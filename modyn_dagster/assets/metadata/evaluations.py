@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
+from modyn_dagster.assets.metadata.entries import CHART, PICTURE, rounded, table_entry
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.context import TriggerContext
+    from modyn_dagster.reporting.tables import Table
 
 
 #: Lines of one table; the catalog and the report have all cells.
@@ -73,15 +75,18 @@ def evaluation_metadata(
 ) -> dict[str, Any]:
     """Metadata of a materialized evaluation; ``composite`` is that of its run, read here by default."""
     spec = context.spec.evaluation
-    metadata: dict[str, Any] = {
-        INTERVALS: n_intervals(cells),
-        "scores": dg.MetadataValue.md(_cells_table(cells, spec.metrics)),
-        **(composite_metadata(context) if composite is None else composite),
-    }
-    for metric in spec.metrics:
+    metadata: dict[str, Any] = {}
+    for metric in (spec.score_metric, *(name for name in spec.metrics if name != spec.score_metric)):
         values = [cell.value for cell in cells if cell.metric == metric and cell.value is not None]
         if values:
-            metadata[f"mean_{metric}"] = sum(values) / len(values)
+            # One label has a capital: the score is the first to read.
+            metadata[f"{'Mean' if metric == spec.score_metric else 'mean'} {metric}"] = rounded(mean(values))
+    metadata |= {
+        **(composite_metadata(context) if composite is None else composite),
+        "dagster/row_count": len(cells),
+        INTERVALS: n_intervals(cells),
+        "scores": table_entry(_cells_table(cells, spec.metrics)),
+    }
     if not spec.slices:
         return metadata
     with context.platform.transaction() as conn:
@@ -92,18 +97,21 @@ def evaluation_metadata(
 def composite_metadata(context: TriggerContext) -> dict[str, Any]:
     """Metadata that the evaluations of a run share: scores of its composite models, as a table and as a picture."""
     from modyn_dagster.reporting.plots.sketches import scores_sketch
+    from modyn_dagster.reporting.plots.sparklines import sparkline
     from modyn_dagster.reporting.summary import summarise_run
     from modyn_dagster.reporting.tables import scores_table
 
     with context.platform.transaction() as conn:
         summary = summarise_run(conn, context.run)
+    small = sparkline(f"{summary.metric} over time", {"active": [score.value for score in summary.active]})
     return {
+        **({PICTURE: dg.MetadataValue.md(small)} if small else {}),
+        CHART: dg.MetadataValue.md(scores_sketch(summary)),
         "composite_scores": dg.MetadataValue.md(scores_table(summary).markdown()),
-        "score_over_time": dg.MetadataValue.md(scores_sketch(summary)),
     }
 
 
-def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
+def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> Table:
     from modyn_dagster.reporting.tables import Table, cell_text, interval_text
 
     by_place = {(cell.interval_start, cell.interval_end, cell.metric): cell for cell in cells}
@@ -117,4 +125,4 @@ def _cells_table(cells: Sequence[EvaluationRow], metrics: Sequence[str]) -> str:
         for place, cell in sorted(intervals.items())
     ]
     caption = "this model; * it saw samples of the interval in training"
-    return Table(("interval", "samples", *metrics), tuple(rows), caption).markdown()
+    return Table(("interval", "samples", *metrics), tuple(rows), caption)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from modyn_dagster.assets.metadata.batches import time_text
+from modyn_dagster.assets.metadata.entries import rounded
 from modyn_dagster.catalog.results.models import ModelRow, newest_model
 from modyn_dagster.catalog.runs import get_run
 from modyn_dagster.catalog.triggers import partition_key
@@ -19,24 +20,19 @@ if TYPE_CHECKING:
 
 
 def stored_metadata(context: TriggerContext, row: ModelRow, key: dg.AssetKey) -> dict[str, Any]:
-    """Strategy and its reason, bytes against a full snapshot, the parent with a link, and the lineage.
-
-    Times stand beside it: ``seconds_save``, and what the check ``stored_exactly`` took to read it.
-    """
-    from modyn_dagster.reporting.model_tables import lineage_lines
+    """Size against a full snapshot, strategy and its reason, the parent with a link, and the lineage."""
+    from modyn_dagster.reporting.model_tables import bytes_text, lineage_lines, stored_share
 
     store = context.platform.models_of(context.spec)
     try:
         info = store.info(row.hash)
     except (UnknownModel, CorruptFile) as error:
-        return {"stored_as": f"not to be read: {error}"}
+        return {"stored": f"not to be read: {error}"}
     lines = lineage_lines(store, row.hash)
+    size = f"{bytes_text(info.n_bytes)} for {bytes_text(info.full_bytes)} of weights ({stored_share(info)})"
     return {
-        "stored_as": info.strategy,
-        "stored_because": info.reason,
+        "stored": f"{size}, as {info.strategy}: {info.reason}",
         "stored_bytes": info.n_bytes,
-        "full_snapshot_bytes": info.full_bytes,
-        "of_full_snapshot": info.n_bytes / info.full_bytes if info.full_bytes else 1.0,
         "parent_model": info.base or "none",
         "model_tree": dg.MetadataValue.md("\n".join(["```", *lines, "```"])),
         **_parent_link(context, row, info.base, key),
@@ -58,20 +54,24 @@ def _parent_link(context: TriggerContext, row: ModelRow, parent: ModelId | None,
 
 
 def model_metadata(row: ModelRow) -> dict[str, Any]:
-    """Metadata of a materialized model."""
+    """Metadata of a materialized model: losses, and what it was trained on."""
     from modyn_dagster.reporting.plots.sketches import loss_sketch
+    from modyn_dagster.reporting.plots.sparklines import sparkline
 
     losses = [float(loss) for loss in row.losses]
+    points = [(step, loss) for step, loss in row.curve]
+    small = sparkline("Training loss", {"loss": [loss for _, loss in points]})
     return {
+        "Final loss": rounded(losses[-1]),
+        **({"Training loss": dg.MetadataValue.md(small)} if small else {}),
+        "loss_chart": dg.MetadataValue.md(loss_sketch(points, losses)),
         "samples": row.n_samples,
         "epochs": len(losses),
-        "first_loss": losses[0],
-        "last_loss": losses[-1],
-        "hash": row.hash,
+        "first_loss": rounded(losses[0]),
+        "model": row.hash,
         "previous_model": row.previous_hash or "none: trained from scratch",
         "trained_from": time_text(row.train_start),
         "trained_to": time_text(row.train_end),
-        "loss_curve": dg.MetadataValue.md(loss_sketch([(step, loss) for step, loss in row.curve], losses)),
     } | _epochs(row)
 
 
@@ -84,15 +84,16 @@ def _epochs(row: ModelRow) -> dict[str, Any]:
         return {}
     return {
         "steps": row.training["n_steps"],
-        "samples_per_second": sum(epoch["n_samples"] for epoch in epochs) / seconds,
-        "seconds_per_epoch": dg.MetadataValue.md(epochs_sketch(epochs)),
+        "samples_per_second": round(sum(epoch["n_samples"] for epoch in epochs) / seconds),
+        "epoch_chart": dg.MetadataValue.md(epochs_sketch(epochs)),
     }
 
 
 def model_details(row: ModelRow) -> dict[str, Any]:
-    """Details of a model that take many lines on the page and therefore stand last."""
+    """Losses of the epochs, architecture and surroundings, for the last entry."""
     surroundings = row.training.get("surroundings")
     return {
-        "epoch_losses": dg.MetadataValue.json([float(loss) for loss in row.losses]),
-        "architecture": dg.MetadataValue.json(dict(row.architecture)),
-    } | ({"surroundings": dg.MetadataValue.json(dict(surroundings))} if surroundings else {})
+        "epoch_losses": [float(loss) for loss in row.losses],
+        "architecture": dict(row.architecture),
+        "surroundings": dict(surroundings) if surroundings else None,
+    }

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
 from modyn_dagster.assets.checks import check_evaluations
-from modyn_dagster.assets.metadata.batches import decision_metadata, time_text
+from modyn_dagster.assets.metadata.batches import time_text
+from modyn_dagster.assets.metadata.decisions import decision_details, trigger_picture
+from modyn_dagster.assets.metadata.entries import REASON, decision_entries, details, in_order, rounded, times_entries
 from modyn_dagster.assets.metadata.evaluations import evaluation_metadata
 from modyn_dagster.assets.metadata.models import model_details, model_metadata, stored_metadata
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, list_fills
 from modyn_dagster.catalog.timings import seconds_by_stage
-from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.resources.event_store import AssetEvent
 from modyn_dagster.spec.online import RTBSSpec
 
@@ -28,13 +29,12 @@ def selection_metadata(context: TriggerContext, row: TrainingSetRow) -> dict[str
     """Metadata of a training set from an online strategy; empty for others."""
     metadata: dict[str, Any] = {}
     if "state" in row.details:
-        metadata["strategy"] = dg.MetadataValue.json(dict(row.details["state"]["strategy"]))
-        metadata["state_checksum"] = row.details["state"]["checksum"]
+        metadata["strategy"] = row.details["state"]["strategy"]["kind"]
     if "skipped" in row.details:
         metadata["skipped"] = row.details["skipped"]
     if "fill" in row.details:
-        metadata["fill"] = float(row.details["fill"])
-        metadata["fill_over_time"] = dg.MetadataValue.md(_fill_plot(context, row))
+        metadata["fill"] = rounded(float(row.details["fill"]))
+        metadata["fill_chart"] = dg.MetadataValue.md(_fill_plot(context, row))
     return metadata
 
 
@@ -62,33 +62,35 @@ def stage_metadata(
     """
     from modyn_dagster.reporting.mlflow.registry import registered_name
 
-    metadata = _trigger(result.context.trigger, result.context.run.title)
+    context, trigger = result.context, result.context.trigger
+    last: dict[str, Any] = {"run": context.run.title, "trigger": trigger.ordinal, "trigger_key": trigger.key}
     match result.row:
         case TrainingSetRow() as row:
-            metadata |= _training_set(row) | selection_metadata(result.context, row)
+            metadata = decision_entries(trigger.score, trigger.threshold, trigger.reason)
+            metadata |= trigger_picture(context.platform, trigger) | _training_set(row) | selection_metadata(context, row)
+            last |= _training_set_details(row) | decision_details(context.platform, trigger)
         case ModelRow() as row:
-            metadata |= model_metadata(row) | stored_metadata(result.context, row, key)
+            metadata = {REASON: trigger.reason} | model_metadata(row) | stored_metadata(context, row, key)
+            last |= model_details(row)
         case cells:
-            metadata |= evaluation_metadata(result.context, cells, composite)
-    metadata |= _seconds(result.context)
-    if isinstance(result.row, TrainingSetRow):
-        metadata |= decision_metadata(result.context.platform, result.context.trigger)
+            metadata = {REASON: trigger.reason} | evaluation_metadata(context, cells, composite)
+    metadata["Trigger"] = _title(context)
+    seconds = _seconds(context)
+    metadata |= times_entries({stage: value for stage, value in seconds.items() if stage in _STAGES[result.stage]})
     if mlflow_url is not None:
         metadata["mlflow"] = dg.MetadataValue.url(mlflow_url)
         if isinstance(result.row, ModelRow):
             # One page for all versions: which was live when, which one is the champion.
             page = f"{mlflow_url.partition('/#/')[0]}/#/models/{registered_name(result.context.run)}"
             metadata["mlflow_versions"] = dg.MetadataValue.url(page)
-    return metadata | (model_details(result.row) if isinstance(result.row, ModelRow) else {})
+    return in_order(metadata) | details(last | {"seconds": seconds})
 
 
-def _trigger(trigger: TriggerRow, run: str) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"run": run, "trigger": trigger.ordinal, "trigger_key": trigger.key, "reason": trigger.reason}
-    if trigger.score is not None:
-        metadata["score"] = trigger.score
-    if trigger.threshold is not None:
-        metadata["threshold"] = trigger.threshold
-    return metadata
+def _title(context: TriggerContext) -> str:
+    """Run and number of a trigger, and the time of the newest sample that it trains on: its partition's key has no date."""
+    times = [context.training_set.time_max if context.training_set else None, context.model.train_end if context.model else None]
+    newest = next((time for time in times if time is not None), None)
+    return f"{context.run.title}, no. {context.trigger.ordinal}, {time_text(newest)}"
 
 
 def _training_set(row: TrainingSetRow) -> dict[str, Any]:
@@ -96,19 +98,33 @@ def _training_set(row: TrainingSetRow) -> dict[str, Any]:
         "dagster/row_count": row.n_samples,
         "samples": row.n_samples,
         "window_samples": row.n_pool,
-        "window": f"keys after {row.after} up to {row.until}",
         "first_time": time_text(row.time_min),
         "last_time": time_text(row.time_max),
-        "checksum": row.checksum,
-        "file": row.path,
     }
 
 
-def _seconds(context: TriggerContext) -> dict[str, Any]:
-    with context.platform.transaction() as conn:
-        seconds = seconds_by_stage(conn, context.run.id, context.trigger.id)
-    return {f"seconds_{stage}": value for stage, value in sorted(seconds.items())}
+def _training_set_details(row: TrainingSetRow) -> dict[str, Any]:
+    state = row.details.get("state", {})
+    return {
+        "window": f"keys after {row.after} up to {row.until}",
+        "checksum": row.checksum,
+        "file": row.path,
+        "strategy": dict(state["strategy"]) if state else None,
+        "state_checksum": state.get("checksum"),
+    }
 
+
+def _seconds(context: TriggerContext) -> Mapping[str, float]:
+    with context.platform.transaction() as conn:
+        return seconds_by_stage(conn, context.run.id, context.trigger.id)
+
+
+#: Stages whose time an asset shows; the ledger's others are those of measuring and deciding, before the trigger.
+_STAGES: Final[Mapping[str, Collection[str]]] = {
+    "training_set": ("select",),
+    "model": ("train", "save"),
+    "evaluation": ("evaluate",),
+}
 
 OpEvent = dg.MaterializeResult[None] | dg.AssetCheckEvaluation | dg.Output[None]
 

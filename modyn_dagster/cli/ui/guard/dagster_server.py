@@ -1,4 +1,4 @@
-"""Dagster's webserver behind the guard, as a program: ``python -m modyn_dagster.cli.ui.guard.dagster_server``.
+"""Dagster's webserver and our reports behind the guard, as a program: ``python -m modyn_dagster.cli.ui.guard.dagster_server``.
 
 It runs Dagster's own command, which reads options, instance and workspace, and serves the application in its place. Dagster's
 command is told a host that cannot exist. Should a version of Dagster serve the application itself, it finds no address to listen
@@ -15,7 +15,9 @@ import click
 
 from modyn_dagster.cli.ui.guard.judgement import DAGSTER
 from modyn_dagster.cli.ui.guard.middleware import Guard
+from modyn_dagster.cli.ui.guard.reports import Reports
 from modyn_dagster.cli.ui.guard.rules import Rules
+from modyn_dagster.settings import Settings
 
 _NOWHERE: Final = "guarded.invalid"  # RFC 2606: never resolved
 
@@ -49,7 +51,8 @@ def main(address: str, arguments: tuple[str, ...]) -> None:
         app = create_app_from_workspace_process_context(
             workspace_process_context, path_prefix, live_data_poll_rate, lifespan=_lifespan
         )
-        uvicorn.run(Guard(app, rules, DAGSTER), host=address, port=port or cli.DEFAULT_WEBSERVER_PORT, log_level=log_level)
+        pages = Reports(app, Settings.from_environment().reports_folder)
+        uvicorn.run(Guard(pages, rules, DAGSTER), host=address, port=port or cli.DEFAULT_WEBSERVER_PORT, log_level=log_level)
 
     cli.host_dagster_ui_with_workspace_process_context = serve
     read_only = ["--read-only"] if rules.read_only else []
