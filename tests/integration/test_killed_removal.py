@@ -85,8 +85,6 @@ class Installation:
             "rows": {name: n for name, n in counts.items() if n},
             "partition": partition,
             "files": sorted(str(path.relative_to(home)) for path in home.rglob("*") if _is_ours(path)),
-                str(path.relative_to(home)) for path in home.rglob("*") if path.is_file() and "models" not in path.parts
-            ),
             "models": ModelStore(home / "models").list(),
             "dagster": [*partitions, *events],
         }
