@@ -140,7 +140,7 @@ def _forget(platform: "Platform", instance: "DagsterInstance", plan: "RemovalPla
         return
     instance.wipe_assets(_keys(plan))
     yield "its runs in Dagster, in the list of runs"
-    yield from _forget_in_mlflow(plan)
+    yield from forget_in_mlflow(plan)
 
 
 def _began_anew(platform: "Platform", plan: "RemovalPlan") -> bool:
@@ -151,7 +151,7 @@ def _began_anew(platform: "Platform", plan: "RemovalPlan") -> bool:
         return bool(list_runs(conn, plan.name)) if plan.kind == "pipeline" else find_dataset(conn, plan.name) is not None
 
 
-def _forget_in_mlflow(plan: "RemovalPlan") -> Iterator[str]:
+def forget_in_mlflow(plan: "RemovalPlan") -> Iterator[str]:
     """Move the experiment to MLflow's trash and delete the registered models; where it does not answer, both stay."""
     from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
     from modyn_dagster.resources.mlflow import MlflowResource
