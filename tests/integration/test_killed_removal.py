@@ -172,7 +172,7 @@ def kill_and_start_again(undisturbed: Undisturbed, steps: Sequence[int]) -> None
 
 
 def test_a_removal_leaves_nothing(undisturbed: Undisturbed) -> None:
-    expected = {"rows": {}, "partition": None, "files": [], "models": [], "dagster": [[], [], set(), set()]}
+    expected: dict[str, Any] = {"rows": {}, "partition": None, "files": [], "models": [], "dagster": [[], [], set(), set()]}
     assert undisturbed.ending == expected
     # Two files of each of two triggers, two indexes and their folders, two models, and the commits of both commands.
     assert undisturbed.steps > 30

@@ -1,6 +1,6 @@
 """Retention of models: rules of age, rank and alias keep models; models in use and bases never go."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,7 +18,7 @@ from modyn_dagster.pipeline.stages.evaluation.stage import evaluate_model
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 from tests.pipeline.world import World
-from tests.projects.tiny import DATASET, amount, write_pipeline
+from tests.projects.tiny import DATASET, Content, amount, write_pipeline
 
 GSS = {"selection": {"window": "all", "strategy": {"kind": "gss", "n": 8}}}
 PLAIN = {"strategy": "snapshot"}
@@ -103,9 +103,12 @@ def test_models_with_a_named_alias_stay_and_without_an_answer_all_do(world_of):
     for unanswered in (down, no_aliases):
         removed = retain_models(world.platform, unanswered)
         assert (removed.n_models, removed.unanswered) == (0, ("by_amount",))
-    asked = []
-    assert retain_models(world.platform, lambda *named: asked.append(named) or [chosen]).n_models == DAYS - 2
-    assert asked == [("by_amount", ["rollback"])]
+
+    def answering(pipeline: str, aliases: Sequence[str]) -> list[str]:
+        assert (pipeline, aliases) == ("by_amount", ["rollback"])
+        return [chosen]
+
+    assert retain_models(world.platform, answering).n_models == DAYS - 2
     assert present(world) == [2, 4]
 
 
@@ -175,7 +178,7 @@ def test_a_row_that_was_marked_although_its_model_is_a_base_now_is_unmarked(worl
 
 
 def test_rules_for_models_begin_no_new_run():
-    blocks = ({}, {"retention": {"models": {"newest": 3}}})
+    blocks: tuple[Content, ...] = ({}, {"retention": {"models": {"newest": 3}}})
     plain, governed = (parse_spec(amount(**fields), PipelineSpec, source="test") for fields in blocks)
     assert spec_hash(plain) == spec_hash(governed)
 
