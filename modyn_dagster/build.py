@@ -35,6 +35,7 @@ from modyn_dagster.resources.postgres import PostgresResource
 from modyn_dagster.sensors.freshness import freshness_sensor
 from modyn_dagster.sensors.new_data import new_data_sensor
 from modyn_dagster.sensors.notification import notifying_sensor
+from modyn_dagster.sensors.schedules import retention_schedule
 from modyn_dagster.sensors.triggering import triggering_sensor
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import Project, load_project
@@ -76,7 +77,7 @@ def build_definitions(
     parts = [_of_dataset(assets) for assets in _datasets(loaded, face)]
     shared = dg.Definitions(
         jobs=[retention, model_store_gc],
-        schedules=[model_store_gc_schedule],
+        schedules=[model_store_gc_schedule, retention_schedule(loaded.pipelines.values())],
         resources={
             "modyn": PlatformResource(settings=chosen),
             "modyn_postgres": PostgresResource(settings=chosen),

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from modyn_dagster.assets.dagster_runs import log_counts
 from modyn_dagster.assets.specs import PipelineAssets
+from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.spec.base import seconds_of
@@ -62,27 +63,31 @@ def _ended_in_time(assets: PipelineAssets) -> dict[str, str]:
     return {"dagster/max_runtime": str(seconds_of(assets.pipeline.max_run_time))}
 
 
-@dg.op(description="Remove the files that no `retention` of a pipeline keeps.")
-def apply_retention(context: dg.OpExecutionContext, modyn: PlatformResource) -> None:
-    """Remove files beyond what the pipelines keep, and checkpoints that nothing will go on from; rows stay."""
+@dg.op(description="Remove the files and models that no `retention` of a pipeline keeps.")
+def apply_retention(context: dg.OpExecutionContext, modyn: PlatformResource, modyn_mlflow: MlflowResource) -> None:
+    """Remove files and models beyond what the pipelines keep, and checkpoints that nothing will go on from; rows stay."""
     from modyn_dagster.pipeline.operate.retention import apply_retention as apply
 
-    removed = apply(modyn.platform())
-    context.log.info(f"removed {removed.training_sets} training sets and {removed.predictions} prediction files")
+    removed = apply(modyn.platform(), modyn_mlflow.aliased_models)
+    counts = f"{removed.training_sets} training sets, {removed.predictions} prediction files, {removed.models.n_models} models"
+    context.log.info(f"removed {counts}")
+    for pipeline in removed.models.unanswered:
+        context.log.warning(f"all models of {pipeline} stay: MLflow does not answer, and its retention names aliases there")
     context.add_output_metadata(
         {
             "training_sets": removed.training_sets,
             "predictions": removed.predictions,
             "optimizers": removed.optimizers,
             "checkpoints": removed.checkpoints,
-            "bytes": removed.n_bytes,
+            "models": removed.models.n_models,
+            "bytes": removed.n_bytes + removed.models.n_bytes,
         }
     )
 
 
 @dg.job(description="Apply every pipeline's `retention`.", executor_def=dg.in_process_executor)
 def retention() -> None:
-    """Launch it by hand, or put it on a schedule of your own."""
+    """Launch it by hand, or let the schedule."""
     apply_retention()
 
 

@@ -184,8 +184,10 @@ def newest_arrival(conn: sa.Connection, dataset_id: int) -> tuple[str | None, da
 
 
 def lock_batch(conn: sa.Connection, batch_id: int) -> BatchRow:
-    """Read a batch and lock it until the transaction ends."""
-    [row] = list_rows(conn, BatchRow, sa.select(batch).where(batch.c.id == batch_id).with_for_update())
+    """Read a batch and lock it until the transaction ends; ``UnknownName`` when its dataset was removed."""
+    row = find_row(conn, BatchRow, sa.select(batch).where(batch.c.id == batch_id).with_for_update())
+    if row is None:
+        raise UnknownName("batch (it was removed with its dataset)", batch_id)
     return row
 
 

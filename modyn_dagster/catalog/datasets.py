@@ -94,6 +94,13 @@ def partition_of(dataset_id: int) -> str:
     return f"sample_{dataset_id:d}"
 
 
+def sample_bytes(conn: sa.Connection) -> dict[str, int]:
+    """Bytes of the samples of each dataset in Postgres, with their indexes, by the name of the dataset."""
+    leaf = sa.func.to_regclass(sa.func.concat("sample_", dataset.c.id))
+    statement = sa.select(dataset.c.name, sa.func.coalesce(sa.func.pg_total_relation_size(leaf), 0)).order_by(dataset.c.name)
+    return {name: int(n_bytes) for name, n_bytes in conn.execute(statement).tuples()}
+
+
 def _dataset_row(row: sa.Row[Any]) -> DatasetRow:
     columns = None if row.columns is None else tuple(Column(**column) for column in row.columns)
     return DatasetRow(row.id, row.name, row.spec, columns, tuple(row.class_names), row.next_ordinal)

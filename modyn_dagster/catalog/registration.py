@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from modyn_dagster.catalog.batches import FAILED_STATES, TRACEBACK, BatchRow, batch
 from modyn_dagster.catalog.database.mapping import list_rows
 from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset
+from modyn_dagster.catalog.removal.journal import require_no_removal
 from modyn_dagster.errors import CatalogError, ConfigError
 from modyn_dagster.keys import MAX_ORDINAL
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -34,6 +35,7 @@ def _create(conn: sa.Connection, spec: DatasetSpec) -> DatasetRow:
     created: int | None = conn.execute(statement).scalar_one_or_none()
     # None: another process created it, and its transaction has ended by now.
     if created is not None:
+        require_no_removal(conn, spec.name)
         # By a function with the rights of the schema's owner: this role may write rows only.
         conn.execute(sa.select(sa.func.add_sample_partition(created)))
     return get_dataset(conn, spec.name)

@@ -1,6 +1,6 @@
 """Model store: models named by their content, stored small, and verified when they are loaded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -147,6 +147,18 @@ class ModelStore:
     def delete(self, model: ModelId, *, rebase: bool = False) -> None:
         """Remove a model for good. Models that need its tensors are stored again without it, or it is ``ModelInUse``."""
         removal.delete(self.repository, model, rebase=rebase)
+
+    def needs(self, models: Iterable[ModelId]) -> frozenset[ModelId]:
+        """Stored models without which some others cannot be recovered, directly or indirectly; damaged ones are passed over."""
+        stored = {model.id: model for model in self.repository.readable()}
+        return frozenset(removal.needed_by(stored, stored.keys() & set(models)))
+
+    def delete_unneeded(self, models: Iterable[ModelId]) -> Sequence[ModelId]:
+        """Remove models for good, in one pass, except those that models outside of these need; returns those that stay.
+
+        Missing models are passed over, so a call that was killed can be repeated.
+        """
+        return removal.delete_unneeded(self.repository, models)
 
     def gc(
         self, *, older_than: float = removal.ABANDONED, progress: Callable[[int, int], None] | None = None

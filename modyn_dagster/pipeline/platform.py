@@ -66,26 +66,27 @@ class Platform:
     @cached_property
     def model_store(self) -> "ModelStore":
         """The models of all pipelines whose specs name no other place."""
-        return self._store_at(models_folder(self.settings))
+        return self.store_at(models_folder(self.settings))
 
     @cached_property
     def weight_cache(self) -> "ModelStore":
         """Cache of the weights of models stored as provenance, so that not every use trains them again."""
-        return self._store_at(self.home / "weights")
+        return self.store_at(self.home / "weights")
 
     def models_of(self, spec: PipelineSpec) -> "ModelStore":
         """Return the model store of a pipeline."""
         root = spec.model_store.root
         if root is None:
             return self.model_store
-        return self._store_at(root if "://" in root else self.home / root)
+        return self.store_at(root if "://" in root else self.home / root)
 
     def every_model_store(self) -> "list[ModelStore]":
         """List all model stores of the project: the default one first, then those that specs name."""
         stores = {id(store): store for store in [self.model_store, *map(self.models_of, self.project.pipelines.values())]}
         return list(stores.values())
 
-    def _store_at(self, root: Path | str) -> "ModelStore":
+    def store_at(self, root: Path | str) -> "ModelStore":
+        """Return the model store at a folder or URL; one object for each."""
         # Imported here: it imports torch, which sensors do not need.
         from modyn_dagster.model_store import ModelStore
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,12 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
             # MLflow would make itself a database in the current folder.
             raise TrackingError("no address", "tracking is off; set MODYN_MLFLOW_URI or the resource's tracking_uri")
         return open_client(self._uri)
+
+    def aliased_models(self, pipeline: str, aliases: Sequence[str]) -> frozenset[str]:
+        """Ids of the models of a pipeline with one of some aliases; ``TrackingError`` when MLflow does not answer, or is off."""
+        from modyn_dagster.reporting.mlflow.versions import aliased_models
+
+        return aliased_models(self.client(), pipeline, aliases)
 
     def tracker(self) -> Tracker | None:
         """Tracker of runs and triggers; None when tracking is off. ``TrackingError`` when MLflow does not answer."""

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
 
-from modyn_dagster.spec.base import ImportPath, Name, Spec, TagName, TagValue
+from modyn_dagster.spec.base import Duration, ImportPath, Name, Spec, TagName, TagValue
 from modyn_dagster.spec.evaluation import MetricName
 
 
@@ -105,9 +105,34 @@ class Display(Spec):
     tags: dict[TagName, TagValue] = {}
 
 
+#: Name of an alias of a registered model in MLflow.
+AliasName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,255}$")]
+
+
+class ModelRetention(Spec):
+    """Rules for the models of each run that stay in the store; a model that no rule keeps is removed, its row and scores stay.
+
+    Always kept: models that pipelines use (live, newest, champion, the start of an open run), and the bases of kept ones.
+    """
+
+    newest: PositiveInt | None = Field(None, description="The newest so many models of each run stay.")
+    best: PositiveInt | None = Field(None, description="The so many best models of each run stay, by their mean `score`.")
+    younger_than: Duration | None = Field(None, description="Models trained less than this long ago stay.")
+    aliases: list[AliasName] = Field([], description="Models with one of these aliases in MLflow stay; MLflow must answer.")
+
+    @model_validator(mode="after")
+    def _has_a_rule(self) -> Self:
+        if self == ModelRetention.model_construct():
+            raise ValueError("give at least one of newest, best, younger_than and aliases; without `models` all models stay")
+        return self
+
+
 class Retention(Spec):
     """Number of the newest triggers of each run that keep a kind of file; ``null`` keeps all."""
 
     training_sets: PositiveInt | None = None
     predictions: PositiveInt | None = None
     optimizers: PositiveInt | None = Field(None, exclude_if=lambda value: value is None)
+    models: ModelRetention | None = Field(
+        None, description="Models that stay in the store; null: all.", exclude_if=lambda value: value is None
+    )

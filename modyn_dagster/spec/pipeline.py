@@ -7,6 +7,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec
 from modyn_dagster.spec.evaluation import EvaluationSpec, TrainingSetData
+from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MIRSpec
 from modyn_dagster.spec.operation import Display, ModelStoreSpec, NotifySpec, Retention
 from modyn_dagster.spec.selection import USAGE_AWARE, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
@@ -18,6 +19,7 @@ DISPLAY_FIELDS: Final = frozenset({"description", "owners", "display", "notify",
 HOW_FIELDS: Final[Mapping[str, Any]] = {
     "training": {"parser": {"workers": True, "images": {"workers": True}}, "checkpoint": True},
     "model_store": True,
+    "retention": {"models": True},
 }
 
 
@@ -52,6 +54,16 @@ class PipelineSpec(Spec):
     def _remembers_what_was_used(self) -> Self:
         if self.retention.training_sets is not None and any(isinstance(s, USAGE_AWARE) for s in self.selection.strategies):
             raise ValueError("retention.training_sets must be null: the selection strategy looks into all earlier training sets")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_models_that_memories_ask(self) -> Self:
+        if self.retention.models is not None and any(
+            isinstance(s, CLIBSpec | GSSSpec | MIRSpec) for s in self.selection.strategies
+        ):
+            raise ValueError(
+                "retention.models must be null: the memory asks earlier models when its state has to be computed again"
+            )
         return self
 
     @model_validator(mode="after")

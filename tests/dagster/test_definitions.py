@@ -232,3 +232,14 @@ modyn_dagster.definitions.defs.resolve_all_job_defs()
     )
     assert result.stdout.strip() == ""
     assert "Warning" not in result.stderr
+
+
+def test_retention_runs_every_night_where_a_pipeline_asks_for_it(project: Path, home: Path) -> None:
+    def status() -> dg.DefaultScheduleStatus:
+        schedule = build_definitions(settings=Settings(project, home)).resolve_schedule_def("retention_nightly")
+        assert (schedule.cron_schedule, schedule.job_name) == ("30 3 * * *", "retention")
+        return schedule.default_status
+
+    assert status() is dg.DefaultScheduleStatus.STOPPED
+    write_pipeline(project, amount(every=60, retention={"models": {"newest": 1}}))
+    assert status() is dg.DefaultScheduleStatus.RUNNING

@@ -77,6 +77,7 @@ CHANGES: Final = {
     "a deletion that rebases two": Change(
         lambda store: store.delete(BASE, rebase=True), (Snapshot(), Delta(), Delta()), keeps_bases=False
     ),
+    "a deletion of all at once": Change(lambda store: store.delete_unneeded([BASE, CHILD]), (Snapshot(), Delta())),
     "gc": Change(lambda store: store.gc(older_than=0), (Snapshot(), Delta()), lambda content: {**content, **LEFT}),
 }
 

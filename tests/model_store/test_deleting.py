@@ -100,3 +100,31 @@ def test_a_damaged_model_can_be_deleted_when_nobody_needs_it(tmp_path):
     store.info(model).path.write_bytes(b"nothing")
     store.delete(model)
     assert store.list() == []
+
+
+def test_models_that_nobody_else_needs_go_together_and_bases_of_others_stay(tmp_path):
+    store, first = ModelStore(tmp_path), network()
+    base = store.save(first, strategy="snapshot")
+    children = [store.save(moved(first, n), base=base, strategy="delta") for n in (1, 2)]
+    single = store.save(network(7), strategy="snapshot")
+    assert store.needs(children) == {base}
+    assert store.delete_unneeded([base, children[0], single, "f" * 64]) == [base]
+    assert store.list() == sorted([base, children[1]])
+    assert store.delete_unneeded([base, children[1]]) == []
+    assert store.list() == []
+
+
+@settings(max_examples=examples(40))
+@given(lineages(), st.data())
+def test_whatever_is_not_needed_goes_and_the_others_come_back(lineage, data):
+    with tempfile.TemporaryDirectory() as root:
+        store, base, saved = ModelStore(Path(root)), None, {}
+        for state, strategy in lineage:
+            base = store.save(state, base=base, strategy=strategy)
+            saved[base] = state
+        chosen = data.draw(st.sets(st.sampled_from(sorted(saved))))
+        needed = store.needs(saved.keys() - chosen)
+        assert store.delete_unneeded(chosen) == sorted(chosen & needed)
+        assert store.list() == sorted((saved.keys() - chosen) | (chosen & needed))
+        for model in store.list():
+            assert_exact(store.load(model), saved[model])

@@ -126,6 +126,13 @@ def health_of(settings: Settings) -> Health:
     return Health(address, server, databases, revision, head_revision(), None, excessive_rights(settings))
 
 
+def database_bytes(conn: sa.Connection, settings: Settings) -> dict[DatabaseName, int]:
+    """Bytes of the three databases, those that exist."""
+    names = {str(database_url(settings, name).database): name for name in DATABASES}
+    statement = sa.text("select datname, pg_database_size(datname) from pg_database where datname = any(:names)")
+    return {names[name]: int(n_bytes) for name, n_bytes in conn.execute(statement, {"names": [*names]}).tuples()}
+
+
 def excessive_rights(settings: Settings) -> str | None:
     """Describe rights of the writer that it does not need, on a server of one's own; None when there are none."""
     if settings.postgres_url is None:

@@ -20,7 +20,7 @@ from modyn_dagster.catalog.database.mapping import (
     table,
 )
 from modyn_dagster.catalog.runs import pipeline, pipeline_run
-from modyn_dagster.catalog.triggers import trigger
+from modyn_dagster.catalog.triggers import partition_key, trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class ModelRow:
         curve: points (step, loss) of the loss curve.
         seconds: duration of selection and training, as reported to the triggering policy.
         training: steps taken, seconds of every epoch, and the libraries, hardware and threads that decided bits.
+        removed_at: time at which retention removed the model from its store; the row stays.
     """
 
     trigger_id: Annotated[int, References("trigger.id"), Mark.PRIMARY]
@@ -51,6 +52,7 @@ class ModelRow:
     created_at: Created
     seconds: float | None = None
     training: Annotated[Mapping[str, Any], Default("{}")] = field(default_factory=dict)
+    removed_at: datetime | None = None
 
 
 model: Final = table("model", ModelRow, sa.Index("ix_model_hash", "hash"))
@@ -88,3 +90,40 @@ def newest_model(conn: sa.Connection, run_id: int, model_hash: str) -> ModelRow 
     """The newest model with this hash: the run's own if it has one, else that of the run its first model came from."""
     newest = (trigger.c.run_id == run_id).desc(), trigger.c.id.desc()
     return find_row(conn, ModelRow, _MODEL.where(model.c.hash == model_hash).order_by(*newest).limit(1))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """A model that a run names, with its trigger and pipeline; ``removed_at`` where retention removed it from its store."""
+
+    trigger_id: int
+    pipeline: str
+    mode: str
+    run_id: int
+    ordinal: int
+    hash: str
+    created_at: datetime
+    removed_at: datetime | None
+
+    @property
+    def partition_key(self) -> str:
+        """Partition of the trigger assets in Dagster."""
+        return partition_key(self.run_id, self.ordinal)
+
+
+def model_uses(conn: sa.Connection) -> list[ModelUse]:
+    """Models of all runs of all pipelines, in the order of their triggers."""
+    columns = model.c.trigger_id, model.c.hash, model.c.created_at, model.c.removed_at, trigger.c.run_id, trigger.c.ordinal
+    statement = (
+        sa.select(*columns, pipeline.c.name.label("pipeline"), pipeline_run.c.mode)
+        .join(trigger, model.c.trigger_id == trigger.c.id)
+        .join(pipeline_run, trigger.c.run_id == pipeline_run.c.id)
+        .join(pipeline, pipeline_run.c.pipeline_id == pipeline.c.id)
+    )
+    return list_rows(conn, ModelUse, statement.order_by(trigger.c.run_id, trigger.c.ordinal))
+
+
+def mark_models(conn: sa.Connection, trigger_ids: Sequence[int], *, removed: bool) -> None:
+    """Record that retention removes models from their store, or that they stay after all; the rows stay in any case."""
+    moment = sa.func.now() if removed else sa.null()
+    conn.execute(sa.update(model).where(model.c.trigger_id.in_(trigger_ids)).values(removed_at=moment))

@@ -10,11 +10,12 @@ import click
 
 from modyn_dagster.cli.console import Moment, show_table, utc
 from modyn_dagster.cli.model.export import export
-from modyn_dagster.cli.model.in_use import refuse_if_in_use
 from modyn_dagster.cli.model.probe import probe
-from modyn_dagster.cli.project import chosen_model, open_platform, open_store, store_option
+from modyn_dagster.cli.model.verify import verify
+from modyn_dagster.cli.project import chosen_model, missing_project, open_platform, open_store, store_option
 from modyn_dagster.errors import CorruptFile, RunError, UnknownModel
 from modyn_dagster.progress import progress_bar
+from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelInfo, ModelStore
@@ -33,7 +34,7 @@ def delete(model: str, root: str | None, rebase: bool, yes: bool) -> None:
     """
     store = open_store(root)
     chosen = chosen_model(store, model)
-    refuse_if_in_use(str(store.root), chosen)
+    _refuse_if_in_use(str(store.root), chosen)
     dependents = [info.id for info in _readable_infos(store) if chosen in info.needs]
     click.echo(f"{chosen}: {store.size(chosen)} bytes, needed by {len(dependents)} others")
     if not yes:
@@ -43,6 +44,18 @@ def delete(model: str, root: str | None, rebase: bool, yes: bool) -> None:
         store.delete(chosen, rebase=rebase)
     stored_again = f", {len(dependents)} models stored again" if dependents else ""
     click.echo(f"deleted{stored_again}; the store is {before - _stored_bytes(store):,} bytes smaller")
+
+
+def _refuse_if_in_use(root: str, model: str) -> None:
+    """Raise ``RunError``, naming every use, for a model that a pipeline of the project uses; a folder without one has none."""
+    from modyn_dagster.pipeline.operate.models_in_use import models_in_use
+
+    if missing_project(Settings.from_environment().project) is not None:
+        return
+    with closing(open_platform()) as platform:
+        uses = models_in_use(platform, root).get(model, [])
+    if uses:
+        raise RunError(f"model {model} is {' and '.join(uses)}; train a newer model or remove the pipeline first")
 
 
 def _readable_infos(store: "ModelStore") -> "Iterator[ModelInfo]":
@@ -71,6 +84,7 @@ def model() -> None:
 model.add_command(delete)
 model.add_command(export)
 model.add_command(probe)
+model.add_command(verify)
 
 
 @model.command("list")
@@ -137,25 +151,6 @@ def diff(a: str, b: str, root: str | None, as_json: bool) -> None:
         click.echo(json.dumps(list(names)))
         return
     show_table(difference_table(one, other, names).rich())
-
-
-@model.command()
-@click.argument("model", required=False)
-@store_option
-def verify(model: str | None, root: str | None) -> None:
-    """Read MODEL, or every model, and compare every tensor with its hash.
-
-    Damage is named by tensor and file, and the exit code is 1.
-    """
-    store = open_store(root)
-    chosen = None if model is None else chosen_model(store, model)
-    with progress_bar("verify") as progress:
-        damage = store.verify(chosen, progress=progress)
-    for error in damage:
-        click.echo(f"damaged: {error}", err=True)
-    click.echo(f"{len(store.list()) if chosen is None else 1} models read, {len(damage)} damaged")
-    if damage:
-        raise click.exceptions.Exit(1)
 
 
 @model.command()

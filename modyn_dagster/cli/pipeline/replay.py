@@ -13,6 +13,7 @@ from modyn_dagster.cli.dagster_runs import ReplayOptions, dagster_instance, eval
 from modyn_dagster.cli.pipeline.operate import finish, reset, resume, stop, trigger
 from modyn_dagster.cli.pipeline.status import show, status
 from modyn_dagster.cli.project import open_platform
+from modyn_dagster.cli.removal import remove_pipeline
 from modyn_dagster.errors import RunError, UnknownName
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def pipeline() -> None:
     """Replay, inspect, operate and compare pipelines."""
 
 
-for command in (status, show, trigger, stop, resume, reset, finish):
+for command in (status, show, trigger, stop, resume, reset, finish, remove_pipeline):
     pipeline.add_command(command)
 
 

@@ -30,8 +30,8 @@ class Folder(Files, Protocol):
     def shared_lock(self) -> AbstractContextManager[None]:
         """Lock for reading or adding models, held by any number at once."""
 
-    def removal(self, model: ModelId | None = None) -> AbstractContextManager[None]:
-        """Exclusive lock, or a reservation, for removing a model or unneeded files."""
+    def removal(self, *models: ModelId) -> AbstractContextManager[None]:
+        """Exclusive lock, or reservations, for removing models or unneeded files."""
 
     def commit_lock(self, path: PurePath) -> AbstractContextManager[None]:
         """Lock for committing a file in an existing folder; without effect where there are no locks."""
@@ -80,7 +80,7 @@ class LocalFolder:
         """Shared lock on the folder."""
         return shared(self.root)
 
-    def removal(self, model: ModelId | None = None) -> AbstractContextManager[None]:
+    def removal(self, *models: ModelId) -> AbstractContextManager[None]:
         """Exclusive lock on the folder."""
         return exclusive(self.root)
 

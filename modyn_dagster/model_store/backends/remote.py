@@ -12,7 +12,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import PurePath, PurePosixPath
 from typing import Any, BinaryIO, Final, cast
@@ -161,9 +161,13 @@ class RemoteFolder:
         """No lock: removers leave reservations."""
         return nullcontext()
 
-    def removal(self, model: ModelId | None = None) -> AbstractContextManager[None]:
-        """Reservation for the removal of a model."""
-        return nullcontext() if model is None else self.reservations.removal(model)
+    @contextmanager
+    def removal(self, *models: ModelId) -> Iterator[None]:
+        """Reservations for the removal of models."""
+        with ExitStack() as reservations:
+            for model in models:
+                reservations.enter_context(self.reservations.removal(model))
+            yield
 
     def commit_lock(self, path: PurePath) -> nullcontext[None]:
         """No lock."""

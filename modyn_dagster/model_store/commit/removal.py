@@ -1,7 +1,7 @@
 """Removal of models, rebasing those that depend on them, and of files that nobody needs."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -34,6 +34,38 @@ def delete(repository: Repository, model: ModelId, *, rebase: bool) -> None:
             # Without a base the first child is stored by itself, and the others on it.
             base = base or child.id
         repository.remove(model)
+
+
+def delete_unneeded(repository: Repository, models: Iterable[ModelId]) -> list[ModelId]:
+    """Remove models in one pass, each before the models it needs; missing ones are passed over.
+
+    Returns those that stay, sorted: models outside of the set need them. A kill leaves a store in which every model has its base.
+    """
+    chosen = set(models) & set(repository.ids())
+    if not chosen:
+        return []
+    with repository.folder.removal(*sorted(chosen)):
+        for model in chosen:
+            _wait_for_dependents(repository, model)
+        stored = {other.id: other for other in repository.readable(strict=True)}
+        staying = needed_by(stored, stored.keys() - chosen) & chosen
+        going = chosen - staying
+        while leaves := going - {need for model in going & stored.keys() for need in stored[model].dependencies}:
+            for model in sorted(leaves):
+                repository.remove(model)
+            going -= leaves
+    return sorted(staying | going)
+
+
+def needed_by(stored: Mapping[ModelId, StoredModel], models: Iterable[ModelId]) -> set[ModelId]:
+    """Models that some models need, directly or through others."""
+    needed: set[ModelId] = set()
+    waiting = list(models)
+    while waiting:
+        new = (stored[waiting.pop()].dependencies & stored.keys()) - needed
+        needed |= new
+        waiting += new
+    return needed
 
 
 def _base_of(repository: Repository, model: ModelId) -> ModelId | None:

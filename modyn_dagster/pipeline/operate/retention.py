@@ -10,6 +10,7 @@ from modyn_dagster.catalog.results.predictions import mark_predictions_removed, 
 from modyn_dagster.catalog.results.training_sets import list_training_sets, mark_training_sets_removed
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
+from modyn_dagster.pipeline.operate.model_retention import NO_MODELS, AliasedModels, RemovedModels, no_aliases, retain_models
 from modyn_dagster.pipeline.platform import Platform, checkpoint_path, optimizers_path
 from modyn_dagster.storage import inside
 from modyn_dagster.training.checkpoint.parts import SUFFIXES
@@ -24,14 +25,15 @@ class Removed:
     optimizers: int = 0
     checkpoints: int = 0
     n_bytes: int = 0
+    models: RemovedModels = NO_MODELS
 
 
-def apply_retention(platform: Platform) -> Removed:
+def apply_retention(platform: Platform, aliased: AliasedModels = no_aliases) -> Removed:
     """Apply every pipeline's ``retention`` to all its runs; a second call removes nothing more.
 
     Files of pending and training triggers are never touched, only those of trained and skipped ones. Rows are marked first and
     files removed afterwards, so a kill in between leaves a file that the next call removes. A model whose predictions were
-    removed keeps its scores and is not evaluated on new data any more.
+    removed keeps its scores and is not evaluated on new data any more. ``aliased`` names models with an alias in MLflow.
     """
     removed = Counter[str]()
     with platform.transaction() as conn:
@@ -40,7 +42,7 @@ def apply_retention(platform: Platform) -> Removed:
         with platform.transaction() as conn:
             paths = _mark_removed(conn, platform, run, removed)
         removed["n_bytes"] += _unlink(platform, paths)
-    return Removed(**removed)
+    return Removed(**removed, models=retain_models(platform, aliased))
 
 
 def _mark_removed(conn: sa.Connection, platform: Platform, run: RunRow, removed: Counter[str]) -> list[str]:

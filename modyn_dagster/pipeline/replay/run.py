@@ -166,3 +166,9 @@ def run_lock(engine: sa.Engine, run: RunRow) -> Iterator[None]:
         # A connection that leaves the pool ends its session, and with it the lock, even on a dead server.
         conn.detach()
         conn.close()
+
+
+def require_idle(conn: sa.Connection, run: RunRow) -> None:
+    """Take the lock of a run until the transaction ends; ``RunError`` when a process works on the run."""
+    if not conn.execute(sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK_CLASS, run.id))).scalar_one():
+        raise RunError(f"a process works on {run.title}; wait for it, or cancel its run in Dagster")

@@ -15,11 +15,13 @@ from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.evaluation.composite.champion import Verdict, champions
+from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
 from modyn_dagster.reporting.mlflow.stream_time import utc_text
 from modyn_dagster.reporting.scores import spec_of
 from modyn_dagster.reporting.tables import Table
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
 
@@ -108,3 +110,15 @@ def _page(lives: Sequence[LiveVersion], pipeline: str) -> str:
         until = since
     caption = f"The newest {len(rows)} versions of {pipeline}; times in UTC."
     return Table(("version", "live from", "until", "trigger", "model"), tuple(rows), caption).markdown()
+
+
+def aliased_models(client: MlflowClient, pipeline: str, aliases: Sequence[str]) -> frozenset[str]:
+    """Ids of a pipeline's models, live or replayed, that have one of some aliases. ``TrackingError`` when MLflow is down."""
+    models = set[str]()
+    with tracking_errors(address_of(client.tracking_uri)):
+        for name in (pipeline, f"{pipeline}.replay"):
+            for registered in client.search_registered_models(f"name = '{name}'", max_results=1):
+                versions = {version for alias, version in registered.aliases.items() if alias in aliases}
+                tags = [client.get_model_version(name, str(version)).tags for version in sorted(versions)]
+                models.update(found[_MODEL] for found in tags if _MODEL in found)
+    return frozenset(models)

@@ -47,7 +47,8 @@ def scan_pending(platform: Platform, run: RunRow, begin: int = 0, seconds: float
 
     The scan begins ``begin`` models before the newest. It ends a hundred models after the first pending one; as long as there
     is none, after about ``seconds``. Its result depends on ``begin`` alone, not on the time it takes. A trigger whose
-    predictions retention has removed is never pending; with ``matrix: lazy`` none is.
+    predictions retention has removed is never pending, nor one whose removed model would have to predict; with ``matrix: lazy``
+    none is.
     """
     spec = platform.spec_of(run)
     if spec.evaluation.matrix == "lazy":
@@ -93,7 +94,9 @@ def _is_pending(
     files = [file for file in files if file.model_hash == predictor]
     if any(file.removed_at is not None for file in files):
         return False
-    return bool(missing_batches(context, data, files)) or _is_outdated(context, data, cells)
+    if missing_batches(context, data, files):
+        return context.model.removed_at is None
+    return _is_outdated(context, data, cells)
 
 
 def _is_outdated(context: TriggerContext, data: EvaluationSet, cells: Sequence[EvaluationRow]) -> bool:

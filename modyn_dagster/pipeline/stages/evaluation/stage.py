@@ -50,6 +50,10 @@ def evaluate_model(
         raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: there is no model to evaluate")
     data = evaluation_set(context)
     recorded = _read(context, model, data)
+    if recorded.missing and model.removed_at is not None:
+        # Retention removed it from its store: it predicts nothing more, and keeps the scores that it has.
+        with context.platform.transaction() as conn:
+            return list_evaluations(conn, context.run.id), False
     reused = [link_predictions(context, model, data, missing.batches, missing.equal) for missing in recorded.missing]
     stretches = [missing.batches for missing, values in zip(recorded.missing, reused, strict=True) if values is None]
     rows = [values for values in reused if values is not None]

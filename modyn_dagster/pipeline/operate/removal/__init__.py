@@ -1,0 +1,1 @@
+"""Removal of pipelines and datasets by name: plan, commit, and completion of what a kill interrupted."""

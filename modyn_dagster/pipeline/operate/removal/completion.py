@@ -1,0 +1,74 @@
+"""Completion of removals: models, files and displays go after the rows, in steps that may be repeated."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from modyn_dagster.catalog.removal.journal import Kind, RemovalRow, end_removal, unfinished_removals
+from modyn_dagster.catalog.results.models import model_uses
+from modyn_dagster.errors import UnknownModel
+from modyn_dagster.pipeline.operate.removal.plan import RemovalPlan
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.storage import inside
+
+if TYPE_CHECKING:
+    from modyn_dagster.model_store import ModelId, ModelStore
+
+#: Removes a subject from the displays, and yields a line for everything that stays there.
+Forget = Callable[[RemovalPlan], Iterator[str]]
+
+
+def unfinished(platform: Platform, kind: Kind, name: str) -> list[RemovalRow]:
+    """Removals of a pipeline or dataset whose rows are gone, and whose files may not be."""
+    with platform.transaction() as conn:
+        return unfinished_removals(conn, kind, name)
+
+
+def complete(platform: Platform, kind: Kind, name: str, forget: Forget) -> list[str]:
+    """Complete the begun removals of a pipeline or dataset; returns a line for everything that stays.
+
+    Every step may be repeated: after a kill at any point another call removes the rest and ends the same.
+    """
+    stays = []
+    for row in unfinished(platform, kind, name):
+        plan = RemovalPlan.of(row)
+        stays += _remove_models(platform, plan)
+        for path in plan.paths:
+            _remove(platform, path)
+        stays += forget(plan)
+        with platform.transaction() as conn:
+            end_removal(conn, row)
+    return stays
+
+
+def _remove_models(platform: Platform, plan: RemovalPlan) -> list[str]:
+    stays: list[str] = []
+    with platform.transaction() as conn:
+        # Trained again since: its new run names it.
+        named = {use.hash for use in model_uses(conn) if use.removed_at is None} if plan.models else set()
+    for root, models in plan.models.items():
+        store = platform.store_at(root)
+        staying = store.delete_unneeded([model for model in models if model not in named])
+        if plan.rebase:
+            staying = _rebase_and_delete(store, staying)
+        stays += [f"model {model} in {root}: other models need it" for model in staying]
+    return stays
+
+
+def _rebase_and_delete(store: "ModelStore", models: "Sequence[ModelId]") -> "list[ModelId]":
+    """Delete models, after storing those that need them again; returns none."""
+    for model in models:
+        try:
+            store.delete(model, rebase=True)
+        except UnknownModel:
+            # Removed by another process.
+            continue
+    return []
+
+
+def _remove(platform: Platform, relative: str) -> None:
+    path = inside(platform.home, relative)
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,54 @@
+"""Plan of a removal: everything beside the catalog that goes with a pipeline or a dataset, as JSON of the journal."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from modyn_dagster.catalog.removal.journal import Kind, RemovalRow
+from modyn_dagster.storage import inside
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPlan:
+    """Files, models and partitions of a pipeline or dataset.
+
+    Attributes:
+        kind, name: of the subject.
+        summary: its numbers, for people.
+        paths: folders and files relative to the home folder.
+        models: ids by the root of their store.
+        rebase: store models that need one of these again without it; otherwise such a model stays.
+        partitions: keys of its dynamic partitions in Dagster.
+    """
+
+    kind: Kind
+    name: str
+    summary: str
+    paths: Sequence[str]
+    models: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rebase: bool = False
+    partitions: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, row: RemovalRow) -> Self:
+        """Plan of a journal entry."""
+        return cls(kind=row.kind, name=row.name, **row.plan)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plan for the journal, whose columns hold kind and name."""
+        return {name: value for name, value in asdict(self).items() if name not in ("kind", "name")}
+
+    @property
+    def n_models(self) -> int:
+        """Number of models in all stores."""
+        return sum(map(len, self.models.values()))
+
+    def n_bytes(self, home: Path) -> int:
+        """Bytes of the files, without those of models."""
+        return sum(_size(inside(home, path)) for path in self.paths)
+
+
+def _size(path: Path) -> int:
+    files = [path] if path.is_file() else path.rglob("*") if path.is_dir() else []
+    return sum(file.lstat().st_size for file in files if file.is_file())
