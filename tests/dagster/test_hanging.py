@@ -202,4 +202,4 @@ def test_the_shipped_settings_watch_runs() -> None:
     data = ConfigurableClassData(named["module"], named["class"], yaml.safe_dump(named["config"]))
     launcher = data.rehydrate(DefaultRunLauncher)
     assert isinstance(launcher, WatchingRunLauncher)
-    assert (launcher.supports_check_run_worker_health, launcher.kill_after_seconds) == (True, 60)
+    assert (launcher.supports_check_run_worker_health, launcher.kill_after_seconds, launcher.warm) == (True, 60, True)
