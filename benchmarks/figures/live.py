@@ -125,7 +125,7 @@ class _Live:
 
 def live(work: Path, machine: Machine) -> Iterator[Figure]:
     """D7: single files, cold and warm, and a backlog, warm."""
-    for start in ("cold", "warm"):
+    for start in ("warm", "cold"):
         with _running(work / start, warm=start == "warm") as place:
             yield from _files(place, start, machine)
             if start == "warm":

@@ -11,7 +11,18 @@ from typing import Final
 
 _PACKAGE: Final = "modyn_dagster"
 #: Libraries that runs import sooner or later, the parts that others import at their first use included.
-_LIBRARIES: Final = ("torch", "matplotlib.figure", "mlflow", "pandas", "psycopg", "psycopg2", "dagster_postgres")
+_LIBRARIES: Final = (
+    "torch",
+    # By the first optimizer, with half a second of its own.
+    "torch._dynamo",
+    "matplotlib.figure",
+    "mlflow",
+    "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.model_registry.sqlalchemy_store",
+    "pandas",
+    "psycopg2",
+    "dagster_postgres",
+)
 #: Modules of the package that no run imports, or that do something when they are imported, such as reading the project.
 _LEFT_OUT: Final = tuple(
     f"{_PACKAGE}.{name}" for name in ("catalog.migrations", "cli", "component", "definitions", "resources.warm.zygote")
@@ -24,6 +35,9 @@ def import_everything() -> None:
     for name in (*_LIBRARIES, *_modules(folder, _PACKAGE)):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    from modyn_dagster.training.inputs.device import fabric_class
+
+    fabric_class()
 
 
 def _modules(folder: Path, package: str) -> Iterator[str]:
