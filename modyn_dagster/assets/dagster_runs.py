@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 #: Partition key of the trigger a run trains, and which attempt of it.
 TRIGGER_TAG: Final = "modyn/trigger"
 ATTEMPT_TAG: Final = "modyn/attempt"
+#: Pipeline whose next triggers a run trains after its own; only such runs do.
+BACKLOG_TAG: Final = "modyn/backlog"
 #: Pipeline whose models a run judges on new data.
 EVALUATION_TAG: Final = "modyn/evaluation"
 #: Pipeline that a run measures for, from which point on and with which model.

@@ -1,4 +1,4 @@
-"""The asset ``<pipeline>/evaluation``: judging models, again whenever data have arrived."""
+"""The asset ``<pipeline>/evaluation``: judging models, again whenever data have arrived; and the end of a training run."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -7,10 +7,13 @@ import dagster as dg
 from pydantic import Field
 
 from modyn_dagster.assets.checks import check_outputs
+from modyn_dagster.assets.live.backlog import backlog_events
+from modyn_dagster.assets.live.unshown import made_up_events
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking import MlflowLinks
 from modyn_dagster.resources.event_store import AssetEvent
+from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 
@@ -32,7 +35,10 @@ class EvaluationConfig(dg.Config):
 
 
 def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
-    """Predict and score what is missing of a trigger's model. Doing it again is cheap."""
+    """Predict and score what is missing of a trigger's model. Doing it again is cheap.
+
+    It is the last op of a training, so here a run that the sensor requested takes the next triggers of a backlog.
+    """
 
     @dg.multi_asset(**assets.of_trigger("evaluation", assets.key("model")))
     def evaluation(
@@ -40,6 +46,7 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         config: EvaluationConfig,
         modyn: PlatformResource,
         modyn_mlflow: MlflowResource,
+        modyn_fast_path: FastPathResource,
     ) -> Iterator[AssetEvent | dg.Output[None]]:
         from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import with_full_matrix
 
@@ -49,6 +56,9 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         if config.full:
             judged = [with_full_matrix(work) for work in judged]
         yield from _events(context, assets, links, judged)
+        keys = [work.trigger.partition_key for work in judged]
+        yield from made_up_events(context.instance, platform, assets, judged[-1].run, keys)
+        yield from backlog_events(context, assets, platform, links, modyn_fast_path.settings())
         links.run(judged[-1].run)
         yield from check_outputs("evaluation", assets.key("evaluation"))
 

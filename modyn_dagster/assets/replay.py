@@ -12,7 +12,7 @@ from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
 from modyn_dagster.assets.tracking_behind import TrackingBehind, tracking_behind
-from modyn_dagster.resources.event_store import AssetEvent, keep_connections, store_in_bulk
+from modyn_dagster.resources.event_store import AssetEvent, keep_connections, show_at_once
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
@@ -159,8 +159,7 @@ class _ReplayEvents:
         walked = [event.partition for event in events if event.asset_key == self._assets.key("replay")]
         if walked:
             self._context.log.info(f"batches {walked[0]} to {walked[-1]} are replayed; {len(contexts)} triggers have news")
-        fails = [event for event in events if _fails_step(event)]
-        yield from fails if store_in_bulk(self._context, [event for event in events if not _fails_step(event)]) else events
+        yield from show_at_once(self._context, events)
         self._last = self._clock()
 
     def _waits(self, event: "StageResult") -> bool:
@@ -189,8 +188,3 @@ class _ReplayEvents:
         records = self._context.instance.fetch_materializations(places, limit=1).records
         latest = records[0].asset_materialization if records else None
         return latest is not None and latest.metadata.get(INTERVALS) == dg.MetadataValue.int(n_intervals(cells))
-
-
-def _fails_step(event: AssetEvent) -> bool:
-    """True for a failed blocking check: Dagster fails the step for it if it is yielded."""
-    return isinstance(event, dg.AssetCheckEvaluation) and event.blocking is True and not event.passed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,6 +105,20 @@ def store_in_bulk(context: dg.AssetExecutionContext, events: Sequence[AssetEvent
     except (ImportError, AttributeError, TypeError):
         return False
     return store(entries)
+
+
+def show_at_once(context: dg.AssetExecutionContext, events: Sequence[AssetEvent]) -> Iterator[AssetEvent]:
+    """Store events in bulk, and return those that the op has to yield itself: failed blocking checks, which fail its step.
+
+    All of them if this version of Dagster has no such entries or tables.
+    """
+    fails = [event for event in events if _fails_step(event)]
+    yield from fails if store_in_bulk(context, [event for event in events if not _fails_step(event)]) else events
+
+
+def _fails_step(event: AssetEvent) -> bool:
+    """True for a failed blocking check: Dagster fails the step for it if it is yielded."""
+    return isinstance(event, dg.AssetCheckEvaluation) and event.blocking is True and not event.passed
 
 
 def report_in_bulk(instance: dg.DagsterInstance, events: Sequence[AssetEvent]) -> bool:

@@ -1,4 +1,4 @@
-"""Dagster's launcher for one machine, which also sees to runs that nobody is left to report, or that do not listen.
+"""Dagster's launcher for one machine, which starts runs warm, and sees to those that nobody reports or that do not listen.
 
 Dagster's own asks the code server that started a run's process for everything. When the two die together, the run stays
 ``STARTED`` for ever and holds its pool; and a process that hangs outside of Python never notices that it was cancelled. This
@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,10 +18,14 @@ from typing import Any, Final, Self, get_type_hints
 import dagster as dg
 import psutil
 
+from modyn_dagster.resources.warm.client import WarmProcess
+
 #: Host and number of the process of a run that a command executes itself, as ``<host>:<number>``.
 PROCESS_TAG: Final = "modyn/process"
 #: Where the code server listens that started a run's process: Dagster's tag.
 _CODE_SERVER_TAG: Final = ".dagster/grpc_info"
+#: Machine on which a warm process was asked for the run's process.
+_WARM_TAG: Final = "modyn/warm_start"
 _HERE: Final = ("localhost", "127.0.0.1")
 _ENDED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 #: A process this much younger than the event that names its number is another one, which got the number later.
@@ -28,25 +33,43 @@ _CLOCKS_DIFFER_SECONDS: Final = 60.0
 
 
 class WatchingRunLauncher(dg.DefaultRunLauncher):
-    """Launches runs as Dagster's default launcher does, and knows whether their processes live.
+    """Launches runs as Dagster's default launcher does, or from a warm process, and knows whether their processes live.
 
     Attributes:
         kill_after_seconds: what is cancelled and does not end by itself in that time is killed.
+        warm: start runs from a process that has imported everything, where there is one; only runs of code locations that this
+            process started itself, since they have its environment.
     """
 
-    def __init__(self, kill_after_seconds: int = 60, inst_data: Any = None) -> None:
+    def __init__(self, kill_after_seconds: int = 60, warm: bool = True, inst_data: Any = None) -> None:
         super().__init__(inst_data)
         self.kill_after_seconds = kill_after_seconds
+        self.warm = warm
+        self._warm_process = WarmProcess(self._ended)
 
     @classmethod
     def config_type(cls) -> dict[str, Any]:
         """In `dagster.yaml`, below ``run_launcher.config``."""
-        return {"kill_after_seconds": dg.Field(dg.Int, default_value=60)}
+        return {"kill_after_seconds": dg.Field(dg.Int, default_value=60), "warm": dg.Field(dg.Bool, default_value=True)}
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> Self:
         """From there."""
         return cls(inst_data=inst_data, **config_value)
+
+    def launch_run(self, context: Any) -> None:
+        """Start a process for a run: forked from a warm one if there is one, else as Dagster does."""
+        if not (_has_our_environment(context.dagster_run) and self.is_warm() and self._launch_warm(context.dagster_run)):
+            super().launch_run(context)
+
+    def is_warm(self) -> bool:
+        """True if the next run can start warm; otherwise a warm process is started, unless that is switched off."""
+        return self.warm and self._warm_process.is_ready()
+
+    def dispose(self) -> None:
+        """End the warm process; runs go on."""
+        self._warm_process.close()
+        super().dispose()
 
     @property
     def supports_check_run_worker_health(self) -> bool:
@@ -65,16 +88,25 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         return self._begun(run) is not None and self._process(run) is None
 
     def terminate(self, run_id: str) -> bool:
-        """Ask the run's process to end, through its code server or, where that is gone, itself; kill what does not listen."""
+        """Ask the run's process to end, through its code server or, where it has none, itself; kill what does not listen."""
         run = self._instance.get_run_by_id(run_id)
-        process = self._process(run) if run is not None and not run.is_finished else None
-        try:
-            asked: bool = super().terminate(run_id)  # type: ignore[no-untyped-call]  # Dagster has no type for it
-        except dg.DagsterError:
-            # The code server is gone, or does not answer.
+        if run is None or run.is_finished:
+            return False
+        process = self._process(run)
+        if _WARM_TAG in run.tags and _CODE_SERVER_TAG not in run.tags:
+            self._instance.report_run_canceling(run)
             if process is None:
-                raise
+                # It has not begun, and will not: a run looks at its state first.
+                return True
             asked = False
+        else:
+            try:
+                asked = super().terminate(run_id)  # type: ignore[no-untyped-call]  # Dagster has no type for it
+            except dg.DagsterError:
+                # The code server is gone, or does not answer.
+                if process is None:
+                    raise
+                asked = False
         if process is None:
             return asked
         if not asked:
@@ -83,6 +115,20 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         # Not a daemon thread: a command that cancels ends when the process has ended.
         threading.Thread(target=self._see_to_it, args=[process], name=f"end of run {run_id}").start()
         return True
+
+    def _launch_warm(self, run: dg.DagsterRun) -> bool:
+        origin = json.loads(dg.serialize_value(run.job_code_origin))
+        instance = json.loads(dg.serialize_value(self._instance.get_ref()))
+        arguments = {"__class__": "ExecuteRunArgs", "pipeline_origin": origin, "pipeline_run_id": run.run_id}
+        # Before there is a process, so that none is ever without: whoever cancels the run or looks after it has to know.
+        self._instance.add_run_tags(run.run_id, {_WARM_TAG: socket.gethostname()})
+        return self._warm_process.process_for(run.run_id, json.dumps(arguments | {"instance_ref": instance})) is not None
+
+    def _ended(self, run_id: str, code: int) -> None:
+        """Report a run whose process has ended without reporting it itself; a code server does the same for its own."""
+        run = self._instance.get_run_by_id(run_id)
+        if run is not None and not run.is_finished:
+            self._instance.report_run_failed(run, f"the process of the run ended with exit code {code}")
 
     def _see_to_it(self, process: psutil.Process) -> None:
         with suppress(psutil.NoSuchProcess):
@@ -111,7 +157,8 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         if PROCESS_TAG in run.tags:
             return self._commanded(run)
         place = json.loads(run.tags.get(_CODE_SERVER_TAG, "{}"))
-        if "socket" not in place and place.get("host") not in _HERE:
+        is_warm = run.tags.get(_WARM_TAG) == socket.gethostname()
+        if not is_warm and "socket" not in place and place.get("host") not in _HERE:
             return None
         records = self._instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT, limit=50).records
         for entry in (record.event_log_entry for record in records):
@@ -146,6 +193,17 @@ def end_killed_runs(instance: dg.DagsterInstance) -> list[str]:
             instance.report_run_failed(run, "the command that executed the run was killed")
             ended.append(run.run_id)
     return ended
+
+
+def _has_our_environment(run: dg.DagsterRun) -> bool:
+    """True if this process started the code server of a run itself, with its own Python: then its environment is this one's.
+
+    Dagster knows the host of any other code server.
+    """
+    code, remote = run.job_code_origin, run.remote_job_origin
+    if code is None or remote is None or code.executable_path != sys.executable:
+        return False
+    return not hasattr(remote.repository_origin.code_location_origin, "host")
 
 
 def _health(status: str, message: str | None = None) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import dagster as dg
 
 from modyn_dagster.assets.dagster_runs import EVALUATION_TAG, MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, ended_runs, unfinished_runs
+from modyn_dagster.assets.live.unshown import unshown_triggers
 from modyn_dagster.assets.specs import PipelineAssets, batches_of, unknown_partitions
 from modyn_dagster.backoff import growing_pause
 from modyn_dagster.values.digest import bytes_digest
@@ -70,13 +71,15 @@ def evaluation_request(
         return None, mark, "nothing new to judge"
     if unfinished_runs(instance, {EVALUATION_TAG: assets.name}):
         return None, mark, "an evaluation is under way"
-    from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import scan_pending
+    from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import MODELS_AT_ONCE, scan_pending
 
     begin = mark.looked if mark.looking == here else 0
     found = scan_pending(platform, run, begin, _LOOK_SECONDS)
     due = found.due
     if not due and not found.complete:
         return None, replace(mark, looking=here, looked=found.looked), f"{found.looked} models are judged, the next tick looks on"
+    # Nothing to judge, but a kill may have swallowed the events of models: judging again shows them, and computes nothing.
+    due = due or unshown_triggers(instance, platform, assets, run)[:MODELS_AT_ONCE]
     if not due:
         return None, EvaluationCursor(settled=here), "every model is judged"
     wanted = _due_name(run, deletions, due)

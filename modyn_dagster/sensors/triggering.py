@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, PARTITION_TAG, TRIGGER_TAG, ended_runs, unfinished_runs
+from modyn_dagster.assets.dagster_runs import (
+    ATTEMPT_TAG,
+    BACKLOG_TAG,
+    PARTITION_TAG,
+    TRIGGER_TAG,
+    ended_runs,
+    has_ended,
+    unfinished_runs,
+)
 from modyn_dagster.assets.jobs import AssetJob
 from modyn_dagster.assets.specs import PipelineAssets, triggers_of
 from modyn_dagster.resources.platform import PlatformResource
@@ -35,17 +43,24 @@ def triggering_sensor(assets: PipelineAssets, jobs: Sequence[AssetJob]) -> dg.Se
 
 
 def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: PipelineAssets) -> dg.SensorResult:
-    from modyn_dagster.pipeline.decide.tick import tick
+    from modyn_dagster.pipeline.decide.tick import Attempt, tick
 
     status = _attempt_status(context.instance)
+    # Asked before the catalog: a run seen to have ended takes no trigger that is pending afterwards.
+    takes_backlog = bool(unfinished_runs(context.instance, {BACKLOG_TAG: assets.name}))
     found = tick(platform, assets.name, status)
     mark = EvaluationCursor.parse(context.cursor)
     if found.train is not None:
-        return _train(assets, found.train, found.message, mark, status)
+        if takes_backlog or status(found.train) is Attempt.GOING:
+            return dg.SensorResult(skip_reason=f"{found.message} (a run is under way)", cursor=mark.text())
+        return _train(assets, found.train, mark)
     if found.measure is not None:
         return _measure(context, platform, assets, found.measure, found.message, mark)
     requests, message = [], found.message
-    if found.evaluate:
+    if found.evaluate and takes_backlog:
+        # It judges its own models, and shows them; whatever else is due would wait for it.
+        message = f"{message}; a run is under way"
+    elif found.evaluate:
         request, mark, judged = evaluation_request(context.instance, platform, assets, found.run, mark)
         requests, message = [request] if request is not None else [], f"{message}; {judged}"
     context.log.info(message)
@@ -69,19 +84,13 @@ def _measure(
     return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=partitions, cursor=mark.text())
 
 
-def _train(
-    assets: PipelineAssets, trigger: "TriggerRow", message: str, mark: EvaluationCursor, status: "AttemptStatus"
-) -> dg.SensorResult:
-    from modyn_dagster.pipeline.decide.tick import Attempt
-
+def _train(assets: PipelineAssets, trigger: "TriggerRow", mark: EvaluationCursor) -> dg.SensorResult:
     key = trigger.partition_key
-    if status(key, trigger.attempt) is Attempt.GOING:
-        return dg.SensorResult(skip_reason=f"{message} (its run is under way)", cursor=mark.text())
     request = dg.RunRequest(
         run_key=f"{assets.name}:{key}:{trigger.attempt}",
         job_name=f"train__{assets.name}",
         partition_key=key,
-        tags={TRIGGER_TAG: key, ATTEMPT_TAG: str(trigger.attempt)},
+        tags={TRIGGER_TAG: key, ATTEMPT_TAG: str(trigger.attempt), BACKLOG_TAG: assets.name},
     )
     partition = triggers_of(assets.name).build_add_request([key])
     return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=[partition], cursor=mark.text())
@@ -90,10 +99,14 @@ def _train(
 def _attempt_status(instance: dg.DagsterInstance) -> "AttemptStatus":
     from modyn_dagster.pipeline.decide.tick import Attempt
 
-    def status(partition_key: str, attempt: int) -> "Attempt":
-        asked = ended_runs(instance, {TRIGGER_TAG: partition_key, ATTEMPT_TAG: str(attempt)})
+    def status(trigger: "TriggerRow") -> "Attempt":
+        asked = ended_runs(instance, {TRIGGER_TAG: trigger.partition_key, ATTEMPT_TAG: str(trigger.attempt)})
         # Also a run that a person launched for the same trigger: it holds the claim.
-        if asked is None or unfinished_runs(instance, {PARTITION_TAG: partition_key}):
+        if asked is None or unfinished_runs(instance, {PARTITION_TAG: trigger.partition_key}):
+            return Attempt.GOING
+        # And one that took the trigger from the backlog, after its own.
+        holder = trigger.dagster_run_id
+        if holder is not None and not has_ended(instance, holder):
             return Attempt.GOING
         return Attempt.ENDED if asked else Attempt.NONE
 

@@ -120,7 +120,7 @@ def trained_once_by_the_next_attempt(face: Face) -> bool:
     assert request.tags["modyn/attempt"] == "2"
     assert face.launch(request).success
     models = face.materializations("by_amount", "model")
-    return [(row.state, row.attempt) for row in triggers(face)] == [("trained", 2)] and len(models) == 1
+    return [(row.state, row.attempt) for row in triggers(face)] == [("trained", 2), ("trained", 1)] and len(models) == 2
 
 
 def test_a_run_that_died_with_its_code_server_is_over_and_its_trigger_is_trained_by_the_next(
@@ -257,4 +257,4 @@ def test_the_shipped_settings_watch_runs() -> None:
     data = ConfigurableClassData(named["module"], named["class"], yaml.safe_dump(named["config"]))
     launcher = data.rehydrate(DefaultRunLauncher)
     assert isinstance(launcher, WatchingRunLauncher)
-    assert (launcher.supports_check_run_worker_health, launcher.kill_after_seconds) == (True, 60)
+    assert (launcher.supports_check_run_worker_health, launcher.kill_after_seconds, launcher.warm) == (True, 60, True)

@@ -55,10 +55,10 @@ def test_an_attempt_whose_dagster_run_ended_is_raised_once(world_of):
     world.deliver([0])
     assert world.tick("by_amount").train is not None
     ended = {1: Attempt.ENDED}
-    now = tick(world.platform, "by_amount", lambda _, attempt: ended.get(attempt, Attempt.NONE))
+    now = tick(world.platform, "by_amount", lambda trigger: ended.get(trigger.attempt, Attempt.NONE))
     assert now.train is not None
     assert now.train.attempt == 2
-    again = tick(world.platform, "by_amount", lambda _, attempt: ended.get(attempt, Attempt.GOING))
+    again = tick(world.platform, "by_amount", lambda trigger: ended.get(trigger.attempt, Attempt.GOING))
     assert again.train == now.train
 
 

@@ -1,4 +1,6 @@
-"""Tick of the sensor ``triggering__<pipeline>``: decide and commit, without training or measuring.
+"""Tick of production: decide and commit, without training or measuring.
+
+The sensor ``triggering__<pipeline>`` calls it, and a training run that ends, which may take the next trigger itself.
 
 A tick is short whatever the backlog, because a run has at most one unfinished trigger. The first decision that fires ends the
 tick, and the backlog is decided after that trigger's training, in order, as in a replay. Where nothing fires, the tick ends
@@ -41,8 +43,8 @@ class Attempt(Enum):
     ENDED = "ended"
 
 
-#: Looks up the Dagster run of (trigger partition key, attempt); ``ENDED`` includes one that vanished while it trained.
-AttemptStatus = Callable[[str, int], Attempt]
+#: Looks up the Dagster run of a trigger's current attempt; ``ENDED`` includes one that vanished while it trained.
+AttemptStatus = Callable[[TriggerRow], Attempt]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,11 @@ def tick(platform: Platform, pipeline: str, attempt_status: AttemptStatus) -> Ti
 
     Two simultaneous ticks are safe: one of them loses the compare-and-set and reports nothing to do.
     """
-    run = current_live_run(platform, pipeline)
+    return tick_run(platform, current_live_run(platform, pipeline), attempt_status)
+
+
+def tick_run(platform: Platform, run: RunRow, attempt_status: AttemptStatus) -> Tick:
+    """Advance a live run as ``tick`` does, without beginning the run of a changed spec: that is left to the sensor."""
     try:
         return _tick(platform, run, attempt_status)
     except (StaleRun, LostClaim) as error:
@@ -108,7 +114,7 @@ def _settle_attempt(
     platform: Platform, run: RunRow, trigger: TriggerRow, attempt_status: AttemptStatus
 ) -> tuple[RunRow, TriggerRow]:
     """Give up the attempt of a Dagster run that has ended; a running one is left alone."""
-    status = attempt_status(trigger.partition_key, trigger.attempt)
+    status = attempt_status(trigger)
     vanished = status is Attempt.NONE and trigger.state == "training"
     if status is not Attempt.ENDED and not vanished:
         return run, trigger

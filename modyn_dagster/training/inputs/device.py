@@ -29,16 +29,21 @@ def resolve_device(device: Literal["cpu", "cuda", "auto"], *, source: str) -> Li
     return "cuda" if device != "cpu" and available else "cpu"
 
 
-def fabric_for(spec: TrainingSpec, *, source: str) -> "Fabric":
-    """Build Lightning Fabric for one device in the spec's precision."""
-    # The import takes a second, most of it for torch's compiler, which optimizers load too.
+def fabric_class() -> "type[Fabric]":
+    """Import Lightning Fabric, without what it does not need."""
+    # It takes a second, most of it for torch's compiler, which optimizers load too.
     with _unloaded("torchmetrics"):
         from lightning_fabric import Fabric
+    return Fabric
 
+
+def fabric_for(spec: TrainingSpec, *, source: str) -> "Fabric":
+    """Build Lightning Fabric for one device in the spec's precision."""
+    fabric = fabric_class()
     device = resolve_device(spec.device, source=source)
     if spec.precision == "16-mixed" and device == "cpu":
         raise ConfigError(source, "training.precision", spec.precision, "needs a CUDA device; a CPU has bf16-mixed")
-    return Fabric(accelerator=device, devices=1, precision=spec.precision)
+    return fabric(accelerator=device, devices=1, precision=spec.precision)
 
 
 @contextmanager

@@ -17,6 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dagster import DagsterRunStatus
+
+from tests.dagster.face import Face
 from tests.disk import do_not_wait_for_the_disk
 from tests.integration.harness.kill_points import Point, Watch
 from tests.projects.tiny import DATASET, ROOT
@@ -26,13 +29,14 @@ _TRIED: set[str] = set()
 
 @dataclass(frozen=True)
 class Job:
-    """Work of a child: import the dataset's history, or replay a pipeline over a range of batches.
+    """Work of a child: import the dataset's history, replay a pipeline over a range of batches, or run its production.
 
     Attributes:
         environment: of the child; its ``DAGSTER_HOME`` holds the Dagster instance.
         database: whose commits are counted.
         report: file the child leaves when it was not killed: points passed, error if any, and what it had imported.
         pipeline: to replay; None imports.
+        live: tick its sensor and launch what that asks for until it asks for nothing, instead of a replay.
         victim: process to kill at ``point`` instead of the child itself.
     """
 
@@ -41,6 +45,7 @@ class Job:
     report: str
     pipeline: str | None = None
     batches: tuple[str, str] = ("", "")
+    live: bool = False
     point: Mapping[str, Any] | None = None
     victim: int | None = None
 
@@ -158,9 +163,24 @@ def _work(job: Job) -> None:
             project = platform.project
             import_history(platform.engine, platform.home, project.datasets[DATASET], project.root_of(DATASET))
             announce_batches(instance, platform, DATASET)
+        elif job.live:
+            _produce(Face(settings, instance), job.pipeline)
         else:
             first, last = job.batches
             replay_range(build_definitions(settings=settings), instance, job.pipeline, (first, last), ReplayOptions())
+
+
+def _produce(face: Face, pipeline: str) -> None:
+    over = (DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED)
+    for run in face.instance.get_runs():
+        if run.status not in over:
+            # As the monitoring of runs does: the process that executed it is gone.
+            face.instance.report_run_failed(run)
+    cursor = None
+    while (ticked := face.tick(f"triggering__{pipeline}", cursor)).requests:
+        for request in ticked.requests:
+            face.launch(request)
+        cursor = ticked.cursor
 
 
 if __name__ == "__main__":

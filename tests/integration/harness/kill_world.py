@@ -10,6 +10,7 @@ from typing import Final
 from dagster import AssetKey, DagsterInstance
 
 from modyn_dagster.catalog.database.urls import database_url
+from modyn_dagster.catalog.runs import Mode
 from modyn_dagster.settings import Settings
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment
@@ -75,9 +76,13 @@ class World:
         job = self._job(point)
         return self.forks.run(replace(job, pipeline=pipeline, batches=(batches[0], until or batches[-1]), victim=victim))
 
-    def ending(self, pipeline: str) -> Ending:
-        """Outcome of the replay of a pipeline."""
-        return ending_of(self.deployment.platform, self.deployment.run(pipeline, "replay"))
+    def produce(self, pipeline: str, point: Point | None = None) -> Result:
+        """Tick the sensor of a pipeline and launch what it asks for, until it asks for nothing."""
+        return self.forks.run(replace(self._job(point), pipeline=pipeline, live=True))
+
+    def ending(self, pipeline: str, mode: Mode = "replay") -> Ending:
+        """Outcome of the newest run of a pipeline."""
+        return ending_of(self.deployment.platform, self.deployment.run(pipeline, mode))
 
     def materialized(self, *assets: Sequence[str]) -> list[set[str]]:
         """Partitions of each asset that Dagster's event log has as materialized."""

@@ -1,0 +1,76 @@
+"""Backlog of a live run: triggers that a training run takes over after its own, one after the other.
+
+Each is decided by the tick of the sensor, claimed and trained as if a run had been requested for it alone, so decisions and
+models are those of a replay. The run that takes it over is the one that claims it: a kill leaves what the kill of any training
+run leaves, and the sensor requests the next attempt.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from modyn_dagster.catalog.runs import live_run
+from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.errors import LostClaim, RunError
+from modyn_dagster.pipeline.checks import require_passed
+from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.decide.attempts import claim_context, working_attempt
+from modyn_dagster.pipeline.decide.tick import Attempt, tick_run
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.stages.trigger_stages import StageResult, evaluation_stage, model_stage, training_set_stage
+from modyn_dagster.progress import ProgressCallback
+from modyn_dagster.spec.load import spec_hash
+from modyn_dagster.training import FastPath
+
+
+def train_backlog(
+    platform: Platform,
+    pipeline: str,
+    dagster_run_id: str,
+    goes_on: Callable[[], bool],
+    progress: ProgressCallback | None = None,
+    fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
+) -> Iterator[StageResult]:
+    """Decide, train and evaluate one trigger after the other, until there is none to take or ``goes_on`` says no.
+
+    A later attempt of a trigger is left to a run of its own, as is anything that another run holds.
+
+    Yields:
+        The training set, the model and the evaluation of each trigger, as they are committed.
+
+    Raises:
+        Exception: whatever a stage raises; the attempt of its trigger is given up.
+    """
+    while goes_on():
+        trigger = _next_trigger(platform, pipeline)
+        if trigger is None or trigger.attempt > 1:
+            return
+        try:
+            context = claim_context(platform, trigger, dagster_run_id)
+        except (LostClaim, RunError):
+            # Another run was faster, or an operator gave the trigger up.
+            return
+        yield from _trained(context, progress, fast_path)
+
+
+def _next_trigger(platform: Platform, pipeline: str) -> TriggerRow | None:
+    """Decide up to the next trigger to train; None without one, or when the spec is not that of the live run."""
+    with platform.transaction() as conn:
+        run = live_run(conn, pipeline)
+    # This process may have read an older spec than the sensor, or a newer one: only the sensor changes over.
+    if run is None or run.spec_hash != spec_hash(platform.pipeline(pipeline)):
+        return None
+    return tick_run(platform, run, lambda _: Attempt.GOING).train
+
+
+def _trained(context: TriggerContext, progress: ProgressCallback | None, fast_path: FastPath) -> Iterator[StageResult]:
+    with working_attempt(context):
+        selected = training_set_stage(context)
+        yield selected
+        require_passed(selected.checks)
+        trained = model_stage(selected.context, progress, fast_path)
+    if trained is None:
+        return
+    yield trained
+    require_passed(trained.checks)
+    view = context.platform.view(context.spec.dataset)
+    yield evaluation_stage(replace(trained.context, view=view), finished=False)

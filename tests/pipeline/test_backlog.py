@@ -1,0 +1,113 @@
+"""Backlog of a live run, taken by a run that trains: the same decisions and models as a replay's."""
+
+from collections.abc import Callable
+
+import pytest
+
+from modyn_dagster.errors import DataError
+from modyn_dagster.pipeline.decide.attempts import claim_context
+from modyn_dagster.pipeline.decide.backlog import train_backlog
+from modyn_dagster.pipeline.decide.live_run import stop_run
+from modyn_dagster.pipeline.decide.tick import Attempt, tick
+from modyn_dagster.pipeline.stages import trigger_stages
+from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
+from tests.pipeline.world import World
+from tests.projects.tiny import amount, timed, write_pipeline
+
+
+def take(world: World, pipeline: str, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
+    """Partition keys of the triggers that a run takes, once for each of their stages."""
+    return [result.partition_key for result in train_backlog(world.platform, pipeline, "dagster-run", goes_on)]
+
+
+@pytest.mark.parametrize("pipeline", [amount(every=40), timed(every="1d")], ids=lambda content: content["name"])
+def test_a_backlog_taken_by_one_run_ends_as_a_replay(world_of, pipeline):
+    world, name = world_of(pipeline), pipeline["name"]
+    world.deliver(range(5))
+    first = world.tick(name).train
+    assert first is not None
+    world.train(name, first)
+    taken = take(world, name)
+    live = world.run(name, "live")
+    keys = [trigger.partition_key for trigger in world.triggers(live.id, "trained")]
+    assert taken == [key for key in keys[1:] for _ in range(3)]
+    assert len(keys) > 3
+    list(finish_live_run(world.platform, world.tick(name).run))
+    world.replay(name)
+    assert world.outcome(world.run(name, "live")) == world.outcome(world.run(name, "replay"))
+
+
+def test_it_ends_with_the_turn_and_the_next_tick_goes_on(world_of):
+    world = world_of(amount(every=40))
+    world.deliver(range(5))
+    world.tick("by_amount")
+    turns = iter([True, True, False])
+    taken = take(world, "by_amount", lambda: next(turns))
+    assert [key[-1] for key in taken] == list("000111")
+    assert world.tick("by_amount").train is not None
+
+
+def test_a_pending_trigger_of_the_sensor_is_taken_and_a_later_attempt_is_not(world_of):
+    world = world_of(amount(every=40))
+    world.deliver(range(2))
+    first = world.tick("by_amount").train
+    assert first is not None
+    assert set(take(world, "by_amount", lambda: not world.triggers(first.run_id, "trained"))) == {first.partition_key}
+    second = world.tick("by_amount").train
+    assert second is not None
+    tick(world.platform, "by_amount", lambda _: Attempt.ENDED)
+    assert take(world, "by_amount") == []
+
+
+def test_what_another_run_holds_is_left_to_it(world_of):
+    world = world_of(amount(every=40))
+    world.deliver(range(2))
+    pending = world.tick("by_amount").train
+    assert pending is not None
+
+    claim_context(world.platform, pending, "another run")
+    assert take(world, "by_amount") == []
+    assert world.triggers(pending.run_id, "training")[0].dagster_run_id == "another run"
+
+
+def test_a_changed_spec_is_left_to_the_sensor(world_of):
+    world = world_of(amount(every=40))
+    world.deliver(range(3))
+    world.tick("by_amount")
+    before = world.run("by_amount", "live")
+    write_pipeline(world.folder, amount(every=60))
+    world.reload()
+    assert take(world, "by_amount") == []
+    assert world.run("by_amount", "live") == before
+
+
+def test_a_run_that_is_stopped_finishes_its_trigger_and_takes_no_other(world_of):
+    world = world_of(amount(every=40))
+    world.deliver(range(5))
+    world.tick("by_amount")
+    stages = []
+    for result in train_backlog(world.platform, "by_amount", "dagster-run", lambda: True):
+        stages.append((result.context.trigger.ordinal, result.stage))
+        if stages[-1] == (1, "training_set"):
+            assert stop_run(world.platform, world.run("by_amount", "live")).run.state == "stopping"
+    assert [ordinal for ordinal, _ in stages] == [0, 0, 0, 1, 1, 1]
+    assert world.run("by_amount", "live").state == "stopped"
+
+
+def test_a_failing_trigger_ends_the_turn_with_its_attempt_given_up(world_of, monkeypatch):
+    world = world_of(amount(every=40))
+    world.deliver(range(3))
+    world.tick("by_amount")
+
+    def fails(*_: object) -> None:
+        raise DataError("a file", "made up")
+
+    def goes_on() -> bool:
+        if world.triggers(1, "trained"):
+            monkeypatch.setattr(trigger_stages, "select_training_set", fails)
+        return True
+
+    with pytest.raises(DataError, match="made up"):
+        take(world, "by_amount", goes_on)
+    first, second = world.triggers(world.run("by_amount", "live").id)
+    assert (first.state, second.state) == ("trained", "failed")
