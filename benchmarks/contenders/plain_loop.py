@@ -30,7 +30,7 @@ class PlainLoop:
         self._bases = np.array([array.ctypes.data for array in self._maps], np.uint64)
         self._threads = threads
         self._keys, self._weights = np.empty(BATCH, np.uint64), np.empty(BATCH, np.float32)
-        self._out = {
+        self._out: dict[str, npt.NDArray[Any]] = {
             "num": np.empty((BATCH, N_NUMERIC), np.float32),
             "cat": np.empty((BATCH, N_CATEGORICAL), np.int64),
             "label": np.empty(BATCH, np.float32),
@@ -48,11 +48,11 @@ class PlainLoop:
     ) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
         """The same in the order of positions ``int64[n]``, with keys and weights gathered beside them."""
         beside = _address(self._keys), _address(self._weights)
-        source = _address(self._bases), _address(keys), _address(weights)
+        source = (_address(self._bases), _address(keys), _address(weights))
         for start in range(0, len(order), BATCH):
-            piece = order[start : start + BATCH]
-            _library().split_permuted(*source, _address(piece), *self._size(piece), *beside, *self._buffers())
-            yield self._filled(len(piece))
+            positions: npt.NDArray[np.int64] = order[start : start + BATCH]
+            _library().split_permuted(*source, _address(positions), *self._size(positions), *beside, *self._buffers())
+            yield self._filled(len(positions))
 
     def _size(self, piece: npt.NDArray[Any]) -> tuple[ctypes.c_int64, ctypes.c_int]:
         return ctypes.c_int64(len(piece)), ctypes.c_int(self._threads)

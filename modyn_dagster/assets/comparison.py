@@ -7,7 +7,7 @@ import dagster as dg
 
 from modyn_dagster.assets.metadata.entries import CHART, PICTURE, in_order, rounded, seconds_text, table_entry
 from modyn_dagster.assets.specs import DatasetAssets
-from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.assets.tracking.links import MlflowLinks
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.settings import REPORT_PAGES

@@ -11,7 +11,7 @@ from modyn_dagster.assets.live.backlog import backlog_events
 from modyn_dagster.assets.live.unshown import made_up_events
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets
-from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.assets.tracking.links import MlflowLinks
 from modyn_dagster.resources.event_store import AssetEvent
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource

@@ -11,7 +11,7 @@ from modyn_dagster.assets.dagster_runs import log_training
 from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
-from modyn_dagster.assets.tracking_behind import TrackingBehind, tracking_behind
+from modyn_dagster.assets.tracking.behind import TrackingBehind, tracking_behind
 from modyn_dagster.resources.event_store import AssetEvent, keep_connections, show_at_once
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource

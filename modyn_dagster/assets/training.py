@@ -10,7 +10,7 @@ from modyn_dagster.assets.checks import check_outputs
 from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, has_ended, log_training
 from modyn_dagster.assets.metadata.stages import OpEvent, stage_result
 from modyn_dagster.assets.specs import PipelineAssets
-from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.assets.tracking.links import MlflowLinks
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.platform import PlatformResource

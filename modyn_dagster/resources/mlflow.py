@@ -58,7 +58,7 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
 
     def aliased_models(self, pipeline: str, aliases: Sequence[str]) -> frozenset[str]:
         """Ids of the models of a pipeline with one of some aliases; ``TrackingError`` when MLflow does not answer, or is off."""
-        from modyn_dagster.reporting.mlflow.versions import aliased_models
+        from modyn_dagster.reporting.mlflow.registry.versions import aliased_models
 
         return aliased_models(self.client(), pipeline, aliases)
 

@@ -12,7 +12,7 @@ from modyn_dagster.catalog.results.models import live_model, model
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.reporting.mlflow import registry
 from modyn_dagster.reporting.mlflow.client import open_client
-from modyn_dagster.reporting.mlflow.registry import registered_name
+from modyn_dagster.reporting.mlflow.registry.registered_models import registered_name
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import Story, year
 

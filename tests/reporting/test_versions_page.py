@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from modyn_dagster.reporting.mlflow.versions import MOST_IN_DESCRIPTION, LiveVersion, versions_page
+from modyn_dagster.reporting.mlflow.registry.versions import MOST_IN_DESCRIPTION, LiveVersion, versions_page
 
 
 @pytest.mark.parametrize("n", [0, 3, 100])

@@ -13,7 +13,7 @@ import dagster as dg
 from modyn_dagster.assets.dagster_runs import BACKLOG_TAG, log_training
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, triggers_of
-from modyn_dagster.assets.tracking import MlflowLinks
+from modyn_dagster.assets.tracking.links import MlflowLinks
 from modyn_dagster.resources.event_store import AssetEvent, keep_connections, show_at_once
 from modyn_dagster.resources.run_classes import CLASS_TAG
 from modyn_dagster.spec.base import seconds_of

@@ -60,7 +60,7 @@ def stage_metadata(
         mlflow_url: page of the trigger.
         composite: ``composite_metadata`` of the run; read here by default.
     """
-    from modyn_dagster.reporting.mlflow.registry import registered_name
+    from modyn_dagster.reporting.mlflow.registry.registered_models import registered_name
 
     context, trigger = result.context, result.context.trigger
     last: dict[str, Any] = {"run": context.run.title, "trigger": trigger.ordinal, "trigger_key": trigger.key}

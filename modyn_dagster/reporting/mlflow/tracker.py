@@ -21,13 +21,13 @@ from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.catalog.triggers import set_mlflow_run as set_trigger_mlflow_run
 from modyn_dagster.reporting.mlflow.content import Content, DagsterRun
 from modyn_dagster.reporting.mlflow.experiments import Experiments, comparison_note, pipeline_note
-from modyn_dagster.reporting.mlflow.registry import RegisteredModels, registered_name
+from modyn_dagster.reporting.mlflow.registry.registered_models import RegisteredModels, registered_name
+from modyn_dagster.reporting.mlflow.registry.versions import LiveVersion, read_models
 from modyn_dagster.reporting.mlflow.run_content import comparison_tags, read_run
 from modyn_dagster.reporting.mlflow.runs import TrackedRuns
 from modyn_dagster.reporting.mlflow.series import digest_of
 from modyn_dagster.reporting.mlflow.stream_time import StreamTime, interval_table
 from modyn_dagster.reporting.mlflow.trigger_content import TriggerRecord, read_trigger, trigger_content
-from modyn_dagster.reporting.mlflow.versions import LiveVersion, read_models
 from modyn_dagster.reporting.plots.sketches import scores_svg
 from modyn_dagster.reporting.scores import Interval, spec_of
 from modyn_dagster.reporting.summary import RunSummary

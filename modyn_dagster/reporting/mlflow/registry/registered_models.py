@@ -15,8 +15,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.evaluation.composite.champion import Verdict
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
-from modyn_dagster.reporting.mlflow.stream_time import utc_text
-from modyn_dagster.reporting.mlflow.versions import (
+from modyn_dagster.reporting.mlflow.registry.versions import (
     TRIGGER,
     LiveVersion,
     belongs_to_run,
@@ -26,6 +25,7 @@ from modyn_dagster.reporting.mlflow.versions import (
     version_tags,
     versions_page,
 )
+from modyn_dagster.reporting.mlflow.stream_time import utc_text
 from modyn_dagster.values.digest import bytes_digest
 
 if TYPE_CHECKING:

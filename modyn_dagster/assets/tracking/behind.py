@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from modyn_dagster.assets.tracking import page_of
+from modyn_dagster.assets.tracking.links import page_of
 from modyn_dagster.errors import TrackingError
 from modyn_dagster.resources.mlflow import MlflowResource
 

@@ -1,0 +1,1 @@
+"""MLflow beside Dagster: at once, and behind a replay."""

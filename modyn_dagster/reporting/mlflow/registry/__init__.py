@@ -1,0 +1,1 @@
+"""Registered models of pipelines, and what stands on their versions."""
