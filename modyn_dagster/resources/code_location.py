@@ -47,7 +47,7 @@ def location_name(workspace: Path) -> str:
 
 
 def _named(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """What an entry loads, and the name of its location."""
+    """Target of an entry, and the name of its location."""
     target = next(iter(entry.values()))
     if not isinstance(target, Mapping):
         return str(target), PurePath(str(target)).name
