@@ -97,7 +97,7 @@ def _best(comparison: "Comparison") -> str:
     if not scored:
         return "none yet: no pipeline has run" if not comparison.runs else "none yet: the pipelines share no scored interval"
     score, label = min(scored) if lower_is_better(str(comparison.metric)) else max(scored)
-    return f"{label}: {comparison.metric} {score:.4g}, mean over {len(comparison.shared)} shared intervals"
+    return f"{label}: {comparison.metric} {score:.4g}"
 
 
 def _by_score(comparison: "Comparison") -> "Table":
