@@ -30,14 +30,6 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are made and stored but stay white, where nobody looks at them: to draw them takes a third of the time."""
-    from matplotlib.figure import Figure
-
-    monkeypatch.setattr(Figure, "draw", lambda figure, renderer: None)
-
-
-@pytest.fixture
 def face(settings: Settings, project: Path, instance: dg.DagsterInstance) -> Iterator[Face]:
     """The definitions of the project on a database of this test alone; MLflow is off."""
     with opened(Face(replace(settings, project=project), instance)) as face:

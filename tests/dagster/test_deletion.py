@@ -1,14 +1,11 @@
 """Deletions seen from Dagster: models are judged again, batches tell how much of them is left."""
 
 import numpy as np
-import pytest
 
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from tests.dagster.face import Face, error_of
 from tests.dagster.test_production import TRIGGERING, produce, take_in
 from tests.projects.tiny import DATASET
-
-pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def delete(face: Face, *keys: int) -> None:

@@ -40,8 +40,6 @@ from tests.dagster.face import Face
 from tests.dagster.test_production import TRIGGERING, take_in, triggers
 from tests.projects.tiny import ROOT, amount, write_pipeline
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 LOG: Final = logging.getLogger("monitoring")
 _WAITS: Final = "print(flush=True); import time; time.sleep(600)"
 #: Ends when it is asked to, as a run that Dagster interrupts does; says when it is ready to be asked. It sees to that itself: a

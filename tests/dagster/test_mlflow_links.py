@@ -5,8 +5,6 @@ import pytest
 from modyn_dagster.reporting.mlflow.client import open_client
 from tests.dagster.face import Face, error_of
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 REPLAY = ("by_amount", "replay")
 
 

@@ -14,8 +14,6 @@ from tests.dagster.test_production import TRIGGERING, produce, run_of, take_in, 
 from tests.pipeline import hooks
 from tests.projects.tiny import amount, batch_text, write_pipeline
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 NOTIFYING = "notifying__by_amount"
 
 

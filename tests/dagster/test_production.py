@@ -15,8 +15,6 @@ from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from tests.dagster.face import Face, Ticked, deliver, error_of
 from tests.projects.tiny import DATASET, ROOT, batch_text
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 NEW_DATA = "new_data__tiny"
 TRIGGERING = "triggering__by_amount"
 GOING = {"modyn/dataset": DATASET, "modyn/batch": "day_00"}

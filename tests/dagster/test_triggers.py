@@ -13,8 +13,6 @@ from modyn_dagster.catalog.triggers import TriggerRow, claim, list_triggers
 from tests.dagster.face import Face, error_of
 from tests.projects.tiny import DATASET, amount, write_pipeline
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 PIPELINE = "by_amount"
 ALL = tuple((PIPELINE, asset) for asset in ("training_set", "model", "evaluation"))
 

@@ -295,12 +295,18 @@ def test_the_confusion_matrix_is_that_of_the_chosen_composite(browser: Browser, 
     opened.quiet()
 
 
-def test_of_many_classes_the_most_confused_pairs_are_listed_and_without_predictions_nothing(
+def test_of_many_classes_and_slices_the_worst_are_shown_and_without_predictions_no_matrix(
     browser: Browser, tmp_path: Path
 ) -> None:
     report = a_report([6, 3], 10)
-    many, none = replace(report.pipelines[0], confusion=a_confusion(60)), replace(report.pipelines[1], confusion=None)
-    opened = Opened(browser, replace(report, pipelines=(many, none)), tmp_path)
+    slices = {f"n={n:02d}": {m: v - n / 100 for m, v in report.pipelines[0].matrices.items()} for n in range(15)}
+    counts = dict.fromkeys(slices, np.ones(10, np.int64))
+    many = replace(report.pipelines[0], confusion=a_confusion(60), slices=slices, slice_samples=counts)
+    opened = Opened(browser, replace(report, pipelines=(many, replace(report.pipelines[1], confusion=None))), tmp_path)
+    assert "the 12 weakest slices of 15" in opened.layout("slices")["title"]
+    drawn = opened.page.evaluate("document.getElementById('slices').data.map(t => t.name)")
+    assert drawn == [*(f"n={n:02d}" for n in range(3, 15)), "all samples"]
+    assert opened.page.locator("#slice-table tr").count() == 16
     assert opened.cells(1, "confusion") == ["class <0>", "class <1>", "1", "0.1000"]
     assert (opened.page.locator("#confusion tr").count(), opened.page.locator("#classes tr").count()) == (31, 51)
     assert "60 classes are too many" in (opened.page.text_content("#confusion-caption") or "")

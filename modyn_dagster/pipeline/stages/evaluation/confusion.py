@@ -24,7 +24,7 @@ from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationS
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 from modyn_dagster.spec.pipeline import PipelineSpec
 
-#: Bytes of prediction files that are read for one run, those of the newest models first: about a tenth of a second.
+#: Bytes of prediction files that are read for one run, those of the newest models first: about a second.
 MOST_BYTES: Final = 1 << 27
 #: First and last moment of an interval, the latter exclusive.
 _Span = tuple[np.datetime64, np.datetime64]
