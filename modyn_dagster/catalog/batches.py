@@ -28,6 +28,8 @@ from modyn_dagster.keys import MAX_ORDINAL
 FAILED_STATES: Final = "seen"
 #: Field of a failed batch's source with the traceback of an exception that nobody foresaw.
 TRACEBACK: Final = "traceback"
+#: Field of a batch's source with the keys of the batches that it replaces, the newest first.
+REPLACES: Final = "replaces"
 #: Characters of an error that are kept: a message may quote a whole header.
 _LONGEST_ERROR: Final = 4000
 
@@ -243,6 +245,8 @@ def mtimes_in_place(conn: sa.Connection, dataset_id: int) -> dict[str, int]:
     statement = sa.select(source_file.c.path, source_file.c.mtime_ns).where(
         source_file.c.dataset_id == dataset_id, source_file.c.mtime_ns.is_not(None)
     )
+    # Of a file that was replaced, the newest counts: the samples of the others are deleted.
+    statement = statement.order_by(source_file.c.batch_id)
     return {path: int(mtime) for path, mtime in conn.execute(statement).tuples()}
 
 
@@ -254,6 +258,8 @@ def owners_of(conn: sa.Connection, row: BatchRow, paths: Sequence[str]) -> dict[
         .where(source_file.c.dataset_id == row.dataset_id, batch.c.id != row.id)
         .where(source_file.c.path == sa.any_(sa.literal(list(paths), ARRAY(sa.Text))))
     )
+    if REPLACES in row.source:
+        statement = statement.where(batch.c.partition_key.not_in(row.source[REPLACES]))
     if "import" in row.source:
         statement = statement.where(batch.c.source["import"].astext.is_distinct_from(row.source["import"]))
     return dict(conn.execute(statement).tuples().all())

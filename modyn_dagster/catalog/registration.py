@@ -8,7 +8,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.batches import FAILED_STATES, TRACEBACK, BatchRow, batch
+from modyn_dagster.catalog.batches import FAILED_STATES, REPLACES, TRACEBACK, BatchRow, batch
 from modyn_dagster.catalog.database.mapping import list_rows
 from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset
 from modyn_dagster.catalog.removal.journal import require_no_removal
@@ -110,6 +110,25 @@ def register_again(conn: sa.Connection, failed: BatchRow) -> BatchRow | None:
     [again] = _insert(conn, failed.dataset_id, row.next_ordinal, [Announcement(source["key"], source)])
     conn.execute(sa.update(batch).where(batch.c.id == failed.id).values(repaired_by=again.id))
     return again
+
+
+def register_replacement(conn: sa.Connection, replaced: BatchRow) -> BatchRow:
+    """Register the batch that replaces an ingested one, with the same paths, at the end of the stream, under the key ``<key>~2``.
+
+    A replacement that is open or ingested is returned as it is; a failed one is delivered again.
+    """
+    row = lock_dataset(conn, replaced.dataset_id)
+    first = batch.c.source[REPLACES][0].astext
+    where = (batch.c.dataset_id == row.id) & (first == replaced.partition_key)
+    newest = list_rows(conn, BatchRow, sa.select(batch).where(where).order_by(batch.c.ordinal.desc()).limit(1))
+    if newest and newest[0].state != "failed":
+        return newest[0]
+    if newest and (again := register_again(conn, newest[0])) is not None:
+        return again
+    replaces = [replaced.partition_key, *replaced.source.get(REPLACES, ())]
+    source = {"paths": replaced.source["paths"], REPLACES: replaces}
+    [added] = _insert(conn, row.id, row.next_ordinal, [Announcement(replaced.source["key"], source)])
+    return added
 
 
 def known_paths(conn: sa.Connection, dataset_id: int) -> set[str]:

@@ -6,11 +6,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, get_batch, mark_failed, source_files
+from modyn_dagster.catalog.batches import REPLACES, BatchRow, get_batch, mark_failed, source_files
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.deletions import lock_deletions
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import ChangedBatch, DataError, UnexpectedFault
 from modyn_dagster.ingestion.batches.assemble import StreamPosition, assemble
@@ -19,7 +21,9 @@ from modyn_dagster.ingestion.batches.commit import ReadyBatch, commit_batches
 from modyn_dagster.ingestion.batches.members import involved_paths, members_of
 from modyn_dagster.ingestion.batches.read_batch import BatchReader, Progress
 from modyn_dagster.ingestion.containment import contained
+from modyn_dagster.ingestion.deletion.delete import delete_in, sweep_replaced
 from modyn_dagster.ingestion.sources.source import Source, open_source
+from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
 
 
@@ -127,12 +131,28 @@ def _ingest_open(
                 staged_shard(home, spec.name, batch.ordinal, content.assembled.shard) as shard,
                 transaction(engine) as conn,
             ):
-                return commit_batches(conn, home, spec, dataset, [ReadyBatch(batch, content, shard)])
+                if REPLACES in batch.source:
+                    # First: whoever needs this lock and those of batches takes it before them.
+                    lock_deletions(conn, dataset.id)
+                if not commit_batches(conn, home, spec, dataset, [ReadyBatch(batch, content, shard)]):
+                    return False
+                _delete_replaced(conn, home, dataset, batch)
+        if REPLACES in batch.source:
+            sweep_replaced(engine, home, dataset)
+        return True
     except DataError as error:
         traceback = error.traceback if isinstance(error, UnexpectedFault) else None
         with transaction(engine) as conn:
             mark_failed(conn, batch, str(error), file_states, traceback)
         raise
+
+
+def _delete_replaced(conn: sa.Connection, home: Path, dataset: DatasetRow, batch: BatchRow) -> None:
+    """Delete all samples of the batches that one replaces, in the transaction that ingests it: never both are there, or none."""
+    for key in batch.source.get(REPLACES, ()):
+        replaced = get_batch(conn, dataset.id, key)
+        keys = keys_of(replaced.ordinal, np.arange(replaced.n_samples or 0))
+        delete_in(conn, home, dataset, keys, f"replaced by {batch.partition_key}")
 
 
 def read_content(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow, reader: BatchReader) -> BatchContent:

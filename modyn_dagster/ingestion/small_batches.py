@@ -7,7 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import BatchRow, get_batch
+from modyn_dagster.catalog.batches import REPLACES, BatchRow, get_batch
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import DataError
@@ -32,7 +32,7 @@ def leading_group(source: Source, spec: DatasetSpec, batches: Sequence[BatchRow]
     paths: set[str] = set()
     for position, batch in enumerate(batches[:_MOST_BATCHES]):
         left -= _size(source, batch)
-        if left < 0 or "import" in batch.source or not paths.isdisjoint(batch.source["paths"]):
+        if left < 0 or "import" in batch.source or REPLACES in batch.source or not paths.isdisjoint(batch.source["paths"]):
             return batches[: max(1, position)]
         paths.update(batch.source["paths"])
     return batches[:_MOST_BATCHES]

@@ -54,15 +54,13 @@ def delete(name: str, *, reason: str | None, purge: bool, dry_run: bool, yes: bo
         keys = _select_keys(platform, dataset, **selection)
         plan = _plan(platform, dataset, keys)
         usages = _usages(platform, dataset, keys)
-        _show(name, plan, usages)
+        show_deletion(name, plan, usages)
         if dry_run or not plan:
             return
         if not yes:
             click.confirm("Purge them for good?" if purge else "Delete them for good?", abort=True)
         _delete(platform, dataset, keys, reason)
-        for usage in _usages(platform, dataset, keys):
-            if usage not in usages:
-                click.echo(f"meanwhile: {_line(usage)}")
+        show_new_users(usages, _usages(platform, dataset, keys))
         if purge:
             _purge(platform, dataset, keys)
 
@@ -101,7 +99,8 @@ def _usages(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "l
     return usages_of(platform, dataset.id, keys)
 
 
-def _show(name: str, plan: "Sequence[BatchDeletion]", usages: "Sequence[SampleUse]") -> None:
+def show_deletion(name: str, plan: "Sequence[BatchDeletion]", usages: "Sequence[SampleUse]") -> None:
+    """Print the samples to delete per batch, and the training sets and models that have used them."""
     n_samples = sum(len(step.requested) for step in plan)
     click.echo(f"{name}: {n_samples} samples in {len(plan)} batches")
     for step in plan:
@@ -110,6 +109,13 @@ def _show(name: str, plan: "Sequence[BatchDeletion]", usages: "Sequence[SampleUs
     click.echo(f"used by {len(usages)} training sets" + ":" * bool(usages))
     for usage in usages:
         click.echo(f"  {_line(usage)}")
+
+
+def show_new_users(before: "Sequence[SampleUse]", after: "Sequence[SampleUse]") -> None:
+    """Print the training sets that used the samples since the question was asked."""
+    for usage in after:
+        if usage not in before:
+            click.echo(f"meanwhile: {_line(usage)}")
 
 
 def _line(usage: "SampleUse") -> str:

@@ -142,14 +142,20 @@ def delete_samples(
         UnknownKey: no ingested batch has a key; nothing was deleted.
     """
     with transaction(engine) as conn:
-        lock_deletions(conn, dataset.id)
-        plan = plan_deletion(conn, home, dataset, keys)
-        lists = DeletedLists(home, dataset.name, [step.batch for step in plan])
-        for step in plan:
-            if len(step.newly_deleted):
-                _extend_list(conn, home, dataset, step, lists.positions(step.batch.ordinal))
-                record_deletions(conn, dataset.id, step.new_keys, reason)
+        plan = delete_in(conn, home, dataset, keys, reason)
     sweep_replaced(engine, home, dataset)
+    return plan
+
+
+def delete_in(conn: sa.Connection, home: Path, dataset: DatasetRow, keys: KeyArray, reason: str | None) -> list[BatchDeletion]:
+    """Delete samples in the caller's transaction, as ``delete_samples``; replaced files are swept after its commit."""
+    lock_deletions(conn, dataset.id)
+    plan = plan_deletion(conn, home, dataset, keys)
+    lists = DeletedLists(home, dataset.name, [step.batch for step in plan])
+    for step in plan:
+        if len(step.newly_deleted):
+            _extend_list(conn, home, dataset, step, lists.positions(step.batch.ordinal))
+            record_deletions(conn, dataset.id, step.new_keys, reason)
     return plan
 
 
