@@ -10,7 +10,7 @@ import click
 
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema
 from modyn_dagster.catalog.database.urls import child_environment
-from modyn_dagster.cli.ui.services import CodeLocation
+from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.errors import RunError
 from modyn_dagster.settings import Settings
 

@@ -1,10 +1,9 @@
-"""``modyn-dagster db``: the Postgres server and its databases, and a server for the duration of another command."""
+"""``modyn-dagster db``: the Postgres server and its databases."""
 
 import json
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
@@ -140,35 +139,3 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
         yield "schema", str(outdated(health.revision))
     if health.warning is not None:
         yield "warning", health.warning
-
-
-@contextmanager
-def running_database(settings: Settings) -> Iterator[bool]:
-    """Provide a running server with the three databases and the current schema.
-
-    Yields whether the embedded server was started for this; only then it is stopped at the end.
-    """
-    with _running_server(settings) as started:
-        create_databases(settings)
-        engine = open_engine(settings, "owner")
-        try:
-            upgrade(engine)
-        finally:
-            engine.dispose()
-        yield started
-
-
-@contextmanager
-def _running_server(settings: Settings) -> Iterator[bool]:
-    if settings.postgres_url is not None:
-        yield False
-        return
-    server = EmbeddedPostgres(settings.home, settings.pg_bin)
-    # Checked before the start: an interrupted start may have started the server all the same.
-    before = server.is_running()
-    try:
-        server.start()
-        yield not before
-    finally:
-        if not before:
-            server.stop()

@@ -10,8 +10,8 @@ import click
 
 from modyn_dagster.cli.console import show_table
 from modyn_dagster.cli.dagster_runs import ReplayOptions, compare_dataset, dagster_instance, replay_range
-from modyn_dagster.cli.db import running_database
 from modyn_dagster.cli.project import project_settings
+from modyn_dagster.cli.server import running_database
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
