@@ -51,8 +51,9 @@ def test_a_spec_that_is_impossible_is_told_before_anything_is_started(
 
 
 def test_two_commands_at_once_start_one_server_make_its_databases_and_leave_it_running(server: EmbeddedPostgres) -> None:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    both = [subprocess.Popen(COMMAND, env=os.environ, text=True, **pipes) for _ in range(2)]
+    both = [
+        subprocess.Popen(COMMAND, env=os.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)
+    ]
     outputs = [process.communicate(timeout=120) for process in both]
     assert [(process.returncode, output) for process, (output, _) in zip(both, outputs)] == [(0, "[]\n"), (0, "[]\n")], outputs
     assert sum("Postgres runs until `modyn-dagster db stop`." in told for _, told in outputs) == 1

@@ -19,10 +19,12 @@ _BYTES: Final = 1 << 20
 _QUOTE: Final = ord('"')
 
 
-def head_of(source: Source, format: CsvFormat | JsonlFormat | ParquetFormat | FixedRowsFormat, path: str) -> LoadedFile:
+def head_of(
+    source: Source, format: CsvFormat | JsonlFormat | ParquetFormat | FixedRowsFormat, path: str, n_bytes: int = _BYTES
+) -> LoadedFile:
     """First rows of a file, with its header; all of it if it is small, or so damaged that no row can be cut off.
 
-    Raises ``DataError`` for a file that cannot be read.
+    ``n_bytes`` are read of a file of text. Raises ``DataError`` for a file that cannot be read.
     """
     with source.opened(path) as (file, state):
         match format:
@@ -31,7 +33,7 @@ def head_of(source: Source, format: CsvFormat | JsonlFormat | ParquetFormat | Fi
             case FixedRowsFormat():
                 data = _records_head(file, format, state)
             case _:
-                data = _text_head(file, state, quotes=isinstance(format, CsvFormat))
+                data = _text_head(file, state, n_bytes, quotes=isinstance(format, CsvFormat))
     return source.load(path) if data is None else LoadedFile(path, data, state)
 
 
@@ -55,8 +57,8 @@ def _records_head(file: IO[bytes], format: FixedRowsFormat, state: FileState) ->
     return np.frombuffer(file.read(format.header_bytes + _ROWS * width), dtype=np.uint8)
 
 
-def _text_head(file: IO[bytes], state: FileState, *, quotes: bool) -> ByteArray | None:
-    data = np.frombuffer(file.read(_BYTES), dtype=np.uint8)
+def _text_head(file: IO[bytes], state: FileState, n_bytes: int, *, quotes: bool) -> ByteArray | None:
+    data = np.frombuffer(file.read(n_bytes), dtype=np.uint8)
     if len(data) == state.size:
         return data
     breaks = np.flatnonzero((data == ord("\n")) | (data == ord("\r")))
