@@ -76,7 +76,7 @@ class ReplayBars:
 
     def __init__(self, display: "Progress") -> None:
         self._display = display
-        self._batches = display.add_task("", total=None)
+        self._batches = display.add_task("begins", total=None)
         self._steps = display.add_task("", total=None, visible=False)
         self.training: ProgressCallback = throttled(self._step, BAR_SECONDS)
 
@@ -117,6 +117,6 @@ def _display(description: str, *columns: "ProgressColumn") -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    console = Console(stderr=True)
     parts = (TextColumn(description), BarColumn(), *columns)
-    return Progress(*parts, console=console, disable=not console.is_terminal, transient=True)
+    # Not as rich sees it: variables such as FORCE_COLOR make a terminal of a log.
+    return Progress(*parts, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)

@@ -6,21 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from rich.table import Column, Table
+    from modyn_dagster.reporting.terminal import TerminalTable
 
 
-def show_table(table: "Table") -> None:
-    """Print a table in the width of the terminal."""
+def show_table(table: "TerminalTable") -> None:
+    """Print a table in the width of the terminal; of 80 characters where there is none and COLUMNS says nothing."""
     from rich.console import Console
 
     Console().print(table)
-
-
-def unbroken_column(title: str) -> "Column":
-    """Make a column that stays in one line while the others break, for values that people copy."""
-    from rich.table import Column
-
-    return Column(title, no_wrap=True, overflow="fold")
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]

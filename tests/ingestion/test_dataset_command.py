@@ -1,6 +1,8 @@
 """``modyn-dagster dataset``, run in this process on a project folder."""
 
+import io
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +70,23 @@ def test_an_import_that_finds_nothing_says_what_it_looked_for(project: Project) 
     project.drop("1.csv", GOOD)
     assert project.run("import", "d").stderr == ""
     assert project.run("import", "d").stderr == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_an_import_on_a_terminal_shows_what_it_does(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.drop("1.csv", GOOD)
+    project.drop("2.csv", GOOD)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["dataset", "import", "d"], standalone_mode=False)
+    for title in ("import d", "show d in Dagster"):
+        assert f"{title} " in terminal.getvalue()
+    assert terminal.getvalue().count("2/2") >= 2
 
 
 def test_history_is_imported_failures_are_told_and_mended(project: Project) -> None:

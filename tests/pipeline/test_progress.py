@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.pipeline.replay.run import ReplayRequest
 from modyn_dagster.pipeline.replay.walk import replay
-from modyn_dagster.progress import replay_bar
+from modyn_dagster.progress import progress_bar, replay_bar
 from modyn_dagster.training import TrainingProgress
 from tests.projects.tiny import amount
 
@@ -37,9 +37,28 @@ def test_a_terminal_shows_batches_and_the_training_under_way(monkeypatch: pytest
     assert "9/9" in text
 
 
-def test_without_a_terminal_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_of_a_command_shows_title_numbers_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress_bar("import clicks") as show:
+        show(1, 4)
+        show(4, 4)
+    text = terminal.getvalue()
+    assert "import clicks" in text
+    assert "4/4" in text
+    assert "0:00:00" in text
+
+
+def test_without_a_terminal_nothing_is_written(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # By these a log looks like a terminal to rich.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
     with replay_bar("by_amount") as bars:
         assert bars is None
+    for counted in (True, False):
+        with progress_bar("import clicks", counted=counted) as show:
+            show(1, 2)
     assert capsys.readouterr() == ("", "")
 
 

@@ -36,7 +36,8 @@ from modyn_dagster.pipeline.training_stream import longer_stream, training_strea
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.triggering import Stream
 
-#: Called before each batch with its partition key, the number of batches done, and their total.
+#: Called before each batch with its partition key, the number of batches done, and their total; then before what is left to
+#: evaluate, with words in place of the key.
 Progress = Callable[[str, int, int], None]
 
 
@@ -110,6 +111,8 @@ class _Walk:
             if self._progress is not None:
                 self._progress(batch.partition_key, index, len(selection))
             yield from self._batch(batch, is_last=batch is selection[-1])
+        if self._progress is not None:
+            self._progress("evaluates the last intervals", len(selection), len(selection))
         yield from finish_evaluations(self._platform, self._run, self._renewed())
         finish_run(self._platform, self._run.id)
 
