@@ -4,7 +4,6 @@ A command's module is imported when the command runs, so ``--help`` and small co
 """
 
 import importlib
-import sys
 from collections.abc import Mapping
 from typing import IO, Any, Final, NamedTuple
 
@@ -42,7 +41,12 @@ class FailedCommand(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write ``error: …`` to standard error."""
-        click.echo(f"error: {self.format_message()}", file=file or sys.stderr)
+        from modyn_dagster.cli.console import say
+
+        if file is None:
+            say(f"error: {self.format_message()}", err=True)
+        else:
+            click.echo(f"error: {self.format_message()}", file=file)
 
 
 class LazyGroup(click.Group):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from modyn_dagster.cli.console import say
 from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError, DataError, ModynError
 from modyn_dagster.imports import import_callable
@@ -41,13 +42,13 @@ def check(with_data: bool, as_json: bool) -> None:
             raise click.exceptions.Exit(1)
         return
     report_errors(errors)
-    click.echo(_summary(load_project(folder)) + ("; the first rows of the files fit them" if with_data else ""))
+    say(_summary(load_project(folder)) + ("; the first rows of the files fit them" if with_data else ""))
 
 
 def report_errors(errors: Sequence[ModynError]) -> None:
     """Print all errors; the exit code is 1 when there is one."""
     for error in errors:
-        click.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
     if errors:
         raise click.exceptions.Exit(1)
 

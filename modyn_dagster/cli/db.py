@@ -22,6 +22,7 @@ from modyn_dagster.catalog.database.engine import current_revision, open_engine
 from modyn_dagster.catalog.database.urls import child_environment, database_url, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.revisions import outdated
+from modyn_dagster.cli.console import say
 from modyn_dagster.private_files import open_to_others
 from modyn_dagster.settings import Settings
 
@@ -44,14 +45,14 @@ def start(port: int | None) -> None:
     """
     settings = Settings.from_environment()
     if settings.postgres_url is not None:
-        click.echo(f"MODYN_POSTGRES_URL is set: using {display_address(server_url(settings))}, nothing to start")
+        say(f"MODYN_POSTGRES_URL is set: using {display_address(server_url(settings))}, nothing to start")
         return
     started = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
-    click.echo(f"Postgres {'started' if started.started_by_us else 'runs already'}: {display_address(server_url(settings))}")
+    say(f"Postgres {'started' if started.started_by_us else 'runs already'}: {display_address(server_url(settings))}")
     if (warning := open_to_others(settings.home)) is not None:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     if not all(existing_databases(settings).values()):
-        click.echo("its databases are still to be made: run `modyn-dagster db upgrade`")
+        say("its databases are still to be made: run `modyn-dagster db upgrade`")
 
 
 @db.command()
@@ -59,10 +60,10 @@ def stop() -> None:
     """Stop the embedded server; sessions are ended, nothing is lost."""
     settings = Settings.from_environment()
     if settings.postgres_url is not None:
-        click.echo(f"MODYN_POSTGRES_URL is set: {display_address(server_url(settings))} is not ours to stop")
+        say(f"MODYN_POSTGRES_URL is set: {display_address(server_url(settings))} is not ours to stop")
         return
     stopped = EmbeddedPostgres(settings.home, settings.pg_bin).stop()
-    click.echo("Postgres stopped" if stopped else "Postgres was not running")
+    say("Postgres stopped" if stopped else "Postgres was not running")
 
 
 @db.command()
@@ -86,7 +87,7 @@ def upgrade_command() -> None:
     """Create the databases that are missing and bring the schema of modyn up to date."""
     settings = Settings.from_environment()
     for name in create_databases(settings):
-        click.echo(f"created database {name}")
+        say(f"created database {name}")
     engine = open_engine(settings, "owner")
     try:
         before = current_revision(engine)
@@ -95,7 +96,7 @@ def upgrade_command() -> None:
     finally:
         engine.dispose()
     moved = f"upgraded from {before or 'nothing'} to {after}" if before != after else f"up to date at {after}"
-    click.echo(f"schema of {display_address(engine.url)}: {moved}")
+    say(f"schema of {display_address(engine.url)}: {moved}")
     _warn_of_rights(settings)
 
 
@@ -122,7 +123,7 @@ def url(database: DatabaseName, role: RoleName) -> None:
 
 def _warn_of_rights(settings: Settings) -> None:
     if (warning := excessive_rights(settings)) is not None:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
 
 
 def _lines(health: Health) -> Iterator[tuple[str, str]]:

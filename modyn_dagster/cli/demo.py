@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modyn_dagster.cli.console import show_table
+from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import ReplayOptions, compare_dataset, dagster_instance, replay_range
 from modyn_dagster.cli.project import project_settings
 from modyn_dagster.cli.server import running_database
@@ -31,10 +31,10 @@ def demo() -> None:
     continues where this one stopped and trains nothing twice.
     """
     settings = project_settings()
-    click.echo("starting Postgres")
+    say("starting Postgres")
     with running_database(settings):
         _run(settings)
-    click.echo("open the UIs with `make ui`: every batch, trigger and plot in Dagster, every model in MLflow")
+    say("open the UIs with `make ui`: every batch, trigger and plot in Dagster, every model in MLflow")
 
 
 def _run(settings: Settings) -> None:
@@ -67,7 +67,7 @@ def _import(platform: "Platform", instance: "DagsterInstance", dataset: str) -> 
         root = platform.project.root_of(dataset)
         summary = import_history(platform.engine, platform.home, spec, root, progress=lambda done, total, _: show(done, total))
     for _, error in summary.failed:
-        click.echo(f"failed: {error}", err=True)
+        say(f"failed: {error}", err=True)
     with progress_bar(f"show {dataset} in Dagster") as show:
         announce_batches(instance, platform, dataset, progress=show)
 
@@ -95,8 +95,8 @@ def _compare(platform: "Platform", dataset: str) -> None:
     show_table(comparison_table(comparison).rich())
     path = platform.home / "reports" / f"{dataset}.png"
     save(comparison_over_time(comparison), path)
-    click.echo(f"score over time: {_display_path(path)}")
-    click.echo(f"interactive report: {_display_path(path.with_suffix('.html'))}")
+    say(f"score over time: {_display_path(path)}")
+    say(f"interactive report: {_display_path(path.with_suffix('.html'))}")
 
 
 def _display_path(path: Path) -> str:

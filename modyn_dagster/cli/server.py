@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
-
 from modyn_dagster.catalog.database.databases import create_databases, existing_databases, upgrade
 from modyn_dagster.catalog.database.engine import current_revision, open_engine
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.embedded.users import in_use, stop_unless_used
 from modyn_dagster.catalog.revisions import head_revision
+from modyn_dagster.cli.console import say
 from modyn_dagster.settings import Settings
 
 
@@ -37,9 +36,9 @@ def started_database(settings: Settings) -> Iterator[None]:
     server = EmbeddedPostgres(settings.home, settings.pg_bin)
     with in_use(settings.home):
         if not server.is_running():
-            click.echo("starting Postgres ...", err=True)
+            say("starting Postgres ...", err=True)
         if server.start().started_by_us:
-            click.echo("Postgres runs until `modyn-dagster db stop`.", err=True)
+            say("Postgres runs until `modyn-dagster db stop`.", err=True)
         prepare_databases(settings)
         yield
 
@@ -78,4 +77,4 @@ def _running_server(settings: Settings) -> Iterator[bool]:
             yield not before
     finally:
         if not before and not stop_unless_used(server):
-            click.echo("Another command uses Postgres, so it runs on, until `modyn-dagster db stop`.", err=True)
+            say("Another command uses Postgres, so it runs on, until `modyn-dagster db stop`.", err=True)

@@ -44,8 +44,7 @@ class TerminalTable:
         # A column's padding and the divider, which is a space, are the gap.
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for index, (name, width) in enumerate(zip(self.header, widths, strict=True)):
-            justify = "right" if index in self.right else "left"
-            table.add_column(Text(name), width=width, justify=justify, overflow="fold")
+            table.add_column(Text(name), width=width, justify="right" if index in self.right else "left", overflow="fold")
         for row in self.rows:
             table.add_row(*map(Text, row))  # as text: brackets are not markup
         if self.title:

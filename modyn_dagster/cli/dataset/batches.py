@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modyn_dagster.cli.console import show_table
+from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import dagster_instance
 from modyn_dagster.cli.dataset.delete import delete
 from modyn_dagster.cli.project import dataset_spec, open_platform
@@ -108,7 +108,7 @@ def import_(name: str, by: str) -> None:
                 announce_batches(instance, platform, name, progress=show)
         if not _batches(platform, name):
             settings = ", ".join(f"{field}: {value}" for field, value in spec.batches)
-            click.echo(f"nothing in {without_secrets(root)} is a batch as `batches` says ({settings})", err=True)
+            say(f"nothing in {without_secrets(root)} is a batch as `batches` says ({settings})", err=True)
     _report(name, summary)
 
 
@@ -159,7 +159,7 @@ def retry(name: str, batch: str | None) -> None:
         # Open batches of an interrupted command are finished too.
         unfinished = [row for row in _batches(platform, name) if row.state == "open"]
         if not unfinished:
-            click.echo(f"{name}: no failed batch has files that changed since; name a batch to try it again all the same")
+            say(f"{name}: no failed batch has files that changed since; name a batch to try it again all the same")
             return
         source = open_source(root, spec.storage_options)
         with dagster_instance(platform.settings) as instance:
@@ -182,8 +182,8 @@ def _batches(platform: "Platform", name: str) -> "list[BatchRow]":
 
 def _report(name: str, summary: "ImportSummary") -> None:
     """Print the counts of an import; the exit code is 1 when a batch failed."""
-    click.echo(f"{name}: {len(summary.ingested)} batches ingested, {summary.n_samples} samples, {len(summary.failed)} failed")
+    say(f"{name}: {len(summary.ingested)} batches ingested, {summary.n_samples} samples, {len(summary.failed)} failed")
     for key, error in summary.failed:
-        click.echo(f"batch {key} failed: {error}", err=True)
+        say(f"batch {key} failed: {error}", err=True)
     if summary.failed:
         raise click.exceptions.Exit(1)

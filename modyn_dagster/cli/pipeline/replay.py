@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modyn_dagster.cli.console import show_table
+from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import ReplayOptions, dagster_instance, evaluate_fully, replay_range
 from modyn_dagster.cli.pipeline.operate import finish, reset, resume, stop, trigger
 from modyn_dagster.cli.pipeline.status import show, status
@@ -56,9 +56,9 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
             defs = build_definitions(settings=platform.settings)
             replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
         spec = platform.pipeline(name)
-        identity = {"seed": spec.seed if options["seed"] is None else options["seed"], "name": replay_name}
+        seed = spec.seed if options["seed"] is None else options["seed"]
         with platform.transaction() as conn:
-            run = replay_run(conn, name, spec_hash=spec_hash(spec), **identity)
+            run = replay_run(conn, name, spec_hash=spec_hash(spec), seed=seed, name=replay_name)
             if run is not None:
                 show_table(comparison_table(compare_seeds(conn, run)).rich())
 
@@ -88,7 +88,7 @@ def matrix(name: str, run_id: int | None) -> None:
         title = f"evaluate {len(keys)} models of {name}"
         with dagster_instance(platform.settings) as instance, progress_bar(title, counted=False):
             evaluate_fully(build_definitions(settings=platform.settings), instance, name, keys)
-        click.echo(f"{run.title}: {len(keys)} models are evaluated on every interval; `pipeline compare --html` draws the matrix")
+        say(f"{run.title}: {len(keys)} models are evaluated on every interval; `pipeline compare --html` draws the matrix")
 
 
 @pipeline.command()

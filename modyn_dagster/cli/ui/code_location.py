@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import click
-
+from modyn_dagster.cli.console import say
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.storage import atomic_write, temporary_name
 
@@ -53,7 +52,7 @@ class CodeLocation:
 def _write_defaults(folder: Path) -> None:
     written = [path.name for path in sorted(DEFAULTS.iterdir()) if _write_new(folder / path.name, path.read_bytes())]
     if written:
-        click.echo(f"wrote {' and '.join(written)} into {folder}: Dagster's settings, yours to change", err=True)
+        say(f"wrote {' and '.join(written)} into {folder}: Dagster's settings, yours to change", err=True)
 
 
 def _write_new(path: Path, content: bytes) -> bool:

@@ -20,6 +20,7 @@ import click
 from modyn_dagster.catalog.batches import has_batches
 from modyn_dagster.catalog.database.engine import open_engine, transaction
 from modyn_dagster.catalog.database.urls import child_environment
+from modyn_dagster.cli.console import say
 from modyn_dagster.cli.server import running_database
 from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.cli.ui.processes import Service, Services, stop_leftovers
@@ -109,16 +110,16 @@ def serve(settings: Settings, port: int, mlflow_port: int) -> None:
     location = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME"))
     with interrupted_by_signals(), suppress(KeyboardInterrupt), exclusive_lock(settings.home) as announce:
         _run(settings, location, announce, port, mlflow_port)
-    click.echo("stopped")
+    say("stopped")
 
 
 def _run(settings: Settings, location: CodeLocation, announce: Announce, port: int, mlflow_port: int) -> None:
     logs = settings.home / "logs"
     if (warning := open_to_others(settings.home)) is not None:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     if leftovers := stop_leftovers(logs):
-        click.echo(f"ended {leftovers} processes that a killed `modyn-dagster ui` had left behind")
-    click.echo("starting Postgres, Dagster and MLflow ...")
+        say(f"ended {leftovers} processes that a killed `modyn-dagster ui` had left behind")
+    say("starting Postgres, Dagster and MLflow ...")
     with running_database(settings):
         services = Services(logs, location.folder)
         try:
@@ -128,12 +129,12 @@ def _run(settings: Settings, location: CodeLocation, announce: Announce, port: i
             for name, url in urls.items():
                 click.echo(f"{name:<8} {url}")
             if not _has_batches(settings):
-                click.echo("No batch was ingested yet: see `modyn-dagster dataset import --help`, or run `make demo` first.")
-            click.echo("MLflow begins with its pages for chats: choose `Model training` at the top left, once per browser.")
-            click.echo("Ctrl-C stops them.")
+                say("No batch was ingested yet: see `modyn-dagster dataset import --help`, or run `make demo` first.")
+            say("MLflow begins with its pages for chats: choose `Model training` at the top left, once per browser.")
+            say("Ctrl-C stops them.")
             services.watch()
         finally:
-            click.echo("stopping ...")
+            say("stopping ...")
             services.stop()
 
 
