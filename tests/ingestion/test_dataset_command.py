@@ -1,8 +1,6 @@
 """``modyn-dagster dataset``, run in this process on a project folder."""
 
-import io
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from dagster import AssetKey, DagsterInstance
 from modyn_dagster.cli import main
 from modyn_dagster.settings import Settings
 from tests.ingestion.world import dataset_spec
+from tests.terminal import terminal_of
 
 GOOD = "time,x,label\n2020-01-01,1,cat\n2020-01-02,2,dog\n"
 BAD = "time,x,label\n2020-01-01,1,cat\n2020-01-02,2,\n"
@@ -72,17 +71,10 @@ def test_an_import_that_finds_nothing_says_what_it_looked_for(project: Project) 
     assert project.run("import", "d").stderr == ""
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_an_import_on_a_terminal_shows_what_it_does(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.drop("1.csv", GOOD)
     project.drop("2.csv", GOOD)
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
+    terminal = terminal_of(monkeypatch)
     main(["dataset", "import", "d"], standalone_mode=False)
     for title in ("import d", "show d in Dagster"):
         assert f"{title} " in terminal.getvalue()

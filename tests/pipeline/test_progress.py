@@ -1,8 +1,6 @@
 """A replay on a terminal shows its batches and its trainings; while a model trains nothing is asked of the network."""
 
-import io
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,18 +12,11 @@ from modyn_dagster.pipeline.replay.walk import replay
 from modyn_dagster.progress import progress_bar, replay_bar
 from modyn_dagster.training import TrainingProgress
 from tests.projects.tiny import amount
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.terminal import terminal_of
 
 
 def test_a_terminal_shows_batches_and_the_training_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "150")
+    terminal = terminal_of(monkeypatch, 150)
     with replay_bar("by_amount") as bars:
         assert bars is not None
         bars.batch("day_03", 3, 7)
@@ -38,9 +29,7 @@ def test_a_terminal_shows_batches_and_the_training_under_way(monkeypatch: pytest
 
 
 def test_a_bar_of_a_command_shows_title_numbers_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
+    terminal = terminal_of(monkeypatch)
     with progress_bar("import clicks") as show:
         show(1, 4)
         show(4, 4)
