@@ -117,7 +117,7 @@ setup(
     python_requires=">=3.11,<3.12",
     packages=find_packages(include=["modyn_dagster", "modyn_dagster.*", "fastpath", "fastpath.*"]),
     package_data={
-        "modyn_dagster": ["py.typed", "catalog/migrations/*", "catalog/migrations/**/*", "reporting/page/*"],
+        "modyn_dagster": ["py.typed", "catalog/migrations/*", "catalog/migrations/**/*", "reporting/page/*", "cli/ui/defaults/*"],
         "fastpath": ["py.typed"],
         "fastpath.kernels": ["*.pyi", "*.pxd", "*.h"],
     },

@@ -1,16 +1,42 @@
 """Progress bars of replays, trainings and commands, drawn on standard error if it is a terminal."""
 
+import io
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 #: Seconds between two updates of a bar: drawing it at every step would cost more than a short step.
 BAR_SECONDS: Final = 0.1
+
+
+#: Terminal of ``kept_terminal``.
+_KEPT: Final[ContextVar[IO[str] | None]] = ContextVar("kept terminal", default=None)
+
+
+@contextmanager
+def kept_terminal() -> Iterator[IO[str] | None]:
+    """The terminal that standard error is, and goes on to be for bars inside the block; None where it is none.
+
+    Dagster sends the standard error of a run to a file, also where a command executes the run itself.
+    """
+    if (kept := _KEPT.get()) is not None or not sys.stderr.isatty():
+        yield kept
+        return
+    with ExitStack() as stack:
+        try:
+            terminal: IO[str] = stack.enter_context(os.fdopen(os.dup(sys.stderr.fileno()), "w"))
+        except io.UnsupportedOperation:  # it has no descriptor that could be sent elsewhere
+            terminal = sys.stderr
+        token = _KEPT.set(terminal)
+        stack.callback(lambda: _KEPT.reset(token))
+        yield terminal
 
 
 class TrainingProgress(NamedTuple):
@@ -40,7 +66,7 @@ def progress_bar(title: str, *, counted: bool = True) -> Iterator[Callable[[int,
 @contextmanager
 def training_bar(description: str) -> Iterator[ProgressCallback | None]:
     """A progress bar on standard error for ``train(progress=...)``; None where no terminal is attached."""
-    if not sys.stderr.isatty():
+    if _terminal() is None:
         yield None
         return
     from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -58,7 +84,7 @@ def training_bar(description: str) -> Iterator[ProgressCallback | None]:
 @contextmanager
 def replay_bar(pipeline: str) -> Iterator["ReplayBars | None"]:
     """The bars of a replay on standard error; None where no terminal is attached."""
-    if not sys.stderr.isatty():
+    if _terminal() is None:
         yield None
         return
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
@@ -76,7 +102,7 @@ class ReplayBars:
 
     def __init__(self, display: "Progress") -> None:
         self._display = display
-        self._batches = display.add_task("", total=None)
+        self._batches = display.add_task("begins", total=None)
         self._steps = display.add_task("", total=None, visible=False)
         self.training: ProgressCallback = throttled(self._step, BAR_SECONDS)
 
@@ -113,10 +139,19 @@ def throttled(
     return throttle
 
 
-def _display(description: str, *columns: "ProgressColumn") -> "Progress":
+def _terminal() -> IO[str] | None:
+    """Where bars are drawn. Not as rich sees it: variables such as FORCE_COLOR make a terminal of a log."""
+    return _KEPT.get() or (sys.stderr if sys.stderr.isatty() else None)
+
+
+@contextmanager
+def _display(description: str, *columns: "ProgressColumn") -> "Iterator[Progress]":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    console = Console(stderr=True)
     parts = (TextColumn(description), BarColumn(), *columns)
-    return Progress(*parts, console=console, disable=not console.is_terminal, transient=True)
+    with (
+        kept_terminal() as terminal,
+        Progress(*parts, console=Console(file=terminal), disable=terminal is None, transient=True) as display,
+    ):
+        yield display

@@ -22,7 +22,7 @@ from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.runs import choose_run
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.cli.dagster_runs import dagster_instance
-from modyn_dagster.cli.db import running_database
+from modyn_dagster.cli.server import running_database
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.reporting.summary import summarise_run

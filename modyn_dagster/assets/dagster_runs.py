@@ -18,6 +18,8 @@ ATTEMPT_TAG: Final = "modyn/attempt"
 BACKLOG_TAG: Final = "modyn/backlog"
 #: Pipeline whose models a run judges on new data.
 EVALUATION_TAG: Final = "modyn/evaluation"
+#: Set on a run that failed with an error which every attempt would meet.
+PERMANENT_TAG: Final = "modyn/permanent"
 #: Pipeline that a run measures for, from which point on and with which model.
 MEASUREMENT_TAG: Final = "modyn/measurement"
 POINT_TAG: Final = "modyn/point"
@@ -27,8 +29,9 @@ NOTIFY_TAG: Final = "modyn/notify"
 #: Dataset and partition key of the batch a run ingests.
 DATASET_TAG: Final = "modyn/dataset"
 BATCH_TAG: Final = "modyn/batch"
-#: Dagster's own tag for the partition a run is about.
+#: Dagster's own tags for the partition a run is about, and for the request of a sensor that it answers.
 PARTITION_TAG: Final = "dagster/partition"
+RUN_KEY_TAG: Final = "dagster/run_key"
 
 _ENDED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _GOING: Final = [status for status in dg.DagsterRunStatus if status not in _ENDED]

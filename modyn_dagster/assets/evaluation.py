@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from modyn_dagster.assets.checks import check_outputs
+from modyn_dagster.assets.dagster_runs import PERMANENT_TAG
 from modyn_dagster.assets.live.backlog import backlog_events
 from modyn_dagster.assets.live.unshown import made_up_events
 from modyn_dagster.assets.metadata.stages import stage_events
@@ -68,23 +69,39 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
 def _events(
     context: dg.AssetExecutionContext, assets: PipelineAssets, links: MlflowLinks, judged: "Sequence[TriggerContext]"
 ) -> Iterator[AssetEvent]:
-    """Events of each model; one that cannot be evaluated fails the run after the others are done."""
-    from modyn_dagster.errors import CatalogError, ModynError
+    """Events of each model; one that cannot be evaluated fails the run after the others are done.
+
+    The run is tagged where every failure is permanent, so that the sensor does not ask for another attempt.
+    """
+    from modyn_dagster.errors import CatalogError, ModynError, is_permanent
     from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 
-    failure: ModynError | None = None
+    failures: list[tuple[TriggerContext, Exception]] = []
     for work in judged:
         try:
             result = evaluation_stage(work, finished=work.run.state == "finished")
         except CatalogError:
             raise
-        except ModynError as error:
-            context.log.error(f"trigger {work.trigger.partition_key}: {error}")
-            failure = failure or error
+        except Exception as error:
+            if not (isinstance(error, ModynError) or is_permanent(error)):
+                raise
+            context.log.error(f"trigger {work.trigger.partition_key}: {type(error).__name__}: {error}")
+            failures.append((work, error))
             continue
         yield from stage_events(assets, result, links.trigger(work))
-    if failure is not None:
-        raise failure
+    if failures:
+        if all(_comes_again(work, error) for work, error in failures):
+            context.instance.add_run_tags(context.run.run_id, {PERMANENT_TAG: "true"})
+        raise failures[0][1]
+
+
+def _comes_again(work: "TriggerContext", error: Exception) -> bool:
+    """True if every attempt would meet the error; a file that a purge replaced meanwhile is read anew by the next one."""
+    from modyn_dagster.errors import is_permanent
+    from modyn_dagster.pipeline.decide.attempts import is_deletion
+
+    with work.platform.transaction() as conn:
+        return is_permanent(error) and not is_deletion(conn, work.platform, work.run, error)
 
 
 def _judged(platform: "Platform", pipeline: str, keys: Sequence[str]) -> "Iterator[TriggerContext]":

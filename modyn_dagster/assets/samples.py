@@ -1,6 +1,6 @@
 """The asset ``<dataset>/samples``: ingestion, batches imported without Dagster, and the check ``fresh``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import dagster as dg
@@ -155,12 +155,18 @@ _ANNOUNCED_TOGETHER: Final = 500
 
 
 def announce_batches(
-    instance: dg.DagsterInstance, platform: "Platform", dataset: str, translator: ModynTranslator | None = None
+    instance: dg.DagsterInstance,
+    platform: "Platform",
+    dataset: str,
+    translator: ModynTranslator | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Add the partitions of all batches of a dataset, in ordinal order, and materialize those that are ingested but not shown.
 
     Returns how many were shown now. Calling it again shows nothing twice, and after a kill the rest: a batch is shown with its
     checks or not at all. A failed batch gets a run of its own, which fails with the reason: Dagster shows it on the partition.
+    ``progress`` is called with the number of batches shown and of those to show.
     """
     from modyn_dagster.assets.metadata.batches import samples_metadata
     from modyn_dagster.catalog.batches import list_batches
@@ -188,6 +194,8 @@ def announce_batches(
         if not report_in_bulk(instance, events):
             for event in events:
                 instance.report_runless_asset_event(event)
+        if progress is not None:
+            progress(min(start + _ANNOUNCED_TOGETHER, len(fresh)), len(fresh))
     _announce_failures(instance, platform, DatasetAssets(props.dataset, [], face), batches)
     return len(fresh)
 

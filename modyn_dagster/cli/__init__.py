@@ -4,7 +4,6 @@ A command's module is imported when the command runs, so ``--help`` and small co
 """
 
 import importlib
-import sys
 from collections.abc import Mapping
 from typing import IO, Any, Final, NamedTuple
 
@@ -26,6 +25,7 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "demo": LazyCommand("modyn_dagster.cli.demo", "demo", "Replay three pipelines over a real stream and compare them."),
+    "up": LazyCommand("modyn_dagster.cli.ui.command", "up", "Start all that a project folder needs; stop it with Ctrl-C."),
     "ui": LazyCommand("modyn_dagster.cli.ui.command", "ui", "Start Postgres, Dagster and MLflow; stop them with Ctrl-C."),
     "dataset": LazyCommand("modyn_dagster.cli.dataset.batches", "dataset", "Import, inspect and repair batches, delete samples."),
     "pipeline": LazyCommand("modyn_dagster.cli.pipeline.replay", "pipeline", "Replay, inspect, operate and compare pipelines."),
@@ -42,7 +42,12 @@ class FailedCommand(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write ``error: …`` to standard error."""
-        click.echo(f"error: {self.format_message()}", file=file or sys.stderr)
+        from modyn_dagster.cli.console import say
+
+        if file is None:
+            say(f"error: {self.format_message()}", err=True)
+        else:
+            click.echo(f"error: {self.format_message()}", file=file)
 
 
 class LazyGroup(click.Group):

@@ -1,14 +1,16 @@
 """``modyn-dagster check``: validation of a project before any run."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import click
 
+from modyn_dagster.cli.console import say
 from modyn_dagster.cli.project import missing_project
-from modyn_dagster.errors import ConfigError
+from modyn_dagster.errors import ConfigError, DataError, ModynError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import Project, load_project, read_project
@@ -20,21 +22,33 @@ from modyn_dagster.triggering.user_code import user_code_errors
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {source, field, rule, message}.")
-def check(as_json: bool) -> None:
+@click.option("--data", "with_data", is_flag=True, help="Also look at the first rows of the datasets' files.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {source, field, row, rule, message}.")
+def check(with_data: bool, as_json: bool) -> None:
     """Validate every spec of the project, import the user code they name, and build their policies and vote rules.
 
-    Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches neither Postgres nor data.
+    With --data the first rows of the oldest and the newest files of every dataset are read too: for columns that are missing or
+    of another dtype, labels and times that cannot be used, and features that are no numbers. Nothing is registered.
+
+    Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches no Postgres.
     """
     folder = Settings.from_environment().project
-    errors = list(project_errors(folder))
+    errors: list[ModynError] = list(project_errors(folder))
+    if with_data and missing_project(folder) is None:
+        errors += _data_errors(folder)
     if as_json:
         click.echo(json.dumps([_as_dict(error) for error in errors], indent=2))
-    else:
-        for error in errors:
-            click.echo(f"error: {error}", err=True)
-        if not errors:
-            click.echo(_summary(load_project(folder)))
+        if errors:
+            raise click.exceptions.Exit(1)
+        return
+    report_errors(errors)
+    say(_summary(load_project(folder)) + ("; the first rows of the files fit them" if with_data else ""))
+
+
+def report_errors(errors: Sequence[ModynError]) -> None:
+    """Print all errors; the exit code is 1 when there is one."""
+    for error in errors:
+        say(f"error: {error}", err=True)
     if errors:
         raise click.exceptions.Exit(1)
 
@@ -53,6 +67,14 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
     yield from faults
     for pipeline in project.pipelines.values():
         yield from _pipeline_errors(project, pipeline)
+
+
+def _data_errors(folder: Path) -> Iterator[ModynError]:
+    from modyn_dagster.cli.check_data import data_errors
+
+    with suppress(ConfigError):
+        project, _ = read_project(folder, project_code(folder))
+        yield from data_errors(project)
 
 
 def _pipeline_errors(project: Project, pipeline: PipelineSpec) -> Iterator[ConfigError]:
@@ -75,8 +97,13 @@ def _errors_of(step: Callable[[], object]) -> Iterator[ConfigError]:
         yield error
 
 
-def _as_dict(error: ConfigError) -> dict[str, str]:
-    return {"source": error.source, "field": error.field, "rule": error.rule, "message": str(error)}
+def _as_dict(error: ModynError) -> dict[str, str | int | None]:
+    """An error as JSON; of a fault in data, the source is a file, the field a column and the row a number from 1."""
+    if isinstance(error, DataError):
+        place = {"source": error.file, "field": error.column, "row": error.row, "rule": error.message}
+        return {**place, "message": str(error)}
+    assert isinstance(error, ConfigError)  # noqa: S101 - there are no others; narrows the type
+    return {"source": error.source, "field": error.field, "row": None, "rule": error.rule, "message": str(error)}
 
 
 def _summary(project: Project) -> str:

@@ -10,8 +10,9 @@ import click
 
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema
 from modyn_dagster.catalog.database.urls import child_environment
-from modyn_dagster.cli.ui.services import CodeLocation
+from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.errors import RunError
+from modyn_dagster.progress import kept_terminal
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -119,14 +120,16 @@ def _materialize(
 
     end_killed_runs(instance)
     # Dagster's pages name the asset of a run of this job; for a run by `dagster.materialize` they name no pipeline.
-    result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
-        asset_selection=[AssetKey(key)],
-        partition_key=partition,
-        instance=instance,
-        tags={**process_tags(), **(tags or {})},
-        run_config={"ops": dict(ops or {}), "loggers": dict(_QUIET)},
-        raise_on_error=False,
-    )
+    job = defs.resolve_implicit_global_asset_job_def()
+    with kept_terminal():
+        result = job.execute_in_process(
+            asset_selection=[AssetKey(key)],
+            partition_key=partition,
+            instance=instance,
+            tags={**process_tags(), **(tags or {})},
+            run_config={"ops": dict(ops or {}), "loggers": dict(_QUIET)},
+            raise_on_error=False,
+        )
     if not result.success:
         raise RunError(f"{title} failed (Dagster run {result.run_id}): {_reason(result)}")
 

@@ -1,10 +1,9 @@
-"""``modyn-dagster db``: the Postgres server and its databases, and a server for the duration of another command."""
+"""``modyn-dagster db``: the Postgres server and its databases."""
 
 import json
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
@@ -23,6 +22,7 @@ from modyn_dagster.catalog.database.engine import current_revision, open_engine
 from modyn_dagster.catalog.database.urls import child_environment, database_url, server_url
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.revisions import outdated
+from modyn_dagster.cli.console import say
 from modyn_dagster.private_files import open_to_others
 from modyn_dagster.settings import Settings
 
@@ -45,14 +45,14 @@ def start(port: int | None) -> None:
     """
     settings = Settings.from_environment()
     if settings.postgres_url is not None:
-        click.echo(f"MODYN_POSTGRES_URL is set: using {display_address(server_url(settings))}, nothing to start")
+        say(f"MODYN_POSTGRES_URL is set: using {display_address(server_url(settings))}, nothing to start")
         return
     started = EmbeddedPostgres(settings.home, settings.pg_bin).start(port)
-    click.echo(f"Postgres {'started' if started.started_by_us else 'runs already'}: {display_address(server_url(settings))}")
+    say(f"Postgres {'started' if started.started_by_us else 'runs already'}: {display_address(server_url(settings))}")
     if (warning := open_to_others(settings.home)) is not None:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     if not all(existing_databases(settings).values()):
-        click.echo("its databases are still to be made: run `modyn-dagster db upgrade`")
+        say("its databases are still to be made: run `modyn-dagster db upgrade`")
 
 
 @db.command()
@@ -60,10 +60,10 @@ def stop() -> None:
     """Stop the embedded server; sessions are ended, nothing is lost."""
     settings = Settings.from_environment()
     if settings.postgres_url is not None:
-        click.echo(f"MODYN_POSTGRES_URL is set: {display_address(server_url(settings))} is not ours to stop")
+        say(f"MODYN_POSTGRES_URL is set: {display_address(server_url(settings))} is not ours to stop")
         return
     stopped = EmbeddedPostgres(settings.home, settings.pg_bin).stop()
-    click.echo("Postgres stopped" if stopped else "Postgres was not running")
+    say("Postgres stopped" if stopped else "Postgres was not running")
 
 
 @db.command()
@@ -87,7 +87,7 @@ def upgrade_command() -> None:
     """Create the databases that are missing and bring the schema of modyn up to date."""
     settings = Settings.from_environment()
     for name in create_databases(settings):
-        click.echo(f"created database {name}")
+        say(f"created database {name}")
     engine = open_engine(settings, "owner")
     try:
         before = current_revision(engine)
@@ -96,7 +96,7 @@ def upgrade_command() -> None:
     finally:
         engine.dispose()
     moved = f"upgraded from {before or 'nothing'} to {after}" if before != after else f"up to date at {after}"
-    click.echo(f"schema of {display_address(engine.url)}: {moved}")
+    say(f"schema of {display_address(engine.url)}: {moved}")
     _warn_of_rights(settings)
 
 
@@ -123,7 +123,7 @@ def url(database: DatabaseName, role: RoleName) -> None:
 
 def _warn_of_rights(settings: Settings) -> None:
     if (warning := excessive_rights(settings)) is not None:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
 
 
 def _lines(health: Health) -> Iterator[tuple[str, str]]:
@@ -140,35 +140,3 @@ def _lines(health: Health) -> Iterator[tuple[str, str]]:
         yield "schema", str(outdated(health.revision))
     if health.warning is not None:
         yield "warning", health.warning
-
-
-@contextmanager
-def running_database(settings: Settings) -> Iterator[bool]:
-    """Provide a running server with the three databases and the current schema.
-
-    Yields whether the embedded server was started for this; only then it is stopped at the end.
-    """
-    with _running_server(settings) as started:
-        create_databases(settings)
-        engine = open_engine(settings, "owner")
-        try:
-            upgrade(engine)
-        finally:
-            engine.dispose()
-        yield started
-
-
-@contextmanager
-def _running_server(settings: Settings) -> Iterator[bool]:
-    if settings.postgres_url is not None:
-        yield False
-        return
-    server = EmbeddedPostgres(settings.home, settings.pg_bin)
-    # Checked before the start: an interrupted start may have started the server all the same.
-    before = server.is_running()
-    try:
-        server.start()
-        yield not before
-    finally:
-        if not before:
-            server.stop()

@@ -1,5 +1,6 @@
 """``modyn-dagster demo``: import, replay and compare a whole project, from an empty machine to a table and a plot."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -8,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modyn_dagster.cli.console import show_table
+from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import ReplayOptions, compare_dataset, dagster_instance, replay_range
-from modyn_dagster.cli.db import running_database
 from modyn_dagster.cli.project import project_settings
+from modyn_dagster.cli.server import running_database
+from modyn_dagster.progress import progress_bar
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,10 +31,10 @@ def demo() -> None:
     continues where this one stopped and trains nothing twice.
     """
     settings = project_settings()
-    click.echo("starting Postgres")
+    say("starting Postgres")
     with running_database(settings):
         _run(settings)
-    click.echo("open the UIs with `make ui`: every batch, trigger and plot in Dagster, every model in MLflow")
+    say("open the UIs with `make ui`: every batch, trigger and plot in Dagster, every model in MLflow")
 
 
 def _run(settings: Settings) -> None:
@@ -50,7 +52,7 @@ def _run(settings: Settings) -> None:
                 with _step(f"replay {pipeline}"):
                     replay_range(defs, instance, pipeline, batch_range(platform, pipeline, None, None), ReplayOptions())
             for dataset in sorted(platform.project.datasets):
-                with _step(f"compare the pipelines of {dataset}"):
+                with _step(title := f"compare the pipelines of {dataset}"), progress_bar(title, counted=False):
                     compare_dataset(defs, instance, dataset)
         for dataset in sorted(platform.project.datasets):
             _compare(platform, dataset)
@@ -61,18 +63,24 @@ def _import(platform: "Platform", instance: "DagsterInstance", dataset: str) -> 
     from modyn_dagster.ingestion.history import import_history
 
     spec = platform.project.datasets[dataset]
-    summary = import_history(platform.engine, platform.home, spec, platform.project.root_of(dataset))
+    with progress_bar(f"import {dataset}") as show:
+        root = platform.project.root_of(dataset)
+        summary = import_history(platform.engine, platform.home, spec, root, progress=lambda done, total, _: show(done, total))
     for _, error in summary.failed:
-        click.echo(f"failed: {error}", err=True)
-    announce_batches(instance, platform, dataset)
+        say(f"failed: {error}", err=True)
+    with progress_bar(f"show {dataset} in Dagster") as show:
+        announce_batches(instance, platform, dataset, progress=show)
 
 
 @contextmanager
 def _step(title: str) -> Iterator[None]:
+    """Print a title and the seconds of the block; on a terminal afterwards, where bars show what is done meanwhile."""
     begin = time.perf_counter()
-    click.echo(f"{title} ...", nl=False)
+    on_terminal = sys.stderr.isatty()
+    if not on_terminal:
+        click.echo(f"{title} ...", nl=False)
     yield
-    click.echo(f" {time.perf_counter() - begin:.1f} s")
+    click.echo(f"{title if on_terminal else ''} {time.perf_counter() - begin:.1f} s")
 
 
 def _compare(platform: "Platform", dataset: str) -> None:
@@ -87,8 +95,8 @@ def _compare(platform: "Platform", dataset: str) -> None:
     show_table(comparison_table(comparison).rich())
     path = platform.home / "reports" / f"{dataset}.png"
     save(comparison_over_time(comparison), path)
-    click.echo(f"score over time: {_display_path(path)}")
-    click.echo(f"interactive report: {_display_path(path.with_suffix('.html'))}")
+    say(f"score over time: {_display_path(path)}")
+    say(f"interactive report: {_display_path(path.with_suffix('.html'))}")
 
 
 def _display_path(path: Path) -> str:

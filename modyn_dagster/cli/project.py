@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modyn_dagster.cli.server import started_database
 from modyn_dagster.errors import ConfigError, UnknownModel, UnknownName
 from modyn_dagster.imports import add_code_folder
 from modyn_dagster.settings import Settings
@@ -36,10 +37,16 @@ def missing_project(folder: Path) -> ConfigError | None:
 
 
 def open_platform() -> "Platform":
-    """Open the project of the environment; the caller closes it."""
+    """Open the project of the environment; the caller closes it.
+
+    The embedded server is started unless it runs, with the databases and the current schema; it stays up, and while the command
+    runs no other command stops it.
+    """
     from modyn_dagster.pipeline.platform import Platform
 
-    return Platform.open(project_settings())
+    platform = Platform.open(project_settings())
+    click.get_current_context().with_resource(started_database(platform.settings))
+    return platform
 
 
 def dataset_spec(platform: "Platform", name: str) -> "DatasetSpec":

@@ -110,6 +110,11 @@ def compare_pipelines(conn: sa.Connection, pipelines: Sequence[str], metric: str
     return compare_runs([summarise_run(conn, run, metric) for run in runs], missing)
 
 
+def compare_seeds(conn: sa.Connection, run: RunRow) -> Comparison:
+    """Compare one run with the same replay of other seeds, by the score of its spec."""
+    return compare_runs([summarise_run(conn, each) for each in with_other_seeds(conn, run)])
+
+
 def choose_runs(conn: sa.Connection, pipelines: Sequence[str]) -> tuple[list[RunRow], list[str]]:
     """Runs that represent some pipelines (``choose_run``), each with its replays of other seeds; pipelines that never ran."""
     chosen = {pipeline: choose_run(conn, pipeline) for pipeline in pipelines}

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from statistics import mean, stdev
 from typing import Any
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.predictions import TakenOver, taken_over
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_stage
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
@@ -50,6 +51,7 @@ class RunSummary:
         active: scores of the currently active model, one per interval.
         trained: scores of the currently trained model, one per interval.
         n_bytes: written to disk; None if the ledger has no bytes.
+        taken_over: predictions that equal models of other runs had made; no part of ``seconds`` and ``n_bytes``.
     """
 
     pipeline: str
@@ -66,6 +68,7 @@ class RunSummary:
     active: tuple[IntervalScore, ...]
     trained: tuple[IntervalScore, ...]
     n_bytes: int | None = None
+    taken_over: TakenOver = TakenOver()  # noqa: RUF009 - frozen
 
     @property
     def total_seconds(self) -> float:
@@ -96,6 +99,7 @@ class RunSummary:
             "seconds": dict(self.seconds),
             "total_seconds": self.total_seconds,
             "bytes": self.n_bytes,
+            "taken_over": asdict(self.taken_over),
             "metric": self.metric,
             "mean_active_score": self.mean_active,
             "scored_intervals": self.n_scored,
@@ -132,6 +136,7 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
         active=scores.active,
         trained=scores.trained,
         n_bytes=sum(written.values()) if written else None,
+        taken_over=taken_over(conn, run.id),
     )
 
 

@@ -5,29 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.reporting.comparison import Comparison
 from modyn_dagster.reporting.scores import IntervalScore
 from modyn_dagster.reporting.summary import RunSummary, Spread, TriggerCounts
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+from modyn_dagster.reporting.terminal import TerminalTable
 
 #: Text of a missing value.
 ABSENT: Final = "–"
-#: Longest name in the first column that is kept on one line of a narrow terminal.
-_NAME_WIDTH = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text: the first column is aligned left, the others right; the caption explains the numbers."""
+    """Cells as text; the caption explains the numbers.
+
+    Attributes:
+        header, rows: the first column is aligned left, the others right, unless they are ``texts``.
+        caption: below the table.
+        title: above the table, in the terminal.
+        texts: all columns hold texts; the terminal aligns them left and leaves out those that are empty.
+    """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
+    title: str = ""
+    texts: bool = False
 
     def markdown(self) -> str:
         """Format as GitHub-flavoured Markdown, with the caption below."""
@@ -35,43 +40,36 @@ class Table:
         lines = [_markdown_row(row) for row in (self.header, align, *self.rows)]
         return "\n".join([*lines, "", self.caption] if self.caption else lines)
 
-    def rich(self) -> RichTable:
-        """Format for a terminal."""
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        table = RichTable(caption=Text(self.caption) if self.caption else None, caption_justify="left")
-        # Short names stay on one line; the other columns can break between words. Not by `min_width`: rich would then make a
-        # table wider than the terminal and cut off its last column.
-        named = max((len(row[0]) for row in self.rows), default=0) <= _NAME_WIDTH
-        for index, name in enumerate(self.header):
-            if index:
-                table.add_column(name, justify="right", overflow="fold")
-            else:
-                table.add_column(name, justify="left", overflow="fold", no_wrap=named)
-        for row in self.rows:
-            table.add_row(*map(Text, row))  # as text: brackets are not markup
-        return table
+    def rich(self) -> TerminalTable:
+        """Format for a terminal, in whose width it is laid out when it is printed."""
+        if not self.texts:
+            return TerminalTable(self.header, self.rows, self.title, self.caption, frozenset(range(1, len(self.header))))
+        shown = [i for i in range(len(self.header)) if not self.rows or any(row[i] for row in self.rows)]
+        header, *rows = ([cells[i] for i in shown] for cells in (self.header, *self.rows))
+        return TerminalTable(header, rows, self.title, self.caption, frozenset())
 
 
 def comparison_table(comparison: Comparison) -> Table:
     """Table of runs: triggers, samples trained on, seconds, megabytes and mean score of the currently active model.
 
-    A pipeline that ran with several seeds has another row with mean and standard deviation.
+    Seconds and megabytes that predictions of equal models of other runs spared are added in brackets. A pipeline that ran with
+    several seeds has another row with mean and standard deviation.
     """
     rows: list[tuple[str, ...]] = []
     for run in comparison.runs:
         counts = _triggers(run.summary.triggers)
-        costs = (f"{run.summary.samples_trained_on:,}", f"{run.summary.total_seconds:,.1f}", _megabytes(run.summary.n_bytes))
-        rows.append((run.label, counts, *costs, _score(run.score)))
+        seconds = f"{run.summary.total_seconds:,.1f}" + _spared(run.summary.taken_over.seconds)
+        megabytes = _megabytes(run.summary.n_bytes) + _spared(run.summary.taken_over.n_bytes / 1e6)
+        costs = (f"{run.summary.samples_trained_on:,}", seconds, megabytes)
+        rows.append((run.label, run_text(run.summary), counts, *costs, _score(run.score)))
     for spread in comparison.spreads:
         costs = (_spread(spread.samples_trained_on), _spread(spread.seconds, ",.1f"), _spread(spread.n_bytes, ",.1f", 1e-6))
-        name = f"{spread.pipeline}: mean of {len(spread.seeds)} seeds"
-        rows.append((name, _spread(spread.triggers, ",.1f"), *costs, _spread(spread.score, ".4f")))
-    rows += [(name, "no run", *[ABSENT] * 4) for name in comparison.missing]
+        mean = f"mean of {len(spread.seeds)} seeds"
+        rows.append((spread.pipeline, mean, _spread(spread.triggers, ",.1f"), *costs, _spread(spread.score, ".4f")))
+    rows += [(name, "no run", *[ABSENT] * 5) for name in comparison.missing]
     score = f"mean {comparison.metric or 'score'}, currently active"
     return Table(
-        ("pipeline", "triggers", "samples trained on", "seconds", "MB written", score), tuple(rows), _caption(comparison)
+        ("pipeline", "run", "triggers", "samples trained on", "seconds", "MB written", score), tuple(rows), _caption(comparison)
     )
 
 
@@ -120,10 +118,26 @@ def _caption(comparison: Comparison) -> str:
     if not comparison.shared:
         return "no mean: there is no interval where every pipeline has an active model and a defined score"
     own = ", ".join(f"{run.label} {_score(run.summary.mean_active)} ({run.summary.n_scored})" for run in comparison.runs)
+    if any(run.summary.taken_over.n_samples for run in comparison.runs):
+        own += "; in brackets predictions taken over from equal models of other runs, as they were made there"
     return (
         f"mean over the {len(comparison.shared)} of {comparison.n_intervals} intervals where every pipeline has an active "
         f"model and a defined score; over its own intervals: {own}"
     )
+
+
+def run_text(summary: RunSummary) -> str:
+    """Mode, id and name of a run.
+
+    >>> from types import SimpleNamespace
+    >>> run_text(SimpleNamespace(mode="replay", run_id=3, name="no drift"))
+    "replay 3 'no drift'"
+    """
+    return f"{summary.mode} {summary.run_id}" + (f" {summary.name!r}" if summary.name else "")
+
+
+def _spared(amount: float) -> str:
+    return f" (+{amount:,.1f})" if amount else ""
 
 
 def _triggers(counts: TriggerCounts) -> str:

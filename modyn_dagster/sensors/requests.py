@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final, Self
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import EVALUATION_TAG, MEASUREMENT_TAG, MODEL_TAG, POINT_TAG, ended_runs, unfinished_runs
+from modyn_dagster.assets.dagster_runs import (
+    EVALUATION_TAG,
+    MEASUREMENT_TAG,
+    MODEL_TAG,
+    PERMANENT_TAG,
+    POINT_TAG,
+    RUN_KEY_TAG,
+    ended_runs,
+    unfinished_runs,
+)
 from modyn_dagster.assets.live.unshown import unshown_triggers
 from modyn_dagster.assets.specs import PipelineAssets, batches_of, unknown_partitions
 from modyn_dagster.backoff import growing_pause
@@ -62,8 +71,8 @@ def evaluation_request(
 ) -> tuple[dg.RunRequest | None, EvaluationCursor, str]:
     """The run to ask for, what to remember, and a line for the tick's log.
 
-    What was asked for and failed is asked for again, as often as the pipeline's ``max_attempts``; then only when there is
-    something else to judge.
+    What was asked for and failed is asked for again, as often as the pipeline's ``max_attempts``, but not after an error that
+    every attempt would meet; then only when there is something else to judge.
     """
     deletions = _deletions(platform, run)
     here = f"{run.id}:{run.epoch}:{deletions}"
@@ -84,12 +93,24 @@ def evaluation_request(
         return None, EvaluationCursor(settled=here), "every model is judged"
     wanted = _due_name(run, deletions, due)
     attempt = mark.attempt + 1 if mark.asked == wanted else 1
-    if attempt > assets.pipeline.max_attempts:
-        text = f"judging {len(due)} models failed {mark.attempt} times, see the runs of evaluate__{assets.name}"
+    if attempt > 1 and (reason := _given_up(instance, assets, wanted, mark.attempt)) is not None:
+        text = f"judging {len(due)} models failed {reason}, see the runs of evaluate__{assets.name}"
         return None, mark, f"{text}; new data or a run launched by hand tries again"
-    request = _evaluation_run(assets, due, f"{assets.name}:evaluation:{wanted}:{attempt}")
+    request = _evaluation_run(assets, due, _run_key(assets, wanted, attempt))
     mark = EvaluationCursor(asked=wanted, attempt=attempt, looking=here, looked=begin)
     return request, mark, f"{len(due)} models to judge, attempt {attempt}"
+
+
+def _given_up(instance: dg.DagsterInstance, assets: PipelineAssets, wanted: str, attempts: int) -> str | None:
+    """Reason why no further attempt is asked for; None where one is."""
+    last = {RUN_KEY_TAG: _run_key(assets, wanted, attempts), PERMANENT_TAG: "true"}
+    if ended_runs(instance, last, limit=1):
+        return "with an error that every attempt would meet"
+    return f"{attempts} times" if attempts >= assets.pipeline.max_attempts else None
+
+
+def _run_key(assets: PipelineAssets, wanted: str, attempt: int) -> str:
+    return f"{assets.name}:evaluation:{wanted}:{attempt}"
 
 
 def _deletions(platform: "Platform", run: "RunRow") -> int:

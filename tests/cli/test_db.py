@@ -39,7 +39,7 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.mark.process
-def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres) -> None:
     for command in ("status", "upgrade", "env"):
         result = run(command)
         assert result.exit_code == 1
@@ -48,12 +48,6 @@ def test_from_nothing_to_ready_and_stopped(embedded: EmbeddedPostgres, monkeypat
     assert run("start").output.startswith("Postgres runs already: ")
     unready = run("status")
     assert "run `modyn-dagster db upgrade`" in run("start").output
-    monkeypatch.setenv("MODYN_PROJECT", str(Path(__file__).parents[2] / "examples" / "baseball"))
-    monkeypatch.setenv("DAGSTER_HOME", str(Path(__file__).parents[2]))
-    for arguments in (["dataset", "import", "baseball"], ["pipeline", "replay", "trained_once"]):
-        [line] = CliRunner().invoke(main, arguments).stderr.splitlines()
-        assert line.startswith("error: ")
-        assert "run `modyn-dagster db upgrade`" in line
     assert unready.exit_code == 1
     assert unready.output.count("run `modyn-dagster db upgrade`") == 4
     assert "created database mlflow" in run("upgrade").output

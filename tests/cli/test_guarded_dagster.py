@@ -12,8 +12,9 @@ import pytest
 from dagster import DagsterInstance
 from playwright.sync_api import sync_playwright
 
+from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.cli.ui.processes import Services
-from modyn_dagster.cli.ui.services import HOST, CodeLocation, free_port, webserver
+from modyn_dagster.cli.ui.services import HOST, free_port, webserver
 
 pytestmark = pytest.mark.process
 

@@ -19,6 +19,7 @@ from tests.model_store import trainings
 from tests.model_store.states import assert_exact
 from tests.pipeline.world import make_world
 from tests.projects.tiny import amount
+from tests.terminal import terminal_of
 
 HERE = "tests.model_store.trainings"
 
@@ -92,12 +93,12 @@ def test_verify_names_the_damage_and_fails(store: ModelStore, models: list[str])
     assert damaged.stdout == "1 models read, 1 damaged\n"
 
 
-def test_verify_shows_a_bar_on_a_terminal(models: list[str]) -> None:
-    result = CliRunner().invoke(main, ["model", "verify"], env={"FORCE_COLOR": "1"})
-    assert result.exit_code == 0, result.stderr
-    assert f"{len(models)}/{len(models)}" in result.stderr
-    assert "verify" in result.stderr
+def test_verify_shows_a_bar_on_a_terminal(models: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "verify" not in model("verify").stderr
+    terminal = terminal_of(monkeypatch)
+    assert not main(["model", "verify"], standalone_mode=False)
+    assert f"{len(models)}/{len(models)}" in terminal.getvalue()
+    assert "verify" in terminal.getvalue()
 
 
 def test_a_name_that_leads_to_no_file_hides_no_model(store: ModelStore, models: list[str]) -> None:

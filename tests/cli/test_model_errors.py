@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -18,6 +17,7 @@ from tests.cli.test_model import HERE, model, models, store
 from tests.model_store import trainings
 from tests.pipeline.world import make_world
 from tests.projects.tiny import amount
+from tests.terminal import terminal_of
 
 __all__ = ["models", "store"]
 
@@ -203,18 +203,20 @@ def test_a_probe_needs_a_summary_to_compare_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["gc", "export", "probe", "delete"])
-def test_what_may_take_long_shows_a_bar_on_a_terminal(models: list[str], tmp_path: Path, command: str) -> None:
+def test_what_may_take_long_shows_a_bar_on_a_terminal(
+    models: list[str], tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = {
         "gc": [],
         "export": [models[0], str(tmp_path / "m.safetensors")],
         "probe": [f"{HERE}:steady_case"],
         "delete": [models[-1], "--yes"],
     }[command]
-    result = CliRunner().invoke(main, ["model", command, *arguments], env={"FORCE_COLOR": "1"})
-    assert result.exit_code == 0, result.stderr
-    assert command in result.stderr
-    assert "━" in result.stderr
-    assert "━" not in result.stdout
+    terminal = terminal_of(monkeypatch)
+    assert not main(["model", command, *arguments], standalone_mode=False)
+    assert command in terminal.getvalue()
+    assert "━" in terminal.getvalue()
+    assert "━" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("moment", ["soon", "2026-13-01", "0001-01-01T00:00:00+14:00"])

@@ -13,6 +13,8 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepo
 
 from modyn_dagster.catalog.database.urls import child_environment
 from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.results.predictions import TakenOver, taken_over
+from modyn_dagster.catalog.timings import bytes_by_trigger
 from modyn_dagster.cli import main
 from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt
 from modyn_dagster.settings import Settings
@@ -194,3 +196,36 @@ def test_status_breaks_no_name_of_a_pipeline(world: World, monkeypatch: pytest.M
 def test_show_names_the_runs_there_are(world: World) -> None:
     assert run("show", "by_amount", "--run", "9").stderr == "error: no run of by_amount with id 9; known: 1\n"
     assert "error: unused has not run yet" in run("show", "unused").stderr
+
+
+def test_tables_of_a_replay_beside_a_live_run_show_that_replay_and_fit_80_columns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    # The batches are there; Dagster hears of them.
+    assert CliRunner().invoke(main, ["dataset", "import", "tiny"], catch_exceptions=False).exit_code == 0
+    replayed = run("replay", "by_amount", "--name", "try")
+    assert replayed.exit_code == 0, replayed.stderr
+    lines = replayed.stdout.splitlines()
+    assert any(line.startswith("by_amount") and "replay 2" in line for line in lines)
+    assert "'try'" in replayed.stdout
+    assert "live 1" not in replayed.stdout
+    compared = run("compare")
+    assert compared.stdout.splitlines()[0] == "tiny"
+    assert "live 1" in compared.stdout
+    [content] = json.loads(run("compare", "--json").stdout)
+    assert content["dataset"] == "tiny"
+    assert [each["mode"] for each in content["runs"]] == ["live"]
+    for shown in (replayed, compared, run("status"), run("show", "by_amount"), run("show", "by_amount", "--run", "2")):
+        assert max(map(len, shown.stdout.splitlines())) <= 80
+    status = CliRunner().invoke(main, ["dataset", "status"], catch_exceptions=False)
+    assert max(map(len, status.stdout.splitlines())) <= 80
+    # It trains the same model, and takes the predictions of the live run over.
+    assert "(+" in replayed.stdout
+    with world.platform.transaction() as conn:
+        made, taken = taken_over(conn, 1), taken_over(conn, 2)
+        written = [{stage: n for (_, stage), n in bytes_by_trigger(conn, run_id).items()} for run_id in (1, 2)]
+    assert made == TakenOver()
+    assert (taken.n_samples, taken.n_bytes) == (80, written[0]["evaluate"])
+    assert taken.seconds > 0
+    assert "evaluate" not in written[1]

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from modyn_dagster.cli.ui.services import HOST, CodeLocation, daemon, free_port, mlflow, webserver
+from modyn_dagster.cli.ui.code_location import CodeLocation
+from modyn_dagster.cli.ui.services import HOST, daemon, free_port, mlflow, webserver
 from modyn_dagster.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -63,15 +66,40 @@ def test_dagster_home_is_the_variable_before_the_current_folder_before_the_proje
     assert CodeLocation.find(project, None).dagster_home == here
 
 
-def test_a_folder_without_dagster_yaml_is_refused_naming_where_was_looked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_project_without_settings_of_dagster_gets_ours_and_keeps_what_it_makes_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(folder(tmp_path / "here"))
+    project = folder(tmp_path / "project")
+    found = CodeLocation.find(project, None)
+    assert (found.dagster_home, found.folder) == (project, project)
+    for name in ("dagster.yaml", "workspace.yaml"):
+        assert (project / name).read_bytes() == (ROOT / name).read_bytes()
+    assert (
+        capsys.readouterr().err == f"wrote dagster.yaml and workspace.yaml into {project}: Dagster's settings, yours to change\n"
+    )
+    (project / "dagster.yaml").write_text("# mine")
+    assert CodeLocation.find(project, None) == found
+    assert (project / "dagster.yaml").read_text() == "# mine"
+    assert capsys.readouterr().err == ""
+    assert sorted(path.name for path in project.iterdir()) == ["dagster.yaml", "workspace.yaml"]
+
+
+def test_a_workspace_of_the_users_own_stays_when_dagster_yaml_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"DAGSTER_HOME: no dagster\.yaml in") as caught:
-        CodeLocation.find(tmp_path / "project", None)
-    assert str(tmp_path / "project") in str(caught.value)
-    with pytest.raises(ConfigError, match="nowhere"):
-        CodeLocation.find(tmp_path, str(tmp_path / "nowhere"))
+    project = folder(tmp_path / "project", "workspace.yaml")
+    CodeLocation.find(project, None)
+    assert (project / "workspace.yaml").read_text() == ""
+    assert (project / "dagster.yaml").is_file()
+
+
+def test_the_folder_that_dagster_home_names_gets_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    project, named = folder(tmp_path / "project"), folder(tmp_path / "named")
+    assert CodeLocation.find(project, str(named)).dagster_home == named
+    assert list(project.iterdir()) == []
+    with pytest.raises(ConfigError, match=r"DAGSTER_HOME: must be a folder that exists \(found .*nowhere"):
+        CodeLocation.find(project, str(tmp_path / "nowhere"))
 
 
 def test_a_workspace_of_the_users_own_is_loaded_and_ours_where_there_is_none(

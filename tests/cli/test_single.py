@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from modyn_dagster.cli.ui.command import exclusive_lock
+from modyn_dagster.cli.ui.serving import exclusive_lock
 from modyn_dagster.errors import AlreadyRunning
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from modyn_dagster.cli.ui.command import exclusive_lock
+from modyn_dagster.cli.ui.serving import exclusive_lock
 with exclusive_lock(Path(sys.argv[1])) as announce:
     announce({"Dagster": "http://127.0.0.1:3000"})
     print("held", flush=True)

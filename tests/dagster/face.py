@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import DATASET_TAG
+from modyn_dagster.assets.dagster_runs import DATASET_TAG, RUN_KEY_TAG
 from modyn_dagster.build import build_definitions
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.datasets import get_dataset
@@ -94,7 +94,7 @@ class Face:
             instance=self.instance,
             asset_selection=selection,
             partition_key=request.partition_key,
-            tags=dict(request.tags),
+            tags={**request.tags, RUN_KEY_TAG: str(request.run_key)},
             raise_on_error=False,
         )
 

@@ -197,6 +197,25 @@ def test_an_evaluation_that_fails_is_asked_for_three_times_and_again_when_there_
     assert str(request.run_key).endswith(":1")
 
 
+def test_an_evaluation_is_not_asked_for_again_after_an_error_that_every_attempt_would_meet(face: Face, days: list[str]) -> None:
+    take_in(face)
+    cursor, _ = produce(face)
+    deliver(face.settings.project, "day_03", batch_text(3))
+    take_in(face)
+    for path in (face.settings.home / "models").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"no model")
+    ticked = face.tick(TRIGGERING, cursor)
+    [request] = ticked.requests
+    result = face.launch(request)
+    assert "CorruptFile" in error_of(result)
+    assert "failed with an error that every attempt would meet" in str(face.tick(TRIGGERING, ticked.cursor).skipped)
+    deliver(face.settings.project, "day_04", batch_text(4))
+    take_in(face)
+    [request] = face.tick(TRIGGERING, ticked.cursor).requests
+    assert str(request.run_key).endswith(":1")
+
+
 def test_ticks_load_neither_torch_nor_mlflow_into_the_code_server(face: Face, days: list[str]) -> None:
     take_in(face)
     produce(face)

@@ -12,6 +12,7 @@ from dagster import AssetKey, DagsterInstance
 from modyn_dagster.cli import main
 from modyn_dagster.settings import Settings
 from tests.ingestion.world import dataset_spec
+from tests.terminal import terminal_of
 
 GOOD = "time,x,label\n2020-01-01,1,cat\n2020-01-02,2,dog\n"
 BAD = "time,x,label\n2020-01-01,1,cat\n2020-01-02,2,\n"
@@ -68,6 +69,16 @@ def test_an_import_that_finds_nothing_says_what_it_looked_for(project: Project) 
     project.drop("1.csv", GOOD)
     assert project.run("import", "d").stderr == ""
     assert project.run("import", "d").stderr == ""
+
+
+def test_an_import_on_a_terminal_shows_what_it_does(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.drop("1.csv", GOOD)
+    project.drop("2.csv", GOOD)
+    terminal = terminal_of(monkeypatch)
+    main(["dataset", "import", "d"], standalone_mode=False)
+    for title in ("import d", "show d in Dagster"):
+        assert f"{title} " in terminal.getvalue()
+    assert terminal.getvalue().count("2/2") >= 2
 
 
 def test_history_is_imported_failures_are_told_and_mended(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""`modyn-dagster ui` as a user runs it: real servers, started, refused twice, killed, broken and stopped."""
+"""`modyn-dagster ui` and `up` as a user runs them: real servers, started, refused twice, killed, broken and stopped."""
 
 import http
 import os
@@ -18,10 +18,14 @@ import psutil
 import pytest
 
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
+from modyn_dagster.catalog.embedded.users import in_use
 from modyn_dagster.cli.ui.processes import MARK, stop_leftovers
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from modyn_dagster.cli import main; main()", "ui", "--port", "4300", "--mlflow-port", "5300"]
+EXAMPLE = ROOT / "examples" / "baseball"
+PROGRAM = [sys.executable, "-c", "from modyn_dagster.cli import main; main()"]
+PORTS = ["--port", "4300", "--mlflow-port", "5300"]
+COMMAND = [*PROGRAM, "ui", *PORTS]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
@@ -46,16 +50,25 @@ def home() -> Iterator[Path]:
 @pytest.fixture
 def environment(home: Path) -> dict[str, str]:
     cleared = {name: value for name, value in os.environ.items() if not name.startswith(("MODYN_", "DAGSTER_", "MLFLOW_"))}
-    return {**cleared, "MODYN_HOME": str(home), "MODYN_PROJECT": str(ROOT / "examples" / "baseball")}
+    return {**cleared, "MODYN_HOME": str(home), "MODYN_PROJECT": str(EXAMPLE)}
+
+
+@pytest.fixture
+def project(home: Path) -> Path:
+    """A folder with specs and nothing of Dagster's."""
+    folder = home.with_name("project")
+    for kind in ("datasets", "pipelines"):
+        shutil.copytree(EXAMPLE / kind, folder / kind)
+    return folder
 
 
 class Ui:
     """A running command whose output goes to a file."""
 
-    def __init__(self, environment: dict[str, str], output: Path) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], output: Path) -> None:
         self._output = output
         with open(output, "wb") as file:
-            self.process = subprocess.Popen(COMMAND, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
 
     @property
     def output(self) -> str:
@@ -72,11 +85,11 @@ class Ui:
 
 
 @pytest.fixture
-def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], Ui]]:
+def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Ui]]:
     started: list[Ui] = []
 
-    def start() -> Ui:
-        started.append(Ui(environment, tmp_path / f"output-{len(started)}.txt"))
+    def start(command: list[str] = COMMAND) -> Ui:
+        started.append(Ui(command, environment, tmp_path / f"output-{len(started)}.txt"))
         return started[-1]
 
     yield start
@@ -121,7 +134,7 @@ def services_of(ui: Ui, home: Path) -> dict[str, psutil.Process]:
     return found
 
 
-def test_one_whose_service_dies_stops_the_others_and_says_so(start: Callable[[], Ui], home: Path) -> None:
+def test_one_whose_service_dies_stops_the_others_and_says_so(start: Callable[..., Ui], home: Path) -> None:
     ui = start()
     ui.wait_until(lambda: "mlflow" in services_of(ui, home))
     services_of(ui, home)["mlflow"].kill()
@@ -133,7 +146,7 @@ def test_one_whose_service_dies_stops_the_others_and_says_so(start: Callable[[],
 
 
 def test_a_killed_one_is_tidied_up_and_both_pages_of_the_next_answer_until_ctrl_c_stops_everything(
-    start: Callable[[], Ui], environment: dict[str, str], home: Path
+    start: Callable[..., Ui], environment: dict[str, str], home: Path, project: Path
 ) -> None:
     killed = start()
     killed.wait_until(lambda: len(services_of(killed, home)) == 3)
@@ -142,8 +155,9 @@ def test_a_killed_one_is_tidied_up_and_both_pages_of_the_next_answer_until_ctrl_
     left = {process.pid for process in marked(home)}
     assert left
 
-    ui = start()
+    ui = start([*PROGRAM, "up", str(project), *PORTS])
     ui.wait_until(lambda: "Ctrl-C" in ui.output)
+    assert f"wrote dagster.yaml and workspace.yaml into {project}" in ui.output
     assert "a killed `modyn-dagster ui` had left behind" in ui.output
     services = marked(home)
     assert len(services) >= 3
@@ -172,3 +186,35 @@ def test_a_killed_one_is_tidied_up_and_both_pages_of_the_next_answer_until_ctrl_
     assert [path for path in home.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077] == []
     # The killed one had started Postgres; the one after it found it running and left it so.
     assert EmbeddedPostgres(home).is_running()
+
+
+@pytest.mark.soak("kills-daemons")
+def test_terminated_up_stops_all_it_started_but_not_the_server_under_another_command(
+    start: Callable[..., Ui], environment: dict[str, str], home: Path, project: Path
+) -> None:
+    (project / "pipelines" / "impossible.yaml").write_text("name: impossible")
+    command = [*PROGRAM, "up", str(project), *PORTS]
+    refused = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (refused.returncode, home.exists()) == (1, False)
+    assert refused.stderr.count("error: ") == 4
+    (project / "pipelines" / "impossible.yaml").unlink()
+
+    up = start(command)
+    up.wait_until(lambda: "Ctrl-C" in up.output)
+    with in_use(home):  # as another command holds it
+        up.process.send_signal(signal.SIGTERM)
+        assert up.process.wait(timeout=60) == 0
+    assert up.output.endswith(
+        "stopping ...\nAnother command uses Postgres, so it runs on, until `modyn-dagster db stop`.\nstopped\n"
+    )
+    assert marked(home) == []
+    assert EmbeddedPostgres(home).is_running()
+
+    EmbeddedPostgres(home).stop()
+    up = start(command)
+    up.wait_until(lambda: "Ctrl-C" in up.output)
+    up.process.send_signal(signal.SIGTERM)
+    assert up.process.wait(timeout=60) == 0
+    assert up.output.endswith("stopping ...\nstopped\n")
+    assert marked(home) == []
+    assert not EmbeddedPostgres(home).is_running()

@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from modyn_dagster.catalog.results.predictions import TakenOver
 from modyn_dagster.reporting.comparison import Comparison, compare_runs
 from modyn_dagster.reporting.scores import NO_ACTIVE_MODEL, IntervalScore
 from modyn_dagster.reporting.summary import RunSummary, TriggerCounts
@@ -35,6 +36,7 @@ def test_the_comparison_names_pipeline_triggers_samples_seconds_and_score(compar
     table = comparison_table(comparison)
     assert table.header == (
         "pipeline",
+        "run",
         "triggers",
         "samples trained on",
         "seconds",
@@ -42,18 +44,27 @@ def test_the_comparison_names_pipeline_triggers_samples_seconds_and_score(compar
         "mean accuracy, currently active",
     )
     assert table.rows == (
-        ("once", "12", "59,048", "1,000.8", "2.5", "0.2500"),
-        ("often", "12 (2 failed)", "59,048", "1,000.8", "2.5", "0.7500"),
-        ("never", "no run", "–", "–", "–", "–"),
+        ("once", "replay 1", "12", "59,048", "1,000.8", "2.5", "0.2500"),
+        ("often", "replay 1", "12 (2 failed)", "59,048", "1,000.8", "2.5", "0.7500"),
+        ("never", "no run", "–", "–", "–", "–", "–"),
     )
+
+
+def test_what_was_taken_over_stands_apart_from_what_was_made(comparison: Comparison) -> None:
+    assert "taken over" not in comparison_table(comparison).caption
+    summary = replace(a_summary("once", {0: 0.5}), taken_over=TakenOver(100, 8.25, 1_700_000), name="again", mode="live")
+    table = comparison_table(compare_runs([summary]))
+    assert table.rows == (("once", "live 1 'again'", "12", "59,048", "1,000.8 (+8.2)", "2.5 (+1.7)", "0.5000"),)
+    assert table.caption.endswith("in brackets predictions taken over from equal models of other runs, as they were made there")
+    assert summary.to_json()["taken_over"] == {"n_samples": 100, "seconds": 8.25, "n_bytes": 1_700_000}
 
 
 def test_a_pipeline_with_several_seeds_has_a_row_of_means_and_deviations() -> None:
     one, other = a_summary("p", {0: 0.5, 1: 0.25}), a_summary("p", {0: 0.5, 1: 0.75})
     seeds = [replace(one, seed=0), replace(other, seed=3, samples_trained_on=59_050, n_bytes=None)]
     rows = comparison_table(compare_runs([*seeds, a_summary("q", {0: 1.0, 1: 0.0})])).rows
-    assert [row[0] for row in rows] == ["p (seed 0)", "p (seed 3)", "q", "p: mean of 2 seeds"]
-    assert rows[-1][1:] == ("12.0 ± 0.0", "59,049 ± 1", "1,000.8 ± 0.0", "–", "0.5000 ± 0.1768")
+    assert [row[0] for row in rows] == ["p (seed 0)", "p (seed 3)", "q", "p"]
+    assert rows[-1][1:] == ("mean of 2 seeds", "12.0 ± 0.0", "59,049 ± 1", "1,000.8 ± 0.0", "–", "0.5000 ± 0.1768")
 
 
 def test_the_comparison_says_what_its_mean_is_over_and_gives_each_ones_own(comparison: Comparison) -> None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from modyn_dagster.catalog.database.mapping import BigInt, Default, Id, References, as_row, created_column, list_rows, table
+from modyn_dagster.catalog.timings import stage_timing
 from modyn_dagster.catalog.triggers import trigger
 
 
@@ -69,6 +70,55 @@ def same_predictions(
     where &= (columns.first_key == first_key) & (columns.last_key == last_key)
     statement = sa.select(prediction_file, trigger.c.run_id).join(trigger).where(where).order_by(columns.id)
     return [(as_row(PredictionFileRow, row), row.run_id) for row in conn.execute(statement)]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Predictions of a run that equal models of other runs had made, with what making them had cost those.
+
+    Attributes:
+        n_samples: predictions.
+        seconds: wall time.
+        n_bytes: written to disk.
+    """
+
+    n_samples: int = 0
+    seconds: float = 0.0
+    n_bytes: int = 0
+
+
+def taken_over(conn: sa.Connection, run_id: int) -> TakenOver:
+    """Predictions that a run took over: those in its files beyond those that its ledger has."""
+    columns = prediction_file.c
+    files = sa.select(columns.trigger_id, sa.func.sum(columns.n_samples)).join(trigger).where(trigger.c.run_id == run_id)
+    held = {trigger_id: int(n) for trigger_id, n in conn.execute(files.group_by(columns.trigger_id))}
+    made = _made(conn, list(held))
+    taken = {t: more for t, n in held.items() if (more := n - (made[t].n_samples if t in made else 0)) > 0}
+    if not taken:
+        return TakenOver()
+    equal = prediction_file.alias()
+    same = sa.and_(*(equal.c[name] == columns[name] for name in ("model_hash", "source", "first_key", "last_key")))
+    pairs = sa.select(columns.trigger_id, equal.c.trigger_id.label("maker")).join(equal, same).distinct()
+    makers: dict[int, set[int]] = {}
+    for trigger_id, maker in conn.execute(pairs.where(columns.trigger_id.in_(taken), equal.c.trigger_id.not_in(held))):
+        makers.setdefault(trigger_id, set()).add(maker)
+    cost = _made(conn, [maker for each in makers.values() for maker in each])
+    seconds = n_bytes = 0.0
+    for trigger_id, n in taken.items():
+        known = [cost[maker] for maker in makers.get(trigger_id, ()) if maker in cost]
+        share = n / max(1, sum(each.n_samples for each in known))
+        seconds += share * sum(each.seconds for each in known)
+        n_bytes += share * sum(each.n_bytes for each in known)
+    return TakenOver(sum(taken.values()), seconds, round(n_bytes))
+
+
+def _made(conn: sa.Connection, trigger_ids: Sequence[int]) -> dict[int, TakenOver]:
+    """Predictions made for some triggers, by the ledger."""
+    columns = stage_timing.c
+    sums = (sa.func.coalesce(sa.func.sum(column), 0) for column in (columns.n_samples, columns.seconds, columns.n_bytes))
+    where = columns.trigger_id.in_(trigger_ids) & (columns.stage == "evaluate")
+    rows = conn.execute(sa.select(columns.trigger_id, *sums).where(where).group_by(columns.trigger_id))
+    return {trigger_id: TakenOver(int(n), float(seconds), int(n_bytes)) for trigger_id, n, seconds, n_bytes in rows if n}
 
 
 def mark_predictions_removed(conn: sa.Connection, ids: Sequence[int]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modyn_dagster.cli.console import show_table
+from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import dagster_instance
 from modyn_dagster.cli.dataset.delete import delete
 from modyn_dagster.cli.dataset.replace import replace
@@ -17,11 +17,10 @@ from modyn_dagster.errors import without_secrets
 from modyn_dagster.progress import progress_bar
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from modyn_dagster.catalog.batches import BatchRow
     from modyn_dagster.ingestion.history import ImportSummary
     from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.reporting.terminal import TerminalTable
 
 
 def batch_status(name: str, batch: "BatchRow", n_late: int | None) -> dict[str, Any]:
@@ -47,24 +46,21 @@ def batch_status(name: str, batch: "BatchRow", n_late: int | None) -> dict[str, 
     }
 
 
-def batch_table(name: str, batches: "Sequence[BatchRow]", late: Mapping[int, int]) -> "Table":
+def batch_table(name: str, batches: "Sequence[BatchRow]", late: Mapping[int, int]) -> "TerminalTable":
     """Table of a dataset's batches; ``late`` samples by ordinal."""
-    from rich.markup import escape
-    from rich.table import Table
+    from modyn_dagster.reporting.tables import Table
 
     counts = {state: sum(batch.state == state for batch in batches) for state in ("ingested", "open", "failed")}
     samples, deleted = sum(batch.n_samples or 0 for batch in batches), sum(batch.n_deleted for batch in batches)
     shares = [f"{n} of them {kind}" for n, kind in ((deleted, "deleted"), (sum(late.values()), "late")) if n]
     caption = f"{', '.join([f'{samples} samples', *shares])}; " + ", ".join(f"{n} {state}" for state, n in counts.items())
-    table = Table("batch", "state", "samples", "from", "to", "labels", title=name, caption=caption)
+    rows = []
     for batch in batches:
         labels = _most_frequent_labels(batch) if batch.state != "failed" else str(batch.error)
         state = "failed, delivered again" if batch.repaired_by is not None else batch.state
         first, last = (f"{moment:%Y-%m-%d %H:%M}" if moment else "" for moment in (batch.time_min, batch.time_max))
-        table.add_row(
-            escape(batch.partition_key), state, _samples_text(batch, late.get(batch.ordinal, 0)), first, last, escape(labels)
-        )
-    return table
+        rows.append((batch.partition_key, state, _samples_text(batch, late.get(batch.ordinal, 0)), first, last, labels))
+    return Table(("batch", "state", "samples", "from", "to", "labels"), tuple(rows), caption, title=name, texts=True).rich()
 
 
 def _samples_text(batch: "BatchRow", n_late: int) -> str:
@@ -112,10 +108,11 @@ def import_(name: str, by: str) -> None:
                 summary = import_history(
                     platform.engine, platform.home, spec, root, by=by, progress=lambda done, total, _: show(done, total)
                 )
-            announce_batches(instance, platform, name)
+            with progress_bar(f"show {name} in Dagster") as show:
+                announce_batches(instance, platform, name, progress=show)
         if not _batches(platform, name):
             settings = ", ".join(f"{field}: {value}" for field, value in spec.batches)
-            click.echo(f"nothing in {without_secrets(root)} is a batch as `batches` says ({settings})", err=True)
+            say(f"nothing in {without_secrets(root)} is a batch as `batches` says ({settings})", err=True)
     _report(name, summary)
 
 
@@ -166,7 +163,7 @@ def retry(name: str, batch: str | None) -> None:
         # Open batches of an interrupted command are finished too.
         unfinished = [row for row in _batches(platform, name) if row.state == "open"]
         if not unfinished:
-            click.echo(f"{name}: no failed batch has files that changed since; name a batch to try it again all the same")
+            say(f"{name}: no failed batch has files that changed since; name a batch to try it again all the same")
             return
         source = open_source(root, spec.storage_options)
         with dagster_instance(platform.settings) as instance:
@@ -174,7 +171,8 @@ def retry(name: str, batch: str | None) -> None:
                 summary = ingest_open(
                     platform.engine, platform.home, spec, source, unfinished, lambda done, total, _: show(done, total)
                 )
-            announce_batches(instance, platform, name)
+            with progress_bar(f"show {name} in Dagster") as show:
+                announce_batches(instance, platform, name, progress=show)
     _report(name, summary)
 
 
@@ -188,8 +186,8 @@ def _batches(platform: "Platform", name: str) -> "list[BatchRow]":
 
 def _report(name: str, summary: "ImportSummary") -> None:
     """Print the counts of an import; the exit code is 1 when a batch failed."""
-    click.echo(f"{name}: {len(summary.ingested)} batches ingested, {summary.n_samples} samples, {len(summary.failed)} failed")
+    say(f"{name}: {len(summary.ingested)} batches ingested, {summary.n_samples} samples, {len(summary.failed)} failed")
     for key, error in summary.failed:
-        click.echo(f"batch {key} failed: {error}", err=True)
+        say(f"batch {key} failed: {error}", err=True)
     if summary.failed:
         raise click.exceptions.Exit(1)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modyn_dagster.cli.console import say
 from modyn_dagster.cli.pipeline.status import runs_of
 from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import RunError
@@ -26,8 +27,8 @@ def trigger(name: str, note: str) -> None:
 
     with closing(open_platform()) as platform:
         row = trigger_now(platform, platform.pipeline(name).name, note)
-    click.echo(f"trigger {row.partition_key} at key {row.key}: {row.reason}")
-    click.echo(f"The sensor triggering__{name} requests its training, if it is on; see `modyn-dagster pipeline status {name}`.")
+    say(f"trigger {row.partition_key} at key {row.key}: {row.reason}")
+    say(f"The sensor triggering__{name} requests its training, if it is on; see `modyn-dagster pipeline status {name}`.")
 
 
 @click.command()
@@ -42,15 +43,15 @@ def stop(name: str, at_once: bool) -> None:
         stopped = stop_run(platform, _live_run(platform, name), at_once=at_once)
     run, unfinished = stopped.run, stopped.trigger
     if run.state == "stopping" and unfinished is not None:
-        click.echo(f"{run.title} stops as soon as trigger {unfinished.partition_key} ({unfinished.state}) is finished")
+        say(f"{run.title} stops as soon as trigger {unfinished.partition_key} ({unfinished.state}) is finished")
     elif unfinished is not None:
         attempt = f"{unfinished.partition_key}, attempt {unfinished.attempt}"
-        click.echo(f"{run.title} is stopped; once resumed it trains trigger {attempt}")
+        say(f"{run.title} is stopped; once resumed it trains trigger {attempt}")
     else:
-        click.echo(f"{run.title} is stopped")
+        say(f"{run.title} is stopped")
     if at_once:
         cancel_work(name, unfinished, stopped.holder)
-    click.echo(f"`modyn-dagster pipeline resume {name}` resumes it, with all batches that have arrived until then.")
+    say(f"`modyn-dagster pipeline resume {name}` resumes it, with all batches that have arrived until then.")
 
 
 @click.command()
@@ -70,11 +71,11 @@ def resume(name: str, run_id: int | None) -> None:
         for run in runs:
             unfinished = resume_run(platform, run).trigger
             if unfinished is None:
-                click.echo(f"{run.title}: decides again")
+                say(f"{run.title}: decides again")
             else:
                 again = " again" if unfinished.attempt > 1 else ""
-                click.echo(f"{run.title}: trigger {unfinished.partition_key} will be trained{again}")
-            click.echo(_next_step(run))
+                say(f"{run.title}: trigger {unfinished.partition_key} will be trained{again}")
+            say(_next_step(run))
 
 
 @click.command()
@@ -93,16 +94,16 @@ def reset(name: str, before: str | None, at_once: bool, yes: bool) -> None:
     with closing(open_platform()) as platform:
         run = _live_run(platform, name)
         place = f"batch {before}" if before is not None else "the first batch"
-        click.echo(f"{run.title} ({run.state}, batch ordinal {run.last_ordinal}) ends, a new one begins before {place}.")
+        say(f"{run.title} ({run.state}, batch ordinal {run.last_ordinal}) ends, a new one begins before {place}.")
         if not yes:
             click.confirm("Train everything from there again?", abort=True)
         done = reset_run(platform, name, before, at_once=at_once)
     if done.given_up is not None:
-        click.echo(f"trigger {done.given_up.partition_key} is abandoned")
+        say(f"trigger {done.given_up.partition_key} is abandoned")
     if at_once:
         cancel_work(name, done.given_up, done.given_up.dagster_run_id if done.given_up is not None else None)
-    click.echo(f"{done.old.title} is {done.old.state}; {done.new.title} begins before {done.first or 'the first batch'}")
-    click.echo(_next_step(done.new))
+    say(f"{done.old.title} is {done.old.state}; {done.new.title} begins before {done.first or 'the first batch'}")
+    say(_next_step(done.new))
 
 
 @click.command()
@@ -116,7 +117,7 @@ def finish(name: str) -> None:
         if not run.is_open:
             raise RunError(f"{name} has no open live run to finish")
         evaluated = list(finish_live_run(platform, run))
-    click.echo(f"{run.title} is finished; {len(evaluated)} models were evaluated")
+    say(f"{run.title} is finished; {len(evaluated)} models were evaluated")
 
 
 def _live_run(platform: "Platform", name: str) -> "RunRow":

@@ -3,18 +3,20 @@
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from modyn_dagster.cli.console import show_table
+from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import ReplayOptions, dagster_instance, evaluate_fully, replay_range
 from modyn_dagster.cli.pipeline.operate import finish, reset, resume, stop, trigger
 from modyn_dagster.cli.pipeline.status import show, status
 from modyn_dagster.cli.project import open_platform
 from modyn_dagster.cli.removal import remove_pipeline
 from modyn_dagster.errors import RunError, UnknownName
+from modyn_dagster.progress import progress_bar
 
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.platform import Platform
@@ -44,16 +46,22 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
     Launched again, it continues where it stopped and trains nothing twice. The exit code is 1 when the replay fails.
     """
     from modyn_dagster.build import build_definitions
-    from modyn_dagster.reporting.comparison import compare_pipelines
+    from modyn_dagster.catalog.runs import replay_run
+    from modyn_dagster.reporting.comparison import compare_seeds
     from modyn_dagster.reporting.tables import comparison_table
+    from modyn_dagster.spec.load import spec_hash
 
     with closing(open_platform()) as platform:
         keys = batch_range(platform, name, first, last)
         with dagster_instance(platform.settings) as instance:
             defs = build_definitions(settings=platform.settings)
             replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
+        spec = platform.pipeline(name)
+        seed = spec.seed if options["seed"] is None else options["seed"]
         with platform.transaction() as conn:
-            show_table(comparison_table(compare_pipelines(conn, [name])).rich())
+            run = replay_run(conn, name, spec_hash=spec_hash(spec), seed=seed, name=replay_name)
+            if run is not None:
+                show_table(comparison_table(compare_seeds(conn, run)).rich())
 
 
 @pipeline.command()
@@ -78,9 +86,10 @@ def matrix(name: str, run_id: int | None) -> None:
             keys = [row.partition_key for row in list_triggers(conn, run.id) if row.state == "trained"]
         if not keys:
             raise RunError(f"{run.title} has no model yet; see `modyn-dagster pipeline status {name}`")
-        with dagster_instance(platform.settings) as instance:
+        title = f"evaluate {len(keys)} models of {name}"
+        with dagster_instance(platform.settings) as instance, progress_bar(title, counted=False):
             evaluate_fully(build_definitions(settings=platform.settings), instance, name, keys)
-        click.echo(f"{run.title}: {len(keys)} models are evaluated on every interval; `pipeline compare --html` draws the matrix")
+        say(f"{run.title}: {len(keys)} models are evaluated on every interval; `pipeline compare --html` draws the matrix")
 
 
 @pipeline.command()
@@ -89,35 +98,56 @@ def matrix(name: str, run_id: int | None) -> None:
 @click.option("--plot", type=click.Path(dir_okay=False), help="Also write score over time to this PNG file.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Also write the interactive report, one file that works offline.")
 @click.option("--pages", type=click.Path(file_okay=False), help="Also write a report per pipeline into this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list with one comparison per dataset.")
 def compare(names: tuple[str, ...], metric: str | None, plot: str | None, as_json: bool, **reports: str | None) -> None:
-    """Compare pipelines NAMES (default: all) by cost and by the score of their currently active composite model."""
+    """Compare pipelines NAMES (default: all) by cost and by the score of their currently active composite model.
+
+    Pipelines are compared with those on the same dataset. With several datasets their names are added to those of the files.
+    """
     from modyn_dagster.reporting.comparison import compare_pipelines
     from modyn_dagster.reporting.plots.figures import save
     from modyn_dagster.reporting.plots.runs import comparison_over_time
     from modyn_dagster.reporting.tables import comparison_table
 
     with closing(open_platform()) as platform:
-        chosen = [platform.pipeline(name).name for name in names] or sorted(platform.project.pipelines)
+        groups = _by_dataset(platform, names or sorted(platform.project.pipelines))
         with platform.transaction() as conn:
-            comparison = compare_pipelines(conn, chosen, metric)
+            compared = {dataset: compare_pipelines(conn, chosen, metric) for dataset, chosen in groups.items()}
         if as_json:
-            click.echo(json.dumps(comparison.to_json(), indent=2))
-        else:
-            show_table(comparison_table(comparison).rich())
-        if plot is not None:
-            save(comparison_over_time(comparison), Path(plot))
-        if any(reports.values()):
-            write_reports(platform, chosen, metric, **reports)
+            click.echo(json.dumps([{"dataset": name} | each.to_json() for name, each in compared.items()], indent=2))
+        for position, (dataset, comparison) in enumerate(compared.items()):
+            if not as_json:
+                click.echo("\n" * bool(position), nl=False)
+                show_table(replace(comparison_table(comparison), title=dataset).rich())
+            suffix = f".{dataset}" if len(groups) > 1 else ""
+            if plot is not None:
+                save(comparison_over_time(comparison), _named(plot, suffix))
+            if any(reports.values()):
+                html = None if reports["html"] is None else _named(reports["html"], suffix)
+                write_reports(platform, groups[dataset], metric, html=html, pages=reports["pages"])
 
 
-def write_reports(platform: "Platform", names: Sequence[str], metric: str | None, *, html: str | None, pages: str | None) -> None:
+def _by_dataset(platform: "Platform", names: Sequence[str]) -> dict[str, list[str]]:
+    """Names of pipelines by dataset, both in order of appearance."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(platform.pipeline(name).dataset, []).append(name)
+    return groups
+
+
+def _named(path: str, suffix: str) -> Path:
+    return Path(path).with_stem(Path(path).stem + suffix)
+
+
+def write_reports(
+    platform: "Platform", names: Sequence[str], metric: str | None, *, html: Path | None, pages: str | None
+) -> None:
     """Write the comparison as one interactive page, and a page per pipeline that ran."""
     from modyn_dagster.pipeline.stages.evaluation.confusion import confusion_reader
     from modyn_dagster.reporting.page.document import write_report
     from modyn_dagster.reporting.page.records import read_report
 
-    targets = [(Path(html), list(names), "Comparison of pipelines")] if html is not None else []
+    targets = [(html, list(names), "Comparison of pipelines")] if html is not None else []
     if pages is not None:
         targets += [(Path(pages) / f"{name}.html", [name], f"Pipeline {name}") for name in names]
     for path, pipelines, title in targets:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modyn_dagster.cli.console import show_table, unbroken_column
+from modyn_dagster.cli.console import show_table
 from modyn_dagster.cli.project import open_platform
 from modyn_dagster.errors import RunError, UnknownName
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-    from rich.table import Table
 
     from modyn_dagster.catalog.decisions import DecisionRow
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.catalog.triggers import TriggerRow
     from modyn_dagster.pipeline.platform import Platform
+    from modyn_dagster.reporting.terminal import TerminalTable
 
 
 @click.command()
@@ -60,7 +60,8 @@ def show(name: str, run_id: int | None, decisions: int, as_json: bool) -> None:
         click.echo(json.dumps(content, indent=2))
         return
     show_table(_decision_table(run, newest))
-    show_table(_trigger_table(triggers[-decisions:], len(triggers), models))
+    click.echo()
+    show_table(_trigger_table(run, triggers[-decisions:], len(triggers), models))
 
 
 def runs_of(platform: "Platform", name: str | None) -> list["RunRow"]:
@@ -133,50 +134,40 @@ def _batch(ordinal: int | None) -> str:
     return "none yet" if ordinal is None else str(ordinal)
 
 
-def _status_table(rows: Sequence[Mapping[str, Any]]) -> "Table":
-    from rich.markup import escape
-    from rich.table import Column, Table
+def _status_table(rows: Sequence[Mapping[str, Any]]) -> "TerminalTable":
+    from modyn_dagster.reporting.tables import Table
 
-    short, long = ("pipeline", "run", "mode", "state"), ("triggers", "last batch", "newest decision", "open trigger")
-    table = Table(*map(unbroken_column, short), *(Column(title, overflow="fold") for title in long))
+    cells = []
     for row in rows:
+        run = f"{row['mode']} {row['run']}" + (f" {row['name']!r}" if row["name"] else "")
+        numbers = str(row["triggers"]), _batch(row["last_batch_ordinal"])
         trigger = " ".join(str(row[key]) for key in ("open_trigger", "open_trigger_state", "error") if row[key])
-        mode = f"{row['mode']} {row['name']!r}" if row["name"] else row["mode"]
         reason = row["newest_decision"]["reason"] if row["newest_decision"] else ""
-        numbers = str(row["run"]), mode, row["state"], str(row["triggers"]), _batch(row["last_batch_ordinal"])
-        table.add_row(row["pipeline"], *numbers, escape(reason), escape(trigger))
-    return table
+        cells.append((row["pipeline"], run, row["state"], *numbers, reason, trigger))
+    header = ("pipeline", "run", "state", "triggers", "last batch", "newest decision", "open trigger")
+    caption = "" if cells else "no pipeline has run; `modyn-dagster pipeline replay NAME` begins"
+    return Table(header, tuple(cells), caption, texts=True).rich()
 
 
-def _decision_table(run: "RunRow", rows: Sequence["DecisionRow"]) -> "Table":
-    from rich.markup import escape
-    from rich.table import Column, Table
+def _decision_table(run: "RunRow", rows: Sequence["DecisionRow"]) -> "TerminalTable":
+    from modyn_dagster.reporting.tables import Table
 
-    titles = ("decision", "score", "threshold", "reason")
-    table = Table(
-        unbroken_column("time"), *(Column(title, overflow="fold") for title in titles), title=f"{run.title}, {run.state}"
-    )
+    cells = []
     for row in rows:
         numbers = ("" if value is None else f"{value:.6g}" for value in (row.score, row.threshold))
-        table.add_row(f"{row.time:%Y-%m-%d %H:%M}", "train" if row.fire else "wait", *numbers, escape(row.reason))
-    return table
+        cells.append((f"{row.time:%Y-%m-%d %H:%M}", "train" if row.fire else "wait", *numbers, row.reason))
+    header = ("time", "decision", "score", "threshold", "reason")
+    return Table(header, tuple(cells), title=f"{run.title}, {run.state}", texts=True).rich()
 
 
-def _trigger_table(rows: Sequence["TriggerRow"], total: int, models: Mapping[int, str]) -> "Table":
-    from rich.markup import escape
-    from rich.table import Column, Table
-
+def _trigger_table(run: "RunRow", rows: Sequence["TriggerRow"], total: int, models: Mapping[int, str]) -> "TerminalTable":
     from modyn_dagster.reporting.model_tables import SHORT
+    from modyn_dagster.reporting.tables import Table
 
-    titles = ("state", "attempt", "reason", "error")
-    caption = f"{len(rows)} of {total} triggers"
-    table = Table(
-        unbroken_column("trigger"),
-        unbroken_column("model"),
-        *(Column(title, overflow="fold") for title in titles),
-        caption=caption,
-    )
-    for row in rows:
-        model = models.get(row.id, "")[:SHORT]
-        table.add_row(row.partition_key, model, row.state, str(row.attempt), escape(row.reason), escape(row.error or ""))
-    return table
+    cells = [
+        (row.partition_key, models.get(row.id, "")[:SHORT], row.state, str(row.attempt), row.reason, row.error or "")
+        for row in rows
+    ]
+    header = ("trigger", "model", "state", "attempt", "reason", "error")
+    title = f"{len(rows)} of {total} triggers of {run.title}"
+    return Table(header, tuple(cells), title=title, texts=True).rich()

@@ -8,10 +8,10 @@ import sys
 import sysconfig
 import time
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.cli.ui.guard.mlflow_server import guarded_options
 from modyn_dagster.cli.ui.guard.rules import Rules
 from modyn_dagster.cli.ui.processes import Service
@@ -29,32 +29,6 @@ _MLFLOW_ENVIRONMENT: Final = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class CodeLocation:
-    """Folders of Dagster's settings and definitions: one with `dagster.yaml`, and one with `workspace.yaml`."""
-
-    dagster_home: Path
-    folder: Path
-
-    @classmethod
-    def find(cls, project: Path, dagster_home: str | None) -> "CodeLocation":
-        """Use ``DAGSTER_HOME`` if set, else the current folder or the project's, whichever has a `dagster.yaml`."""
-        here = Path.cwd()
-        candidates = [Path(dagster_home)] if dagster_home else [here, project]
-        home = next((folder for folder in candidates if (folder / "dagster.yaml").is_file()), None)
-        if home is None:
-            places = " or ".join(str(folder) for folder in dict.fromkeys(candidates))
-            raise ConfigError("environment", "DAGSTER_HOME", dagster_home, f"no dagster.yaml in {places}; name its folder")
-        folder = next((folder for folder in (here, project, home) if (folder / "workspace.yaml").is_file()), here)
-        return cls(home.resolve(), folder.resolve())
-
-    @property
-    def arguments(self) -> list[str]:
-        """Options that tell a Dagster program to load this folder's `workspace.yaml`, else our definitions."""
-        workspace = self.folder / "workspace.yaml"
-        return ["-w", str(workspace)] if workspace.is_file() else ["-m", "modyn_dagster.definitions"]
 
 
 def webserver(location: CodeLocation, environment: Mapping[str, str], port: int) -> Service:

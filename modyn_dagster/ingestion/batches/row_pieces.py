@@ -42,11 +42,11 @@ def row_piece(
         DataError: a bad cell, time or label; names row and column.
     """
     parsed = opened.convert(columns, _role_columns(spec, loaded.path, columns))
-    labels, targets = _labels(spec, parsed, loaded.path)
+    labels, targets = labels_of(spec, parsed, loaded.path)
     n, ranges, table = len(opened), opened.ranges, opened.table(columns)
     return Piece(
         paths=(loaded.path,),
-        times=_times(spec, loaded, parsed, n, times),
+        times=times_of(spec, loaded, parsed, n, times),
         labels=labels,
         targets=targets,
         attributes=json_objects({name: parsed[name] for name in spec.attributes}, loaded.path) if spec.attributes else None,
@@ -56,9 +56,10 @@ def row_piece(
     )
 
 
-def _labels(
+def labels_of(
     spec: DatasetSpec, parsed: Mapping[str, pa.Array], path: str
 ) -> tuple[ClassLabels | None, npt.NDArray[np.float64] | None]:
+    """Classes or targets of the rows of a file; None where the dataset has none, or others than a column's."""
     if spec.label is None or spec.label.from_.source != "column":
         return None, None
     column = spec.label.from_.column
@@ -75,9 +76,10 @@ def _role_columns(spec: DatasetSpec, path: str, columns: Sequence[Column]) -> fr
     return non_feature_columns(spec)
 
 
-def _times(
+def times_of(
     spec: DatasetSpec, loaded: LoadedFile, parsed: Mapping[str, pa.Array], n: int, times: Mapping[str, np.datetime64]
 ) -> TimeArray:
+    """Times of the ``n`` rows of a file; ``times`` are those of files, from the manifest."""
     if spec.time.source != "column":
         return np.full(n, time_of_file(spec.time, loaded.path, loaded.state, times), dtype="datetime64[us]")
     column = spec.time.column

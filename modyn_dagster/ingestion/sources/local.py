@@ -68,9 +68,19 @@ class LocalSource:
         """Size and mtime of a regular file. Raises ``DataError`` for anything else."""
         return self._locate_with_state(path)[1]
 
+    @contextmanager
+    def opened(self, path: str) -> Iterator[tuple[FileIO, FileState]]:
+        """Open a file; yields it with its state. Raises ``DataError`` if the state is another after the block."""
+        with permanent_errors(path):
+            # The state comes first: opening a pipe would wait for its writer.
+            real, state = self._locate_with_state(path)
+            with FileIO(real) as file:
+                yield file, state
+            require_stable(path, self._locate_with_state(path)[1] == state)
+
     def load(self, path: str) -> LoadedFile:
         """All bytes. They are read, not mapped: truncating a mapped file would crash the process."""
-        with self._opened(path) as (file, state):
+        with self.opened(path) as (file, state):
             data = np.empty(state.size, dtype=np.uint8)
             done = 0
             while read := file.readinto(data[done:].data):  # the system reads at most 2 GiB at a time
@@ -80,7 +90,7 @@ class LocalSource:
 
     def version(self, path: str) -> FileVersion:
         """State and checksum, read in chunks."""
-        with self._opened(path) as (file, state):
+        with self.opened(path) as (file, state):
             checksum, size = digest_of(file)
             require_stable(path, size == state.size)
         return FileVersion(state, checksum)
@@ -96,16 +106,6 @@ class LocalSource:
             raise DataError(path, PERMANENT_ERRORS[errno.ELOOP]) from error
         except ValueError as error:  # a null byte
             raise DataError(path, f"is not a path: {error}") from error
-
-    @contextmanager
-    def _opened(self, path: str) -> Iterator[tuple[FileIO, FileState]]:
-        """An open file and its state. Raises ``DataError`` if the state is another after the block."""
-        with permanent_errors(path):
-            # The state comes first: opening a pipe would wait for its writer.
-            real, state = self._locate_with_state(path)
-            with FileIO(real) as file:
-                yield file, state
-            require_stable(path, self._locate_with_state(path)[1] == state)
 
     def _locate_with_state(self, path: str) -> tuple[str, FileState]:
         """Real path and state of a file."""

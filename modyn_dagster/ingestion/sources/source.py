@@ -1,9 +1,10 @@
 """Sources of a dataset's files: their protocol, folders behind fsspec, and the choice by the root's URL."""
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import fsspec
 import numpy as np
@@ -45,6 +46,9 @@ class Source(Protocol):
     def state(self, path: str) -> FileState:
         """Size and time of last change."""
 
+    def opened(self, path: str) -> AbstractContextManager[tuple[IO[bytes], FileState]]:
+        """An open file that can be read in parts, and its state. Raises ``DataError`` if it changes meanwhile."""
+
     def load(self, path: str) -> LoadedFile:
         """All bytes."""
 
@@ -85,6 +89,15 @@ class RemoteSource:
             if info["type"] != "file":
                 raise DataError(path, PERMANENT_ERRORS[errno.EISDIR])
             return FileState(int(info["size"]), self._mtime_ns(path))
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[tuple[IO[bytes], FileState]]:
+        """Open a file; yields it with its state. Raises ``DataError`` if its size is another after the block."""
+        state = self.state(path)
+        with permanent_errors(path):
+            with self._fs.open(self._full(path), "rb") as file:
+                yield file, state
+            require_stable(path, self.state(path).size == state.size)
 
     def load(self, path: str) -> LoadedFile:
         """All bytes."""

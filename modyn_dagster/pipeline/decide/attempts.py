@@ -78,7 +78,7 @@ def give_up_attempt(
         current = get_trigger(conn, trigger.id, lock=True)
         # `resume` begins another round of max_attempts.
         is_last = current.attempt % spec.max_attempts == 0 or (error is not None and is_permanent(error))
-        if not is_last or _is_deletion(conn, platform, run, error):
+        if not is_last or is_deletion(conn, platform, run, error):
             raised = raise_attempt(conn, trigger, reason)
             return get_run(conn, run.id), raised
         failed = fail(conn, trigger, reason)
@@ -87,7 +87,7 @@ def give_up_attempt(
         return get_run(conn, run.id), failed
 
 
-def _is_deletion(conn: sa.Connection, platform: Platform, run: RunRow, error: Exception | None) -> bool:
+def is_deletion(conn: sa.Connection, platform: Platform, run: RunRow, error: Exception | None) -> bool:
     """Check in the catalog that a deletion or purge caused an error, which the next attempt does not meet again."""
     match error:
         case DeletedKey():

@@ -44,7 +44,8 @@ from modyn_dagster.triggering import Stream
 #: The place of a run in the stream is recorded after so many seconds, before each training, and at the end.
 _RECORD_SECONDS: Final = 0.5
 
-#: Called before each batch with its partition key, the number of batches done, and their total.
+#: Called before each batch with its partition key, the number of batches done, and their total; then before what is left to
+#: evaluate, with words in place of the key.
 Progress = Callable[[str, int, int], None]
 
 
@@ -123,6 +124,8 @@ class _Walk:
                 self._progress(batch.partition_key, index, len(selection))
             yield from self._batch(batch, is_last=batch is selection[-1])
         self._record_place()
+        if self._progress is not None:
+            self._progress("evaluates the last intervals", len(selection), len(selection))
         yield from finish_evaluations(self._platform, self._run, self._renewed())
         finish_run(self._platform, self._run.id)
 

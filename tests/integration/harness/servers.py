@@ -10,8 +10,9 @@ import psutil
 
 from modyn_dagster.catalog import runs
 from modyn_dagster.catalog.triggers import list_triggers
+from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.cli.ui.processes import MARK, Services
-from modyn_dagster.cli.ui.services import HOST, CodeLocation, daemon, free_port, webserver
+from modyn_dagster.cli.ui.services import HOST, daemon, free_port, webserver
 from modyn_dagster.errors import ServiceFailed
 from tests.integration.harness.deployment import Deployment
 from tests.integration.harness.graphql import GraphQL
