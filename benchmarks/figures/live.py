@@ -23,9 +23,10 @@ from modyn_dagster.catalog.runs import live_run
 from modyn_dagster.catalog.timings import seconds_by_stage
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.cli.dagster_runs import dagster_instance
-from modyn_dagster.cli.db import running_database
+from modyn_dagster.cli.server import running_database
+from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.cli.ui.processes import Services
-from modyn_dagster.cli.ui.services import CodeLocation, daemon
+from modyn_dagster.cli.ui.services import daemon
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
 

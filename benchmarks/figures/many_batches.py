@@ -17,7 +17,7 @@ from benchmarks.report import Figure
 from modyn_dagster.assets.samples import announce_batches
 from modyn_dagster.catalog.database.urls import child_environment
 from modyn_dagster.cli.dagster_runs import dagster_instance
-from modyn_dagster.cli.db import running_database
+from modyn_dagster.cli.server import running_database
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
 from modyn_dagster.pipeline.platform import Platform
