@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from modyn_dagster.assets.metadata.entries import DETAILS
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.pipeline.decide.live_run import resume_run, stop_run
 from tests.dagster.face import Face, deliver, error_of
@@ -55,7 +56,7 @@ def test_train_now_makes_a_trigger_that_the_sensor_has_trained(face: Face, days:
     trained = face.launch(request)
     assert trained.success, error_of(trained)
     metadata = face.materializations("by_amount", "model")[newest.partition_key]
-    assert (metadata["reason"], metadata["samples"]) == ("manual: ann", 40)
+    assert (metadata["Reason"], metadata["samples"]) == ("manual: ann", 40)
     nothing = job(face, "trigger_now__by_amount")
     assert "nothing new to train on since its last trigger" in error_of(nothing)
 
@@ -78,7 +79,7 @@ def test_a_replay_repeats_manual_triggers_by_its_run_configuration(face: Face, d
     config = {"manual_of": live.id, "costs_from": live.id}
     result = face.materialize(("by_amount", "replay"), batches=("day_00", "day_03"), config=config)
     assert result.success, error_of(result)
-    reasons = {key: shown["reason"] for key, shown in face.materializations("by_amount", "model").items()}
+    reasons = {key: shown["Reason"] for key, shown in face.materializations("by_amount", "model").items()}
     assert sorted(reasons.values()) == sorted(["60 samples", "60 samples", "manual"] * 2)
 
 
@@ -134,7 +135,7 @@ def test_a_changed_spec_begins_a_new_run_after_the_unfinished_trigger_and_the_ol
     assert (old.state, new.state, new.origin) == ("ended", "active", old.cursor)
     assert following.partition_key == "000002-000000"
     shown = changed.materializations("by_amount", "model")
-    assert {key: metadata["run"] for key, metadata in shown.items()} == {
+    assert {key: metadata[DETAILS]["run"] for key, metadata in shown.items()} == {
         "000001-000000": "live run 1 of by_amount",
         "000002-000000": "live run 2 of by_amount",
     }

@@ -158,7 +158,7 @@ def test_the_pages_of_a_model_show_its_hash_its_curve_its_mlflow_run_and_its_che
     assert model is not None
     page.goto(f"/assets/by_amount/model?view=partitions&partition={trigger.partition_key}", wait_until="load")
     expect(page.get_by_role("cell", name=model.hash)).to_be_visible()
-    expect(page.get_by_role("row", name="loss_curve")).to_be_visible()
+    expect(page.get_by_role("row", name="loss_chart")).to_be_visible()
     expect(page.get_by_role("link", name=str(trigger.mlflow_run_id)).first).to_be_visible()
     page.screenshot(path=screenshots / "model-partition.png")
     page.goto("/assets/by_amount/model?view=checks", wait_until="load")
