@@ -7,6 +7,7 @@ import pytest
 
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.errors import DataError
+from modyn_dagster.pipeline.decide import driver
 from modyn_dagster.pipeline.decide import tick as ticks
 from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.decide.backlog import train_backlog
@@ -122,7 +123,7 @@ def test_a_tick_of_the_sensor_at_the_same_moment_does_not_end_the_turn(world_of,
     first = world.tick("by_amount").train
     assert first is not None
     world.train("by_amount", first)
-    steps, raced = ticks.advance_while_paused, list[TriggerRow | None]()
+    steps, raced = driver.advance_while_paused, list[TriggerRow | None]()
 
     def after_the_sensor(*arguments: Any, **options: Any) -> Any:
         if not raced:
