@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 from dagster._core.remote_origin import RemoteJobOrigin
 
+from modyn_dagster.assets.live.backlog import turn_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.decide import backlog
 from modyn_dagster.pipeline.stages import trigger_stages
@@ -110,3 +111,13 @@ def test_after_a_kill_in_the_second_trigger_everything_is_trained_and_shown_once
     assert asked[0].job_name == ("train__by_amount" if trained_again else "evaluate__by_amount")
     assert [row.state for row in triggers(face)] == ["trained", "trained"]
     assert shown(face) == [keys(face)] * 3
+
+
+def test_a_turn_lasts_a_minute_and_at_most_a_tenth_of_what_a_run_may_take(instance: dg.DagsterInstance) -> None:
+    for max_run_time, seconds in (("1d", 60), ("5m", 30)):
+        now = [100.0]
+        lasts = turn_of(instance, max_run_time, lambda now=now: now[0])  # type: ignore[misc]  # bound early
+        now[0] += seconds - 0.1
+        assert lasts()
+        now[0] += 0.2
+        assert not lasts()

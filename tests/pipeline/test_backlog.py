@@ -1,10 +1,14 @@
 """Backlog of a live run, taken by a run that trains: the same decisions and models as a replay's."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.errors import DataError
+from modyn_dagster.pipeline.decide import driver
+from modyn_dagster.pipeline.decide import tick as ticks
 from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.decide.backlog import train_backlog
 from modyn_dagster.pipeline.decide.live_run import stop_run
@@ -111,3 +115,22 @@ def test_a_failing_trigger_ends_the_turn_with_its_attempt_given_up(world_of, mon
         take(world, "by_amount", goes_on)
     first, second = world.triggers(world.run("by_amount", "live").id)
     assert (first.state, second.state) == ("trained", "failed")
+
+
+def test_a_tick_of_the_sensor_at_the_same_moment_does_not_end_the_turn(world_of, monkeypatch):
+    world = world_of(amount(every=40))
+    world.deliver(range(3))
+    first = world.tick("by_amount").train
+    assert first is not None
+    world.train("by_amount", first)
+    steps, raced = driver.advance_while_paused, list[TriggerRow | None]()
+
+    def after_the_sensor(*arguments: Any, **options: Any) -> Any:
+        if not raced:
+            raced.append(None)
+            raced.append(world.tick("by_amount").train)
+        return steps(*arguments, **options)
+
+    monkeypatch.setattr(ticks, "advance_while_paused", after_the_sensor)
+    assert [key[-1] for key in take(world, "by_amount")] == list("111222")
+    assert raced[1] is not None

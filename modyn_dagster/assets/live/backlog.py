@@ -35,7 +35,6 @@ def backlog_events(
     platform: "Platform",
     links: MlflowLinks,
     fast_path: "FastPath",
-    clock: Callable[[], float] = monotonic,
 ) -> Iterator[AssetEvent]:
     """Train the next triggers of the pipeline's live run, if this run was requested by its sensor, and show their assets.
 
@@ -46,14 +45,10 @@ def backlog_events(
     from modyn_dagster.pipeline.decide.backlog import train_backlog
 
     keep_connections(context.instance)
-    end = clock() + min(_TURN_SECONDS, _TURN_SHARE * seconds_of(assets.pipeline.max_run_time))
-
-    def goes_on() -> bool:
-        return clock() < end and not _training_waits(context.instance)
-
+    turn = turn_of(context.instance, assets.pipeline.max_run_time)
     page = None
     progress = log_training(context.log.info)
-    for result in train_backlog(platform, assets.name, context.run.run_id, goes_on, progress, fast_path):
+    for result in train_backlog(platform, assets.name, context.run.run_id, turn, progress, fast_path):
         if result.stage == "training_set":
             add_partitions(context.instance, triggers_of(assets.name), [result.partition_key])
             context.log.info(f"trigger {result.partition_key} is next: {result.context.trigger.reason}")
@@ -62,7 +57,14 @@ def backlog_events(
         yield from show_at_once(context, list(stage_events(assets, result, page)))
 
 
-def _training_waits(instance: dg.DagsterInstance) -> bool:
-    """True if a run that trains waits in the queue, for this pipeline or another one."""
+def turn_of(instance: dg.DagsterInstance, max_run_time: str, clock: Callable[[], float] = monotonic) -> Callable[[], bool]:
+    """Function that says whether a turn that begins now still lasts.
+
+    Args:
+        instance: its queue may hold a run that trains, for this pipeline or another one; then the turn is over.
+        max_run_time: duration after which Dagster ends the whole run.
+        clock: seconds.
+    """
+    end = clock() + min(_TURN_SECONDS, _TURN_SHARE * seconds_of(max_run_time))
     waiting = dg.RunsFilter(tags={CLASS_TAG: "training"}, statuses=[dg.DagsterRunStatus.QUEUED])
-    return bool(instance.get_runs(waiting, limit=1))
+    return lambda: clock() < end and not instance.get_runs(waiting, limit=1)

@@ -41,7 +41,8 @@ def train_backlog(
         Exception: whatever a stage raises; the attempt of its trigger is given up.
     """
     while goes_on():
-        trigger = _next_trigger(platform, pipeline)
+        # A tick of the sensor at the same moment may have been faster: then the second look finds the trigger that it made.
+        trigger = _next_trigger(platform, pipeline) or _next_trigger(platform, pipeline)
         if trigger is None or trigger.attempt > 1:
             return
         try:
