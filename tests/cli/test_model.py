@@ -28,7 +28,7 @@ HERE = "tests.model_store.trainings"
 def store(home: Path, monkeypatch: pytest.MonkeyPatch) -> ModelStore:
     """The store of the project in the environment, with three models: one derives from the other two from the first."""
     monkeypatch.setenv("MODYN_HOME", str(home))
-    monkeypatch.setenv("COLUMNS", "2000")
+    monkeypatch.setenv("COLUMNS", "200")
     return ModelStore(home / "models")
 
 
