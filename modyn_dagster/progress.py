@@ -140,7 +140,7 @@ def throttled(
 
 
 def _terminal() -> IO[str] | None:
-    """Terminal that bars are drawn on. Not as rich sees it: variables such as FORCE_COLOR make a terminal of a log."""
+    """Terminal that bars are drawn on. rich itself takes a log for one where variables such as FORCE_COLOR say so."""
     return _KEPT.get() or (sys.stderr if sys.stderr.isatty() else None)
 
 

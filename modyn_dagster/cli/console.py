@@ -1,11 +1,10 @@
 """Terminal input and output of commands: messages, tables, and moments in ISO 8601."""
 
-import os
 import shutil
 import sys
 import textwrap
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,17 +13,11 @@ if TYPE_CHECKING:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a message. In a terminal, or where COLUMNS is set, its lines break between words; in a log they do not."""
-    width = _width(sys.stderr if err else sys.stdout)
-    click.echo(text if width is None else "\n".join(_broken(line, width) for line in text.splitlines()), err=err)
-
-
-def _width(stream: IO[str]) -> int | None:
-    """Characters of a line; None for a stream that has no width of its own."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given):
-        return int(given)
-    return shutil.get_terminal_size().columns if stream.isatty() else None
+    """Print a message. In a terminal its lines break between words, in a log they do not."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(_broken(line, width) for line in text.splitlines())
+    click.echo(text, err=err)
 
 
 def _broken(line: str, width: int) -> str:
