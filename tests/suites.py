@@ -34,7 +34,7 @@ MARKED: Final = {
     "kills-daemons": "daemons, measuring runs and Postgres killed under production and under a replay",
     "kills-replay": "a replay killed before and after every commit and rename",
     "kills-ingestion": "an import and a deletion killed at every step",
-    "kills-store": "every change of a model store killed before every write",
+    "kills-store": "every change of a model store, and removals of pipelines and datasets, killed at every write",
     "fuzz": "tens of thousands of damaged files",
 }
 #: Parts with the laws of some folders under the profile ``deep``, and with what is marked for them.

@@ -30,7 +30,7 @@ from tests.projects.tiny import DATASET, amount
 PIPELINE: Final = "by_amount"
 COMMANDS: Final = (["pipeline", "remove", PIPELINE, "--yes"], ["dataset", "remove", DATASET, "--yes"])
 #: Steps of `make test`, spread over all; `make soak` has every step.
-FEW: Final = 5
+FEW: Final = 3
 #: The matrix is cut into this many tests.
 CHUNKS: Final = 6
 

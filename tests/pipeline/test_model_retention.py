@@ -60,7 +60,7 @@ def let_win(world: World, ordinal: int) -> None:
         conn.execute(sa.update(evaluation).where(of_one, evaluation.c.value.is_not(None)).values(value=0.9))
 
 
-def test_the_newest_and_the_champion_stay_and_a_second_call_removes_nothing_more(world_of):
+def test_the_newest_and_the_champion_stay_and_the_others_keep_their_scores_and_are_not_evaluated_again(world_of):
     world = world_with(world_of, newest=2)
     let_win(world, 1)
     before = world.outcome(world.run("by_amount", "live"))
@@ -70,6 +70,14 @@ def test_the_newest_and_the_champion_stay_and_a_second_call_removes_nothing_more
     assert present(world) == [1, 3, 4]
     assert apply_retention(world.platform).models.n_models == 0
     assert world.outcome(world.run("by_amount", "live")) == before
+    world.deliver([DAYS])
+    world.live_until_idle("by_amount")
+    run = world.run("by_amount", "live")
+    assert scan_pending(world.platform, run).due == []
+    first = trained_contexts(world.platform, run, world.platform.view(DATASET))[0]
+    cells, is_new = evaluate_model(first, finished=False)
+    assert not is_new
+    assert any(cell.ordinal == 0 and cell.value is not None for cell in cells)
 
 
 def test_the_best_stay_by_their_mean_score(world_of):
@@ -83,36 +91,29 @@ def test_the_best_stay_by_their_mean_score(world_of):
     assert present(world) == [0, 4]
 
 
-def test_young_models_stay(world_of):
-    world = world_with(world_of, younger_than="1d")
-    assert retain_models(world.platform, no_aliases).n_models == 0
+def test_young_models_and_those_with_a_named_alias_stay_and_without_an_answer_all_do(world_of):
+    world = world_with(world_of, aliases=["rollback"], younger_than="1d")
     let_win(world, 4)
+    assert retain_models(world.platform, lambda *_: []).n_models == 0
     later = datetime.now(UTC) + timedelta(days=2)
-    assert retain_models(world.platform, no_aliases, later).n_models == DAYS - 1
-    assert present(world) == [4]
-
-
-def test_models_with_a_named_alias_stay_and_without_an_answer_all_do(world_of):
-    world = world_with(world_of, aliases=["rollback"])
-    let_win(world, 4)
     chosen = uses(world)[2].hash
 
     def down(pipeline: str, aliases: object) -> frozenset[str]:
         raise TrackingError("MLflow", "is down")
 
     for unanswered in (down, no_aliases):
-        removed = retain_models(world.platform, unanswered)
+        removed = retain_models(world.platform, unanswered, later)
         assert (removed.n_models, removed.unanswered) == (0, ("by_amount",))
 
     def answering(pipeline: str, aliases: Sequence[str]) -> list[str]:
         assert (pipeline, aliases) == ("by_amount", ["rollback"])
         return [chosen]
 
-    assert retain_models(world.platform, answering).n_models == DAYS - 2
+    assert retain_models(world.platform, answering, later).n_models == DAYS - 2
     assert present(world) == [2, 4]
 
 
-def test_bases_of_models_that_stay_never_go(world_of):
+def test_bases_of_models_that_stay_never_go_even_if_a_killed_call_had_marked_them(world_of):
     world = world_with(world_of, newest=1)
     let_win(world, 4)
     store = world.platform.model_store
@@ -121,6 +122,8 @@ def test_bases_of_models_that_stay_never_go(world_of):
     changed = next(iter(state))
     mine = store.save(state | {changed: state[changed] + 1}, base=second, strategy="changed_layers")
     assert store.info(mine).needs == (second,)
+    with world.platform.transaction() as conn:
+        mark_models(conn, [use.trigger_id for use in uses(world)[:2]], removed=True)
     assert retain_models(world.platform, no_aliases).n_models == DAYS - 2
     assert present(world) == [1, 4]
     assert store.verify() == []
@@ -139,42 +142,6 @@ def test_a_model_that_an_ungoverned_pipeline_trained_too_stays(world_of):
     by_pipeline = {name: {use.hash for use in uses(world) if use.pipeline == name} for name in ("another", "by_amount")}
     assert 1 <= len(by_pipeline["another"] & by_pipeline["by_amount"]) == len(by_pipeline["another"])
     assert retain_models(world.platform, no_aliases).n_models == DAYS - 1 - len(by_pipeline["another"])
-
-
-def test_a_removed_model_keeps_its_scores_and_is_not_evaluated_on_new_data(world_of):
-    world = world_with(world_of, newest=1)
-    let_win(world, 4)
-    retain_models(world.platform, no_aliases)
-    world.deliver([DAYS])
-    world.live_until_idle("by_amount")
-    run = world.run("by_amount", "live")
-    assert scan_pending(world.platform, run).due == []
-    first = trained_contexts(world.platform, run, world.platform.view(DATASET))[0]
-    cells, is_new = evaluate_model(first, finished=False)
-    assert not is_new
-    assert any(cell.ordinal == 0 and cell.value is not None for cell in cells)
-
-
-def test_a_kill_after_the_rows_were_marked_is_made_up_for_by_the_next_call(world_of):
-    world = world_with(world_of, newest=1)
-    let_win(world, 4)
-    with world.platform.transaction() as conn:
-        mark_models(conn, [use.trigger_id for use in uses(world)[:2]], removed=True)
-    assert retain_models(world.platform, no_aliases).n_models == DAYS - 1
-    assert present(world) == [4]
-
-
-def test_a_row_that_was_marked_although_its_model_is_a_base_now_is_unmarked(world_of):
-    world = world_with(world_of, newest=1)
-    let_win(world, 4)
-    store, first = world.platform.model_store, uses(world)[0]
-    state = store.load(first.hash)
-    changed = next(iter(state))
-    store.save(state | {changed: state[changed] + 1}, base=first.hash, strategy="changed_layers")
-    with world.platform.transaction() as conn:
-        mark_models(conn, [first.trigger_id], removed=True)
-    retain_models(world.platform, no_aliases)
-    assert present(world) == [0, 4]
 
 
 def test_rules_for_models_begin_no_new_run():
