@@ -61,7 +61,9 @@ def _text_head(file: IO[bytes], state: FileState, n_bytes: int, *, quotes: bool)
     data = np.frombuffer(file.read(n_bytes), dtype=np.uint8)
     if len(data) == state.size:
         return data
-    breaks = np.flatnonzero((data == ord("\n")) | (data == ord("\r")))
+    # Of "\r\n" the second byte ends a row; of a "\r" at the end nobody knows.
+    returns = (data == ord("\r")) & (np.append(data[1:], ord("\n")) != ord("\n"))
+    breaks = np.flatnonzero((data == ord("\n")) | returns)
     if quotes:
         # A line break between quotes ends no row.
         breaks = breaks[np.searchsorted(np.flatnonzero(data == _QUOTE), breaks) % 2 == 0]
