@@ -30,7 +30,11 @@ def demo() -> None:
     (one file is one batch), replays the pipelines, prints one table and writes a plot of score over time. Another run
     continues where this one stopped and trains nothing twice.
     """
+    from modyn_dagster.spec.load import load_project
+
     settings = project_settings()
+    # Mistakes in specs are told before anything starts.
+    load_project(settings.project)
     say("starting Postgres")
     with running_database(settings):
         _run(settings)

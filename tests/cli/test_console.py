@@ -39,6 +39,7 @@ def test_a_log_has_a_message_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys
     "command", [["check"], ["check", "--data"], ["up"], ["pipeline", "status"], ["demo"], ["model", "live", "p"]], ids=" ".join
 )
 def test_errors_of_commands_fit_the_terminal(command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MODYN_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MODYN_PROJECT", str(tmp_path))
     (tmp_path / "pipelines").mkdir()
     spec = "{name: p, dataset: d, trigger: {kind: drift, evry: 3}, training: {epochs: -1}}"
