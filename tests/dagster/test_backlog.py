@@ -15,8 +15,6 @@ from tests.dagster.face import Face, Ticked, error_of
 from tests.dagster.test_production import TRIGGERING, produce, take_in, triggers
 from tests.dagster.test_run_classes import ORIGIN
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 ASSETS = ("training_set", "model", "evaluation")
 
 

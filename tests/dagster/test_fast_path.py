@@ -30,14 +30,15 @@ def test_impossible_settings_are_refused(impossible: dict[str, Any]) -> None:
         FastPathResource(**impossible)
 
 
-def test_trainings_and_replays_use_it_and_nothing_else_does(home: Path) -> None:
+def test_trainings_replays_and_evaluations_that_take_a_backlog_use_it(home: Path) -> None:
     defs = build_definitions(settings=Settings(EXAMPLE, home))
     using = {
         asset.key.to_user_string()
         for asset in defs.assets or []
         if isinstance(asset, dg.AssetsDefinition) and "modyn_fast_path" in asset.required_resource_keys
     }
-    assert using == {f"{p}/{a}" for p in ("trained_once", "every_10_seasons", "every_5000_samples") for a in ("model", "replay")}
+    pipelines, parts = ("trained_once", "every_10_seasons", "every_5000_samples"), ("model", "replay", "evaluation")
+    assert using == {f"{pipeline}/{part}" for pipeline in pipelines for part in parts}
 
 
 def test_a_project_sets_its_own(home: Path) -> None:

@@ -169,7 +169,7 @@ def test_scores_of_a_run_are_in_mlflow_and_no_plotting_library_is_loaded(face: F
     instance.add_dynamic_partitions("batches/tiny", {[*ingested, "day_03"]!r})
     assert face.materialize(({NAME!r}, "replay"), batches=("day_00", "day_03")).success
     kinds = [list(face.materializations({NAME!r}, name).values())[-1] for name in ("measurement", "training_set")]
-    assert "image/svg+xml" in kinds[0]["score_and_threshold"] and "image/svg+xml" in kinds[1]["fill_over_time"]
+    assert "image/svg+xml" in kinds[0]["chart"] and "image/svg+xml" in kinds[1]["fill_chart"]
     print(*[run.tags["mlflow/run_id"] for run in instance.get_runs()], "matplotlib" in sys.modules)
 """,
         MODYN_MLFLOW_URI=uri,

@@ -21,7 +21,7 @@ Facts = dict[str, Rows]
 
 _OF_RUN: Final = "from trigger t join {table} x on x.trigger_id = t.id where t.run_id = :run order by"
 QUERIES: Final[Mapping[str, str]] = {
-    "run": """select r.mode, r.name, r.seed, r.threads, r.state, r.origin, r.cursor, r.last_ordinal, r.epoch, r.policy_state,
+    "run": """select r.mode, r.name, r.seed, r.threads, r.state, r.origin, r.cursor, r.last_ordinal, r.policy_state,
         r.selector_state, r.options, s.hash spec_hash
         from pipeline_run r join pipeline_spec s on s.id = r.spec_id where r.id = :run""",
     "decisions": """select point, key, time, fire, reason, score, threshold, details

@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from modyn_dagster.catalog.results.models import live_model, model
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.errors import TrackingError
-from modyn_dagster.reporting.mlflow import registry
+from modyn_dagster.reporting.mlflow.registry import registered_models
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import Story, year
 from tests.reporting.test_registered_models import alias, client, day, live, trained, versions
@@ -52,8 +52,8 @@ def test_a_version_that_was_deleted_by_hand_comes_back(tracker: Tracker, client:
 def test_a_version_that_was_deleted_behind_the_page_comes_back_when_there_is_more_to_tell_of_it(
     tracker: Tracker, client: MlflowClient, live: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "BLOCK", 3)
-    monkeypatch.setattr(registry, "VERSIONS_ON_PAGE", 1)
+    monkeypatch.setattr(registered_models, "BLOCK", 3)
+    monkeypatch.setattr(registered_models, "VERSIONS_ON_PAGE", 1)
     rows = trained(live, [0.5, 0.9, *[0.6] * 6])
     tracker.sync_all(live.engine, live.run)
     client.delete_model_version(live.pipeline, "1")

@@ -10,8 +10,8 @@ from mlflow.entities.model_registry import ModelVersion
 
 from modyn_dagster.catalog.results.models import live_model, model
 from modyn_dagster.catalog.triggers import TriggerRow
-from modyn_dagster.reporting.mlflow import registry
 from modyn_dagster.reporting.mlflow.client import open_client
+from modyn_dagster.reporting.mlflow.registry import registered_models
 from modyn_dagster.reporting.mlflow.registry.registered_models import registered_name
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.reporting.story import Story, year
@@ -123,8 +123,8 @@ def test_an_alias_that_somebody_moved_goes_back(tracker: Tracker, client: Mlflow
 def test_a_sync_reads_the_newest_versions_and_older_ones_only_where_a_verdict_changed(
     tracker: Tracker, client: MlflowClient, live: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "BLOCK", 3)
-    monkeypatch.setattr(registry, "VERSIONS_ON_PAGE", 1)
+    monkeypatch.setattr(registered_models, "BLOCK", 3)
+    monkeypatch.setattr(registered_models, "VERSIONS_ON_PAGE", 1)
     rows = trained(live, [0.5, 0.9, *[0.6] * 9])
     n_read, real = 0, MlflowClient.search_model_versions
 
