@@ -2,13 +2,16 @@
 """Samples of any length, copied one behind the other. ``fastpath.rows.requests`` has checked the arguments."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
 
+from fastpath.kernels._crew cimport PARTS_OF_A_THREAD, together
 from fastpath.kernels._gathering cimport Places, address_of, fastpath_copy, fastpath_prefetch
-from fastpath.kernels._guard cimport guarded, ready
+from fastpath.kernels._guard cimport ready
 
 
 cdef enum:
     AHEAD = 48                    # samples between the prefetch of one and its copy
+    PART = 262144                 # least bytes of a part that another thread may copy, on average
 
 
 cdef struct Ranges:
@@ -44,19 +47,35 @@ def copy_ranges(
     const int64_t[::1] out_offsets,
     const uint8_t[::1] separator,
     uint8_t[::1] out,
+    int64_t threads,
 ):
-    """Copy sample i and a separator to ``out[out_offsets[i]:out_offsets[i + 1]]``; returns 0 or the address of a fault."""
-    cdef Ranges ranges
+    """Copy sample i and a separator to ``out[out_offsets[i]:out_offsets[i + 1]]`` in up to ``threads`` threads.
+
+    Returns 0, or an address that could not be read.
+    """
+    cdef int64_t n = out_offsets.shape[0] - 1
+    cdef int64_t samples, parts, i
+    cdef Ranges* ranges
+    cdef Ranges* part
     cdef uint64_t fault
-    if out_offsets.shape[0] <= 1 or out.shape[0] == 0:
+    if n <= 0 or out.shape[0] == 0:
         return 0
-    ranges.places.base, ranges.places.file, ranges.places.offset = &bases[0], &file[0], &offset[0]
-    ranges.places.n, ranges.out_offset, ranges.out = out_offsets.shape[0] - 1, &out_offsets[0], &out[0]
-    ranges.separator = &separator[0] if separator.shape[0] else NULL
-    ranges.separator_bytes = separator.shape[0]
+    parts = max(min(threads * PARTS_OF_A_THREAD, n, (out_offsets[n] - out_offsets[0]) // PART), 1) if threads > 1 else 1
+    samples = (n + parts - 1) // parts
+    parts = (n + samples - 1) // samples
     ready()
+    ranges = <Ranges*>malloc(parts * sizeof(Ranges))
+    if ranges == NULL:
+        raise MemoryError("the parts of a copy")
+    for i in range(parts):
+        part = ranges + i
+        part.places.base, part.places.file, part.places.offset = &bases[0], &file[i * samples], &offset[i * samples]
+        part.places.n, part.out_offset, part.out = min(samples, n - i * samples), &out_offsets[i * samples], &out[0]
+        part.separator = &separator[0] if separator.shape[0] else NULL
+        part.separator_bytes = separator.shape[0]
     with nogil:
-        fault = guarded(_copy_ranges, &ranges)
+        fault = together(_copy_ranges, ranges, sizeof(Ranges), parts, threads)
+    free(ranges)
     return fault
 
 

@@ -14,4 +14,5 @@ def gather_columns(
     span: int,
     operations: npt.NDArray[np.int64],
     outputs: npt.NDArray[np.int64],
+    threads: int,
 ) -> int: ...

@@ -5,8 +5,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from fastpath.kernels._crew cimport PARTS_OF_A_THREAD, together
 from fastpath.kernels._gathering cimport Places, address_of, fastpath_prefetch, fastpath_stream, fastpath_streamed
-from fastpath.kernels._guard cimport guarded, ready
+from fastpath.kernels._guard cimport ready
 
 
 cdef extern from "convert.h" nogil:
@@ -25,6 +26,8 @@ cdef enum:
     RING = 64                     # rows with computed addresses: a block, and those prefetched ahead of it
     STAGE = 16384                 # bytes for a block of output rows, which stay in the first-level cache
     LARGE = 2097152               # bytes of output that exceed a core's own cache
+    ALIGNED = 64                  # rows of any output that end at a multiple of 64 bytes
+    PART = 2048                   # least rows of a part that another thread may do
 
 
 cdef struct Operation:
@@ -122,6 +125,25 @@ cdef bint _goes_past(const int64_t[:, ::1] outputs, int64_t n):
     return n * row >= LARGE and BLOCK * row <= STAGE
 
 
+cdef int64_t _part_rows(int64_t n, int64_t threads) noexcept:
+    # Rows of each part but the last.
+    cdef int64_t parts = max(min(threads * PARTS_OF_A_THREAD, n // PART), 1) if threads > 1 else 1
+    return (-(-n // parts) + ALIGNED - 1) // ALIGNED * ALIGNED
+
+
+cdef void _fill(Gather* gather, void* memory, const int64_t[:, ::1] operations, const int64_t[:, ::1] outputs, int64_t row):
+    # Operations and outputs of a part that begins at a row; both are advanced while the part is done.
+    cdef Py_ssize_t k
+    gather.operation = <Operation*>memory
+    gather.output = <Output*>(gather.operation + gather.operations)
+    for k in range(gather.operations):
+        gather.operation[k].convert = fastpath_operations[operations[k, 0]].operation
+        gather.operation[k].source, gather.operation[k].count = operations[k, 1], operations[k, 2]
+        gather.operation[k].output, gather.operation[k].target = operations[k, 3], operations[k, 4]
+    for k in range(gather.outputs):
+        gather.output[k].out, gather.output[k].stride = <uint8_t*><uint64_t>(outputs[k, 0] + row * outputs[k, 1]), outputs[k, 1]
+
+
 def gather_columns(
     const uint64_t[::1] bases,
     const int32_t[::1] file,
@@ -130,34 +152,39 @@ def gather_columns(
     Py_ssize_t span,
     const int64_t[:, ::1] operations,
     const int64_t[:, ::1] outputs,
+    int64_t threads,
 ):
-    """Fill columns from rows; returns 0, or the address that could not be read.
+    """Fill columns from rows in up to ``threads`` threads; returns 0, or an address that could not be read.
 
     ``first`` and ``span`` are the bytes of a row that are read. ``operations`` are rows of (operation, byte in the row, count,
     output, byte in the output's row), ``outputs`` of (address, bytes of a row).
     """
-    cdef Gather gather
+    cdef int64_t n = file.shape[0]
+    cdef int64_t rows, parts, i
+    cdef size_t room
+    cdef Gather* gathers
+    cdef Gather* gather
+    cdef char* memory
     cdef uint64_t fault
-    cdef Py_ssize_t k
-    if file.shape[0] == 0 or operations.shape[0] == 0:
+    if n == 0 or operations.shape[0] == 0:
         return 0
-    gather.places.base, gather.places.file, gather.places.offset = &bases[0], &file[0], &offset[0]
-    gather.places.n, gather.first, gather.span = file.shape[0], first, span
-    gather.operations, gather.outputs = operations.shape[0], outputs.shape[0]
-    gather.past = _goes_past(outputs, gather.places.n)
+    rows = _part_rows(n, threads)
+    parts = (n + rows - 1) // rows
     # Before the allocation: it may raise.
     ready()
-    gather.operation = <Operation*>malloc(gather.operations * sizeof(Operation) + gather.outputs * sizeof(Output))
-    if gather.operation == NULL:
+    room = operations.shape[0] * sizeof(Operation) + outputs.shape[0] * sizeof(Output)
+    gathers = <Gather*>malloc(parts * (sizeof(Gather) + room))
+    if gathers == NULL:
         raise MemoryError("the operations of a gather")
-    gather.output = <Output*>(gather.operation + gather.operations)
-    for k in range(gather.operations):
-        gather.operation[k].convert = fastpath_operations[operations[k, 0]].operation
-        gather.operation[k].source, gather.operation[k].count = operations[k, 1], operations[k, 2]
-        gather.operation[k].output, gather.operation[k].target = operations[k, 3], operations[k, 4]
-    for k in range(gather.outputs):
-        gather.output[k].out, gather.output[k].stride = <uint8_t*><uint64_t>outputs[k, 0], outputs[k, 1]
+    memory = <char*>(gathers + parts)
+    for i in range(parts):
+        gather = gathers + i
+        gather.places.base, gather.places.file, gather.places.offset = &bases[0], &file[i * rows], &offset[i * rows]
+        gather.places.n, gather.first, gather.span = min(rows, n - i * rows), first, span
+        gather.operations, gather.outputs = operations.shape[0], outputs.shape[0]
+        gather.past = _goes_past(outputs, n)
+        _fill(gather, memory + i * room, operations, outputs, i * rows)
     with nogil:
-        fault = guarded(_gather, &gather)
-    free(gather.operation)
+        fault = together(_gather, gathers, sizeof(Gather), parts, threads)
+    free(gathers)
     return fault

@@ -11,11 +11,12 @@ from fastpath.format.batch_table import BatchTable
 from fastpath.format.file_table import FileTable
 from fastpath.kernels._blobs import first_outside
 from fastpath.kernels._resolve import CODES
-from fastpath.rows.attempts import TOO_MANY, Attempts, Scratch
+from fastpath.rows.attempts import PIECE, TOO_MANY, Attempts, Scratch
 from fastpath.rows.cold_pages import bring_in
 
-#: ``copy(first, bases, scratch, n)`` copies the n keys from ``first``, resolved in scratch; returns 0 or the address of a fault.
-Copy = Callable[[int, npt.NDArray[np.uint64], Scratch, int], int]
+#: ``copy(first, bases, scratch, n, threads)`` copies the n keys from ``first``, resolved in scratch, in up to so many threads;
+#: returns 0 or the address of a fault.
+Copy = Callable[[int, npt.NDArray[np.uint64], Scratch, int, int], int]
 #: Offsets and lengths, ``int64[n]`` each.
 Ranges = tuple[Int64Array, Int64Array]
 
@@ -48,14 +49,15 @@ class Requests:
 
     def copy(self, keys: KeyArray, copy: Copy, *, width: int | None, threads: int) -> None:
         """Copy samples; ``width`` is the common length in bytes, None where ``copy`` uses the lengths in ``scratch``."""
+        pieces, within = _shared(len(keys), threads)
 
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
             piece = keys[first:stop]
             length = scratch.length[: len(piece)] if width is None else None
             suspect = self._places(piece, scratch, length)
-            return suspect if suspect is not None else self._copied(first, piece, scratch, copy, width)
+            return suspect if suspect is not None else self._copied(first, piece, scratch, copy, width, within)
 
-        self._attempts.run(keys, threads, attempt)
+        self._attempts.run(keys, pieces, attempt)
 
     def check_ranges(self, keys: KeyArray, ranges: Ranges) -> None:
         """Raise ``CorruptFile`` unless ranges, (offsets, lengths), lie inside the files that hold the samples."""
@@ -67,13 +69,14 @@ class Requests:
 
     def copy_ranges(self, keys: KeyArray, copy: Copy, ranges: Ranges, *, threads: int) -> None:
         """Copy such ranges."""
+        pieces, within = _shared(len(keys), threads)
 
         def attempt(first: int, stop: int, scratch: Scratch) -> int | None:
             piece = keys[first:stop]
             suspect = self._ranges(piece, scratch, ranges, first)
-            return suspect if suspect is not None else self._copied(first, piece, scratch, copy, None)
+            return suspect if suspect is not None else self._copied(first, piece, scratch, copy, None, within)
 
-        self._attempts.run(keys, threads, attempt)
+        self._attempts.run(keys, pieces, attempt)
 
     def locate(self, key: int) -> tuple[int, int, int]:
         """File, offset and length of one sample; the file is not opened."""
@@ -121,7 +124,7 @@ class Requests:
             raise error.read_for(self._dataset, key) from error
         scratch.reserve(0, len(self._files.arrays.base))
 
-    def _copied(self, first: int, keys: KeyArray, scratch: Scratch, copy: Copy, width: int | None) -> int | None:
+    def _copied(self, first: int, keys: KeyArray, scratch: Scratch, copy: Copy, width: int | None, threads: int) -> int | None:
         touched, n = scratch.touched, len(keys)
         if not self._attempts.map(keys, scratch):
             return TOO_MANY
@@ -135,7 +138,7 @@ class Requests:
             length,
             residency_visible=self._files.residency_visible,
         )
-        fault = copy(first, arrays.base, scratch, n)
+        fault = copy(first, arrays.base, scratch, n, threads)
         return self._files.at(fault) if fault else self._files.changed(touched)
 
     def _ranges(self, keys: KeyArray, scratch: Scratch, ranges: Ranges, first: int) -> int | None:
@@ -153,3 +156,12 @@ class Requests:
             expected, actual = f"ranges inside its {sizes[file]} bytes", f"a range of {length} bytes at {offset}"
             raise CorruptFile(self._files.path(file), expected, actual, key=int(keys[broken]), dataset=self._dataset)
         return None
+
+
+def _shared(n: int, threads: int) -> tuple[int, int]:
+    """Threads for the pieces of a request of n keys, and for the copy of each piece.
+
+    A batch is one piece whose copy the kernel's crew shares: it takes less time than Python threads need to wake up. Pieces of
+    larger requests have a Python thread each.
+    """
+    return (1, threads) if n <= PIECE else (threads, 1)

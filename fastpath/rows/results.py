@@ -72,7 +72,7 @@ class Blobs:
         buffer = np.empty(int(offsets[-1]), dtype=np.uint8)
         base = np.array([address_of(self.buffer)], dtype=np.uint64)
         everywhere = np.zeros(len(self), dtype=np.int32)
-        copy_ranges(base, everywhere, self.offsets, offsets, np.frombuffer(separator, dtype=np.uint8), buffer)
+        copy_ranges(base, everywhere, self.offsets, offsets, np.frombuffer(separator, dtype=np.uint8), buffer, 1)
         return Blobs(buffer, offsets)
 
     def __getitem__(self, i: int) -> ByteArray:
@@ -117,10 +117,10 @@ class ColumnCopy:
     outputs: Int64Array
     memory: object
 
-    def __call__(self, first: int, bases: AddressArray, scratch: Scratch, n: int) -> int:
-        """Copy the n keys from ``first``."""
+    def __call__(self, first: int, bases: AddressArray, scratch: Scratch, n: int, threads: int) -> int:
+        """Copy the n keys from ``first`` in up to ``threads`` threads."""
         outputs = self.outputs + first * self.outputs[:, 1:] * _ADDRESS_ONLY
-        return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *self.span, self.operations, outputs)
+        return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *self.span, self.operations, outputs, threads)
 
 
 def checked_keys(keys: KeyArray) -> KeyArray:
@@ -142,10 +142,10 @@ def blob_copy(bounds: Int64Array, separator: ByteArray, out: BlobBuffer | None) 
         raise ValueError(f"out must be writable, contiguous uint8[{size}] or more, not {memory.dtype}{list(memory.shape)}")
     buffer = memory[:size]
 
-    def copy(first: int, bases: AddressArray, scratch: Scratch, n: int) -> int:
+    def copy(first: int, bases: AddressArray, scratch: Scratch, n: int, threads: int) -> int:
         if not np.array_equal(scratch.length[:n], lengths[first : first + n]):
             raise StoreError("an index was written over while its samples were read; open the store again")
-        return copy_ranges(bases, scratch.file, scratch.offset, bounds[first : first + n + 1], separator, buffer)
+        return copy_ranges(bases, scratch.file, scratch.offset, bounds[first : first + n + 1], separator, buffer, threads)
 
     return copy, Blobs(buffer, bounds)
 

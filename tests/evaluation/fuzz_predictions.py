@@ -32,7 +32,9 @@ def predictions(folder: Path, seed: int, n: int, kind: TaskKind = "class") -> No
     parts = [sound(kind, 40).take(slice(start, start + 10)) for start in range(0, 40, 10)]
     write_predictions(path, parts, kind=kind, n_outputs=3)
     size = path.stat().st_size
-    read_predictions(path, checksum_of(path))  # Arrow starts its threads here: it aborts where the room no longer suffices for their stacks
+    read_predictions(
+        path, checksum_of(path)
+    )  # Arrow starts its threads here: it aborts where the room no longer suffices for their stacks
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _ROOM, used + _ROOM))
 

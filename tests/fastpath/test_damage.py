@@ -236,7 +236,7 @@ def test_what_was_copied_while_another_request_looked_at_the_file_again_is_copie
     with files.open() as store:
         rows(store, files.keys)
 
-        def copy(first: int, bases: np.ndarray, scratch: Scratch, n: int) -> int:
+        def copy(first: int, bases: np.ndarray, scratch: Scratch, n: int, threads: int) -> int:
             if not copied:
                 with path.open("r+b") as file:
                     file.write(b"\xff" * len(content))
