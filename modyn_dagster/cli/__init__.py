@@ -11,6 +11,7 @@ import click
 
 from modyn_dagster import __version__
 from modyn_dagster.errors import ModynError
+from modyn_dagster.imports import loading
 
 INTERRUPTED: Final = 130
 
@@ -66,7 +67,8 @@ class LazyGroup(click.Group):
         lazy = self._lazy.get(cmd_name)
         if lazy is None:
             return None
-        command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
+        with loading():
+            command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

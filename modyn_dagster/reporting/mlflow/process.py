@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TextIO
 from sqlalchemy.exc import SQLAlchemyError
 
 from modyn_dagster.errors import ModynError, TrackingError
+from modyn_dagster.imports import loading
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ def main() -> None:
     # Ctrl-C reaches the whole group of a terminal; the parent decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = _private_output()
-    ask = _opened(TrackerAddress(**json.loads(sys.stdin.readline())))
+    with loading():
+        ask = _opened(TrackerAddress(**json.loads(sys.stdin.readline())))
     for line in sys.stdin:
         try:
             answer: dict[str, Any] = {"shown": ask(json.loads(line))}
