@@ -11,7 +11,6 @@ import click
 
 from modyn_dagster import __version__
 from modyn_dagster.errors import ModynError
-from modyn_dagster.imports import loading
 
 INTERRUPTED: Final = 130
 
@@ -67,6 +66,8 @@ class LazyGroup(click.Group):
         lazy = self._lazy.get(cmd_name)
         if lazy is None:
             return None
+        from modyn_dagster.imports import loading
+
         with loading():
             command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
         return command

@@ -48,9 +48,10 @@ def _run(settings: Settings) -> None:
         from modyn_dagster.build import build_definitions
         from modyn_dagster.cli.pipeline.replay import batch_range
         from modyn_dagster.pipeline.platform import Platform
+        from modyn_dagster.resources.mlflow import share_tracker
 
     with closing(Platform.open(settings)) as platform:
-        with dagster_instance(settings) as instance:
+        with dagster_instance(settings) as instance, share_tracker(settings):
             for dataset in sorted(platform.project.datasets):
                 with _step(f"import {dataset}"):
                     _import(platform, instance, dataset)

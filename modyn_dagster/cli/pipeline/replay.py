@@ -51,11 +51,13 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
         from modyn_dagster.catalog.runs import replay_run
         from modyn_dagster.reporting.comparison import compare_seeds
         from modyn_dagster.reporting.tables import comparison_table
+        from modyn_dagster.resources.mlflow import share_tracker
         from modyn_dagster.spec.load import spec_hash
 
     with closing(open_platform()) as platform:
         keys = batch_range(platform, name, first, last)
-        with dagster_instance(platform.settings) as instance:
+        # MLflow's process starts while this one goes on importing.
+        with dagster_instance(platform.settings) as instance, share_tracker(platform.settings):
             defs = build_definitions(settings=platform.settings)
             replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
         spec = platform.pipeline(name)
