@@ -1,6 +1,9 @@
 """The asset ``<dataset>/comparison``: the pipelines of a dataset side by side, and its metadata."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -37,6 +40,7 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
         from modyn_dagster.reporting.page.document import write_report
         from modyn_dagster.reporting.page.plots import report_figures
         from modyn_dagster.reporting.page.records import read_report
+        from modyn_dagster.reporting.plots.figures import png
 
         platform = modyn.platform()
         names = [pipeline.name for pipeline in assets.pipelines]
@@ -48,10 +52,13 @@ def comparison_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
             data = read_report(conn, names, title=title, confusion_of=confusion_reader(platform))
         write_report(data, page)
         figures = report_figures(data)
+        drawn = {name: png(figure) for name, figure in figures.items()}
         metadata = {"Report": dg.MetadataValue.url(f"{REPORT_PAGES}/{page.name}")} | comparison_metadata(compared)
-        metadata = in_order(metadata | report_images(figures) | {"report file": dg.MetadataValue.path(str(page))})
+        metadata = in_order(metadata | report_images(figures, drawn) | {"report file": dg.MetadataValue.path(str(page))})
         links = MlflowLinks(context, modyn_mlflow, platform)
-        if (url := links.comparison(assets.dataset.name, compared.numbers(), page, figures)) is not None:
+        with _files_of(drawn) as pictures:
+            url = links.comparison(assets.dataset.name, compared.numbers(), [page, *pictures])
+        if url is not None:
             metadata["mlflow"] = dg.MetadataValue.url(url)
         return dg.MaterializeResult(metadata=metadata)
 
@@ -122,8 +129,18 @@ def _by_score(comparison: "Comparison") -> "Table":
     return Table(("pipeline", comparison.metric or "score", "models", "samples", "time", "written"), tuple(rows))
 
 
-def report_images(figures: "Mapping[str, Figure]") -> dict[str, Any]:
-    """The report's main plots as images that stand beside the numbers."""
+def report_images(figures: "Mapping[str, Figure]", drawn: Mapping[str, bytes]) -> dict[str, Any]:
+    """The report's main plots as images that stand beside the numbers; ``drawn`` are their PNGs."""
     from modyn_dagster.reporting.plots.figures import as_markdown
 
-    return {name: dg.MetadataValue.md(as_markdown(figure)) for name, figure in figures.items()}
+    return {name: dg.MetadataValue.md(as_markdown(figure, drawn[name])) for name, figure in figures.items()}
+
+
+@contextmanager
+def _files_of(drawn: Mapping[str, bytes]) -> Iterator[list[Path]]:
+    """Files ``<name>.png`` for the time of the block."""
+    with TemporaryDirectory(prefix="modyn-pictures-") as folder:
+        files = [Path(folder) / f"{name}.png" for name in drawn]
+        for file, image in zip(files, drawn.values(), strict=True):
+            file.write_bytes(image)
+        yield files

@@ -66,7 +66,10 @@ class LazyGroup(click.Group):
         lazy = self._lazy.get(cmd_name)
         if lazy is None:
             return None
-        command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
+        from modyn_dagster.imports import loading
+
+        with loading():
+            command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

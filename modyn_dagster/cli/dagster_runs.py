@@ -12,6 +12,7 @@ from modyn_dagster.catalog.database.engine import open_engine, require_current_s
 from modyn_dagster.catalog.database.urls import child_environment
 from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.errors import RunError
+from modyn_dagster.imports import loading
 from modyn_dagster.progress import kept_terminal
 from modyn_dagster.settings import Settings
 
@@ -48,10 +49,11 @@ def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
 
     Raises ``SchemaOutdated`` where the databases were never made: Dagster itself would retry for long and then print a page.
     """
-    from dagster import DagsterInstance
+    with loading():
+        from dagster import DagsterInstance
 
-    from modyn_dagster.resources.code_location import runs_of_location
-    from modyn_dagster.resources.event_store import keep_connections, plan_in_bulk
+        from modyn_dagster.resources.code_location import runs_of_location
+        from modyn_dagster.resources.event_store import keep_connections, plan_in_bulk
 
     engine = open_engine(settings)
     try:
@@ -62,7 +64,9 @@ def dagster_instance(settings: Settings) -> Iterator["DagsterInstance"]:
     location = CodeLocation.find(settings.project, os.environ.get("DAGSTER_HOME"))
     # Dagster reads its settings from the environment of the process and nowhere else.
     os.environ.update({**child_environment(settings), "DAGSTER_HOME": str(location.dagster_home)})
-    with DagsterInstance.get() as instance:
+    with loading():
+        opened = DagsterInstance.get()
+    with opened as instance:
         keep_connections(instance)
         plan_in_bulk(instance)
         with runs_of_location(instance, location.folder / "workspace.yaml"):
@@ -80,6 +84,10 @@ def replay_range(
 
     Raises ``RunError`` with the run's own reason when it fails; Dagster shows the same run with its events.
     """
+    with loading():
+        # The run would import it, torch with it, and collect garbage meanwhile.
+        import modyn_dagster.pipeline.replay.walk  # noqa: F401
+
     config = {name: value for name, value in asdict(options).items() if value is not None}
     tags = {"dagster/asset_partition_range_start": batches[0], "dagster/asset_partition_range_end": batches[1]}
     ops = {f"{pipeline}__replay": {"config": config}}

@@ -13,6 +13,7 @@ from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import ReplayOptions, compare_dataset, dagster_instance, replay_range
 from modyn_dagster.cli.project import project_settings
 from modyn_dagster.cli.server import running_database
+from modyn_dagster.imports import loading
 from modyn_dagster.progress import progress_bar
 from modyn_dagster.settings import Settings
 
@@ -30,7 +31,8 @@ def demo() -> None:
     (one file is one batch), replays the pipelines, prints one table and writes a plot of score over time. Another run
     continues where this one stopped and trains nothing twice.
     """
-    from modyn_dagster.spec.load import load_project
+    with loading():
+        from modyn_dagster.spec.load import load_project
 
     settings = project_settings()
     # Mistakes in specs are told before anything starts.
@@ -42,12 +44,14 @@ def demo() -> None:
 
 
 def _run(settings: Settings) -> None:
-    from modyn_dagster.build import build_definitions
-    from modyn_dagster.cli.pipeline.replay import batch_range
-    from modyn_dagster.pipeline.platform import Platform
+    with loading():
+        from modyn_dagster.build import build_definitions
+        from modyn_dagster.cli.pipeline.replay import batch_range
+        from modyn_dagster.pipeline.platform import Platform
+        from modyn_dagster.resources.mlflow import share_tracker
 
     with closing(Platform.open(settings)) as platform:
-        with dagster_instance(settings) as instance:
+        with dagster_instance(settings) as instance, share_tracker(settings):
             for dataset in sorted(platform.project.datasets):
                 with _step(f"import {dataset}"):
                     _import(platform, instance, dataset)

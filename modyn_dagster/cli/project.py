@@ -7,7 +7,7 @@ import click
 
 from modyn_dagster.cli.server import started_database
 from modyn_dagster.errors import ConfigError, UnknownModel, UnknownName
-from modyn_dagster.imports import add_code_folder
+from modyn_dagster.imports import add_code_folder, loading
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def open_platform() -> "Platform":
     The embedded server is started unless it runs, with the databases and the current schema; it stays up, and while the command
     runs no other command stops it.
     """
-    from modyn_dagster.pipeline.platform import Platform
+    with loading():
+        from modyn_dagster.pipeline.platform import Platform
 
     platform = Platform.open(project_settings())
     click.get_current_context().with_resource(started_database(platform.settings))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 from pydantic import Field
@@ -16,8 +18,10 @@ from modyn_dagster.settings import Settings
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from modyn_dagster.reporting.mlflow.process import TrackerProcess
+    from modyn_dagster.reporting.mlflow.process import TrackerAddress, TrackerProcess
     from modyn_dagster.reporting.mlflow.tracker import Tracker
+
+_SHARED: Final[ContextVar[TrackerProcess | None]] = ContextVar("shared tracker", default=None)
 
 
 class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it gives itself, no other type
@@ -66,11 +70,28 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
         """Tracker of runs and triggers; None when tracking is off. ``TrackingError`` when MLflow does not answer."""
         return _tracker(self._uri, self._ui, self._artifacts) if self.enabled else None
 
-    def process(self, settings: Settings) -> TrackerProcess | None:
-        """Start a tracker in a process of its own; None when tracking is off."""
-        from modyn_dagster.reporting.mlflow.process import TrackerAddress, TrackerProcess
+    @contextmanager
+    def process(self, settings: Settings) -> Iterator[TrackerProcess | None]:
+        """Run a tracker in a process of its own, or in the one that runs share; None when tracking is off."""
+        from modyn_dagster.reporting.mlflow.process import TrackerProcess
 
-        return TrackerProcess(settings, TrackerAddress(self._uri, self._ui, self._artifacts)) if self.enabled else None
+        shared = self.shared_process()
+        if shared is not None or not self.enabled:
+            yield shared
+            return
+        with TrackerProcess(settings, self._address) as process:
+            yield process
+
+    def shared_process(self) -> TrackerProcess | None:
+        """Process that the runs of this process share (``share_tracker``), if it shows them in this MLflow."""
+        shared = _SHARED.get()
+        return shared if shared is not None and shared.is_alive and shared.address == self._address else None
+
+    @property
+    def _address(self) -> TrackerAddress:
+        from modyn_dagster.reporting.mlflow.process import TrackerAddress
+
+        return TrackerAddress(self._uri, self._ui, self._artifacts)
 
     @property
     def _uri(self) -> str:
@@ -86,6 +107,20 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
             return self.artifact_root or None
         # Where `modyn-dagster ui` lets the MLflow server keep its own.
         return str(Settings.from_environment().home / "mlflow")
+
+
+@contextmanager
+def share_tracker(settings: Settings) -> Iterator[None]:
+    """Start a tracker's process at once, which all runs of the block that this process executes share; it ends with the block.
+
+    It tells the MLflow of the environment; a run that has another one starts a process of its own.
+    """
+    with MlflowResource().process(settings) as process:
+        token = _SHARED.set(process)
+        try:
+            yield
+        finally:
+            _SHARED.reset(token)
 
 
 @cache

@@ -1,8 +1,7 @@
 """Try a policy on plain arrays: no Dagster, no Postgres, no model."""
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import collector_at_rest
 from modyn_dagster.keys import ORIGIN
 from modyn_dagster.triggering.loop import drive_policy
 from modyn_dagster.triggering.policy import ModelTrained, TriggeringPolicy
@@ -85,7 +85,7 @@ def simulate(
     starts = list(accumulate(lengths, initial=0))
     answers = SimulatedScores(scores, _as_labels(labels, len(times)), lambda key: _index(key, starts))
     policy.load_state_dict({})
-    with _collector_at_rest() if scores is None else nullcontext():
+    with collector_at_rest() if scores is None else nullcontext():
         return _decided(policy, _arriving(times, starts), starts, answers, training_seconds)
 
 
@@ -114,18 +114,6 @@ def _decided(
                     policy.model_trained(ModelTrained(key, n_samples, seconds))
                 last = key
     return decisions
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Pause garbage collection: walking over a million kept decisions again and again takes longer than deciding."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _index(key: int, starts: Sequence[int]) -> int:

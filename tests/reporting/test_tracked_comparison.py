@@ -9,6 +9,7 @@ from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.content import DagsterRun
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.reporting.page.plots import report_figures
+from modyn_dagster.reporting.plots.figures import save
 from tests.reporting.made_up import a_report
 
 
@@ -17,11 +18,13 @@ def test_a_comparison_is_one_run_whose_scores_and_page_are_the_newest(
 ) -> None:
     dataset, page = f"d_{secrets.token_hex(4)}", tmp_path / "report.html"
     page.write_text("first")
-    first = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.5}, page)
+    first = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.5}, [page])
     page.write_text("second")
-    figures = report_figures(a_report([3, 2], 4))
+    drawn = {tmp_path / f"{name}.png": figure for name, figure in report_figures(a_report([3, 2], 4)).items()}
+    for path, figure in drawn.items():
+        save(figure, path)
     dagster = DagsterRun("dagster-7", "http://dagster/runs/7")
-    second = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.75, "score b": 0.25}, page, figures, dagster)
+    second = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.75, "score b": 0.25}, [page, *drawn], dagster)
     assert first == second
     client = open_client(mlflow_uri)
     run = client.get_run(second)

@@ -61,11 +61,9 @@ class TrackingBehind:
         return [self._pages.get(key) for key in partition_keys]
 
     def close(self) -> None:
-        """Wait for what was named, and end the process."""
+        """Wait for what was named."""
         self._wait()
         self._thread.shutdown()
-        if self._process is not None:
-            self._process.close()
 
     def _ask(self, show: "Callable[[TrackerProcess], None]") -> None:
         if self._process is not None:
@@ -99,15 +97,15 @@ class TrackingBehind:
             future.result()
         if self._failure is not None and self._process is not None:
             self._context.log.warning(f"not shown in MLflow: {self._failure}")
-            self._process.close()
             self._process = None
 
 
 @contextmanager
 def tracking_behind(context: dg.AssetExecutionContext, mlflow: MlflowResource, platform: "Platform") -> Iterator[TrackingBehind]:
-    """Start the process that shows a replay, and end it with the replay."""
-    links = TrackingBehind(context, mlflow.process(platform.settings))
-    try:
-        yield links
-    finally:
-        links.close()
+    """Start the process that shows a replay, and end it with the replay unless the runs of this process share it."""
+    with mlflow.process(platform.settings) as process:
+        links = TrackingBehind(context, process)
+        try:
+            yield links
+        finally:
+            links.close()

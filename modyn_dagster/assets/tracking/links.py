@@ -11,8 +11,6 @@ from modyn_dagster.errors import TrackingError
 from modyn_dagster.resources.mlflow import MlflowResource
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.pipeline.platform import Platform
@@ -56,14 +54,23 @@ class MlflowLinks:
 
         return next(iter(self._sync(sync)), None)
 
-    def comparison(self, dataset: str, scores: Mapping[str, float], page: Path, figures: "Mapping[str, Figure]") -> str | None:
-        """Bring the comparison of a dataset up to date, page and pictures beside it; returns its page."""
+    def comparison(self, dataset: str, scores: Mapping[str, float], files: Sequence[Path]) -> str | None:
+        """Bring the comparison of a dataset up to date, with files beside it; returns its page."""
         from modyn_dagster.reporting.mlflow.content import DagsterRun
 
-        run = DagsterRun(self._context.run.run_id, page_of(self._context.run.run_id))
-        engine = self._platform.engine
-        pages = self._sync(lambda tracker: [tracker.sync_comparison(engine, dataset, scores, page, figures, run)])
-        return next(iter(pages), None)
+        run = self._context.run.run_id, page_of(self._context.run.run_id)
+        process = self._mlflow.shared_process()
+        if process is None:
+            engine = self._platform.engine
+            pages = self._sync(lambda tracker: [tracker.sync_comparison(engine, dataset, scores, files, DagsterRun(*run))])
+            return next(iter(pages), None)
+        try:
+            shown = process.sync_comparison(dataset, scores, files, *run)
+        except TrackingError as error:
+            self._context.log.warning(f"not shown in MLflow: {error}")
+            return None
+        self._tag(shown.mlflow_run)
+        return shown.page
 
     def _sync(self, sync: "Callable[[Tracker], list[str]]") -> list[str]:
         """Pages of what was brought up to date; none where MLflow is off or does not answer."""

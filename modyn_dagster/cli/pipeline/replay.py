@@ -16,6 +16,7 @@ from modyn_dagster.cli.pipeline.status import show, status
 from modyn_dagster.cli.project import open_platform
 from modyn_dagster.cli.removal import remove_pipeline
 from modyn_dagster.errors import RunError, UnknownName
+from modyn_dagster.imports import loading
 from modyn_dagster.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -45,15 +46,18 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
 
     Launched again, it continues where it stopped and trains nothing twice. The exit code is 1 when the replay fails.
     """
-    from modyn_dagster.build import build_definitions
-    from modyn_dagster.catalog.runs import replay_run
-    from modyn_dagster.reporting.comparison import compare_seeds
-    from modyn_dagster.reporting.tables import comparison_table
-    from modyn_dagster.spec.load import spec_hash
+    with loading():
+        from modyn_dagster.build import build_definitions
+        from modyn_dagster.catalog.runs import replay_run
+        from modyn_dagster.reporting.comparison import compare_seeds
+        from modyn_dagster.reporting.tables import comparison_table
+        from modyn_dagster.resources.mlflow import share_tracker
+        from modyn_dagster.spec.load import spec_hash
 
     with closing(open_platform()) as platform:
         keys = batch_range(platform, name, first, last)
-        with dagster_instance(platform.settings) as instance:
+        # MLflow's process starts while this one goes on importing.
+        with dagster_instance(platform.settings) as instance, share_tracker(platform.settings):
             defs = build_definitions(settings=platform.settings)
             replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
         spec = platform.pipeline(name)

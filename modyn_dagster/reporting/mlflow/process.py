@@ -16,11 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TextIO
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from modyn_dagster.errors import ModynError, TrackingError
+from modyn_dagster.imports import loading
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class TrackerProcess:
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8"
         )
+        self.address = address
         self._title = "its process"
         with suppress(OSError):
             self._send(asdict(address))
@@ -79,6 +82,19 @@ class TrackerProcess:
     def sync_triggers(self, run: int, triggers: Sequence[int], dagster_run: str, dagster_url: str | None) -> list[Shown]:
         """Show triggers of one run, by their ids in the catalog. Raises ``TrackingError``."""
         return self._ask({"run": run, "triggers": list(triggers), "dagster_run": dagster_run, "dagster_url": dagster_url})
+
+    def sync_comparison(
+        self, dataset: str, scores: Mapping[str, float], files: Sequence[Path], dagster_run: str, dagster_url: str | None
+    ) -> Shown:
+        """Show the comparison of a dataset's pipelines, with files beside it. Raises ``TrackingError``."""
+        about = {"comparison": dataset, "scores": dict(scores), "files": [str(file) for file in files]}
+        return self._ask(about | {"dagster_run": dagster_run, "dagster_url": dagster_url})[0]
+
+    @property
+    def is_alive(self) -> bool:
+        """False once the child has ended, or is to end."""
+        assert self._child.stdin is not None  # noqa: S101 - a pipe, by construction
+        return not self._child.stdin.closed and self._child.poll() is None
 
     def close(self) -> None:
         """End the child, once it has answered; it is killed if that takes long."""
@@ -118,7 +134,8 @@ def main() -> None:
     # Ctrl-C reaches the whole group of a terminal; the parent decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = _private_output()
-    ask = _opened(TrackerAddress(**json.loads(sys.stdin.readline())))
+    with loading():
+        ask = _opened(TrackerAddress(**json.loads(sys.stdin.readline())))
     for line in sys.stdin:
         try:
             answer: dict[str, Any] = {"shown": ask(json.loads(line))}
@@ -158,8 +175,13 @@ def _answer(engine: sa.Engine, tracker: Tracker, question: Mapping[str, Any]) ->
     from modyn_dagster.catalog.database.engine import transaction
     from modyn_dagster.catalog.runs import get_run
     from modyn_dagster.catalog.triggers import get_trigger
+    from modyn_dagster.reporting.mlflow.content import DagsterRun
 
     dagster = question["dagster_run"], question["dagster_url"]
+    if "comparison" in question:
+        files = [Path(file) for file in question["files"]]
+        compared = tracker.sync_comparison(engine, question["comparison"], question["scores"], files, DagsterRun(*dagster))
+        return [Shown(compared, tracker.url_of(compared))]
     with transaction(engine) as conn:
         run = get_run(conn, question["run"])
         triggers = [get_trigger(conn, trigger) for trigger in question.get("triggers", ())]

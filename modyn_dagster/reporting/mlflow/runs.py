@@ -15,7 +15,6 @@ from modyn_dagster.reporting.mlflow.content import Content
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from matplotlib.figure import Figure
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
@@ -72,19 +71,16 @@ class TrackedRuns:
     def add_files(
         self,
         run_id: str,
-        figures: Mapping[str, Figure],
         tables: Mapping[str, Any],
         texts: Mapping[str, str] = MappingProxyType({}),
     ) -> bool:
-        """Store figures, JSON files and texts with a run, replacing earlier ones; False, with a warning, if that fails.
+        """Store JSON files and texts with a run, replacing earlier ones; False, with a warning, if that fails.
 
         The numbers are shown even with a wrong artifact location.
         """
         from mlflow.exceptions import MlflowException
 
         try:
-            for name, figure in figures.items():
-                self._client.log_figure(run_id, figure, name)
             for name, table in tables.items():
                 self._client.log_dict(run_id, table, name)
             for name, text in texts.items():

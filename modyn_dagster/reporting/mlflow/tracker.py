@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -33,7 +32,6 @@ from modyn_dagster.reporting.scores import Interval, spec_of
 from modyn_dagster.reporting.summary import RunSummary
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from mlflow import MlflowClient
 
 
@@ -115,8 +113,7 @@ class Tracker:
         engine: sa.Engine,
         dataset: str,
         scores: Mapping[str, float],
-        page: Path,
-        figures: Mapping[str, Figure] = MappingProxyType({}),
+        files: Sequence[Path] = (),
         dagster: DagsterRun | None = None,
     ) -> str:
         """Show the comparison of a dataset's pipelines in the only run of the experiment ``<dataset>.comparison``.
@@ -125,8 +122,7 @@ class Tracker:
             engine: of the catalog.
             dataset: name.
             scores: by name.
-            page: interactive page, stored as a file.
-            figures: stored as files.
+            files: interactive page and pictures, stored under their names.
             dagster: Dagster run that made the comparison.
 
         Returns:
@@ -141,8 +137,8 @@ class Tracker:
             experiment = self._experiments.ensure(f"{dataset}.comparison", comparison_note(dataset))
             shown = self._runs.ensure(experiment, content, None)
             self._runs.write(shown, content)
-            self._runs.add_file(shown.info.run_id, page)
-            self._runs.add_files(shown.info.run_id, {f"{name}.png": figure for name, figure in figures.items()}, {})
+            for file in files:
+                self._runs.add_file(shown.info.run_id, file)
         return str(shown.info.run_id)
 
     def url_of(self, mlflow_run_id: str) -> str:
@@ -211,7 +207,7 @@ class Tracker:
         digest = digest_of(tables)
         if self._runs.tag(run_id, _FILES) == digest:
             return
-        if self._runs.add_files(run_id, {}, tables, {"score_over_time.svg": scores_svg(summary)}):
+        if self._runs.add_files(run_id, tables, {"score_over_time.svg": scores_svg(summary)}):
             self._runs.set_tag(run_id, _FILES, digest)
 
 

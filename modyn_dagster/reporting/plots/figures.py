@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,12 +66,14 @@ def note(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=13, color="#555555")
 
 
-def as_markdown(figure: Figure) -> str:
-    """Encode a figure as an inline image of at most ``MAX_MARKDOWN`` characters, for Dagster's metadata."""
+def as_markdown(figure: Figure, drawn: bytes | None = None) -> str:
+    """Encode a figure as an inline image of at most ``MAX_MARKDOWN`` characters, for Dagster's metadata.
+
+    ``drawn`` is its PNG of the usual size where there is one: it is taken if it is small enough, and saves another drawing.
+    """
     name = figure.axes[0].get_title(loc="left").replace("[", "(").replace("]", ")")
-    for dpi in _MARKDOWN_DPIS:
-        encoded = base64.b64encode(_png(figure, dpi)).decode("ascii")
-        text = f"![{name}](data:image/png;base64,{encoded})"
+    for image in chain([] if drawn is None else [drawn], (_png(figure, dpi) for dpi in _MARKDOWN_DPIS)):
+        text = f"![{name}](data:image/png;base64,{base64.b64encode(image).decode('ascii')})"
         if len(text) <= MAX_MARKDOWN:
             break
     return text
@@ -79,7 +82,12 @@ def as_markdown(figure: Figure) -> str:
 def save(figure: Figure, path: Path) -> None:
     """Write a PNG, 1280 px wide; ``WriteFailed`` if the write fails."""
     with atomic_write(path) as file:
-        file.write(_png(figure, _DPI))
+        file.write(png(figure))
+
+
+def png(figure: Figure) -> bytes:
+    """Draw a figure as a PNG, 1280 px wide."""
+    return _png(figure, _DPI)
 
 
 def _png(figure: Figure, dpi: int) -> bytes:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.imports import collector_at_rest
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.telemetry import Stopwatch
 
@@ -32,7 +33,7 @@ def resolve_device(device: Literal["cpu", "cuda", "auto"], *, source: str) -> Li
 def fabric_class() -> "type[Fabric]":
     """Import Lightning Fabric, without what it does not need."""
     # It takes a second, most of it for torch's compiler, which optimizers load too.
-    with _unloaded("torchmetrics"):
+    with collector_at_rest(), _unloaded("torchmetrics"):
         from lightning_fabric import Fabric
     return Fabric
 
