@@ -73,7 +73,7 @@ class BatchRow:
     deleted_version: Annotated[int, Default("0")]
     deleted_checksum: str | None
     n_deleted: Annotated[BigInt, Default("0")]
-    layout: Annotated[int, Default("0")]
+    layout: Annotated[int, Default("0"), Mark.APPENDED]
 
 
 batch: Final = table(
@@ -101,7 +101,7 @@ class BatchFacts:
     index_path: str
     index_checksum: str
     content_checksum: str
-    layout: int
+    layout: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class DatasetRow:
     columns: tuple[Column, ...] | None
     class_names: Annotated[tuple[str, ...], Default("[]")]
     next_ordinal: Annotated[int, Default("0")]
-    layouts: Annotated[tuple[tuple[str, ...], ...], Default("[]")] = ()
+    layouts: Annotated[tuple[tuple[str, ...], ...], Default("[]"), Mark.APPENDED] = ()
 
 
 dataset: Final = table("dataset", DatasetRow, created_column())
