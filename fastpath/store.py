@@ -18,6 +18,7 @@ from fastpath.kernels._columns import OPERATIONS
 from fastpath.rows.columns import Arrays, Columns
 from fastpath.rows.requests import Requests
 from fastpath.rows.results import BlobBuffer, Blobs, ColumnCopy, FixedRows, Place, blob_copy, checked_keys, is_writable_buffer
+from fastpath.rows.widening import Widening, columns_of_rows
 from fastpath.threads.ring import aligned_bytes
 
 _NO_SEPARATOR: Final = np.empty(0, dtype=np.uint8)
@@ -49,6 +50,9 @@ class SampleStore:
         self.requests = Requests(opening.roots.dataset, self._batches, self.files)
         # A tuple, as None is a width. Not a cached property: its lock, one for all stores, could stay locked after a fork.
         self._width: tuple[int | None] | None = None
+        self._widening: Widening | None = None
+        if opening.narrow and opening.dtype is not None:
+            self._widening = Widening(opening.dtype, opening.narrow, opening.fill)
 
     @classmethod
     def open(  # noqa: PLR0913 - all but the first have defaults and are given by name
@@ -66,6 +70,8 @@ class SampleStore:
         dtype: np.dtype[Any] | None = None,
         resident: bool = False,
         threads: int = 1,
+        narrow: Mapping[int, np.dtype[Any]] | None = None,
+        fill: Mapping[str, Any] | None = None,
     ) -> Self:
         """Open a store. No file is read before the first key.
 
@@ -83,6 +89,8 @@ class SampleStore:
             dtype: structured type of a row; implies its width.
             resident: copy each file into huge pages of this process when it is first needed.
             threads: number of threads that share a large request.
+            narrow: types of the rows of batches that lack fields of ``dtype``, by ordinal. They are read as rows of ``dtype``.
+            fill: values of the fields that such rows lack, by name; others are zero.
         """
         paths = by_ordinal(indexes)
         dtype = None if dtype is None else np.dtype(dtype)
@@ -97,6 +105,8 @@ class SampleStore:
                 resident,
                 threads,
                 deleted_checksums or {},
+                narrow or {},
+                fill or {},
             )
         )
 
@@ -125,12 +135,9 @@ class SampleStore:
     def read(self, keys: KeyArray, *, threads: int | None = None) -> FixedRows | Blobs:
         """Read samples: rows where all samples have one width, else blobs."""
         keys = checked_keys(keys)
-        width = self._width_for(keys)
-        if width is None:
+        if self._width_for(keys) is None:
             return self.read_blobs(keys, threads=threads)
-        out = aligned_bytes(len(keys) * width).reshape(len(keys), width)
-        self.read_into(keys, out, threads=threads)
-        return FixedRows(out)
+        return self._read_rows(keys, threads)
 
     def read_into(self, keys: KeyArray, out: ByteArray, *, threads: int | None = None) -> None:
         """Read samples of one width into ``uint8[n, width]``."""
@@ -138,9 +145,14 @@ class SampleStore:
         width = self._fixed_width(keys)
         if out.shape != (len(keys), width) or out.dtype != np.uint8 or not is_writable_buffer(out):
             raise ValueError(f"out must be a writable, contiguous uint8[{len(keys)}, {width}], not {out.dtype}{list(out.shape)}")
-        operations = np.array([(OPERATIONS["bytes"], 0, width, 0, 0)], dtype=np.int64)
-        outputs = np.array([(address_of(out), width)], dtype=np.int64)
-        self._gather(keys, ColumnCopy((0, width), operations, outputs, out), threads)
+        parts = [] if self._widening is None else self._widening.parts(keys)
+        if self._widening is None or [dtype for dtype, _ in parts] == [None]:
+            self._rows_into(keys, out, threads)
+            return
+        for dtype, positions in parts:
+            rows = aligned_bytes(len(positions) * (dtype or self._widening.dtype).itemsize).reshape(len(positions), -1)
+            self._rows_into(keys[positions], rows, threads)
+            out[positions] = rows if dtype is None else self._widening.widened(rows, dtype)
 
     def columns_into(self, keys: KeyArray, columns: Columns, out: Arrays, *, threads: int | None = None) -> None:
         """Read rows as typed columns, converted in the pass that reads them, into arrays of ``columns.shapes(n)``."""
@@ -148,8 +160,14 @@ class SampleStore:
         width = self._fixed_width(keys)
         if columns.dtype.itemsize != width:
             raise ValueError(f"columns are of rows of {columns.dtype.itemsize} bytes, a sample has {width}")
+        if self._widening is not None and self._widening.is_needed(keys):
+            rows = aligned_bytes(len(keys) * width).reshape(len(keys), width)
+            self.read_into(keys, rows, threads=threads)
+            columns_of_rows(rows, columns, out)
+            return
         places = columns.places(len(keys), out)
-        self._gather(keys, ColumnCopy(columns.span, columns.operations, places, list(out.values())), threads)
+        copy = ColumnCopy(columns.span, columns.operations, places, list(out.values()))
+        self.requests.copy(keys, copy, width=width, threads=self._threads(threads))
 
     def read_columns(self, keys: KeyArray, columns: Columns, *, threads: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Read rows as typed columns."""
@@ -165,6 +183,9 @@ class SampleStore:
         ``out`` is memory for them, ``uint8`` and long enough, or a function from the number of bytes to such memory.
         """
         keys = checked_keys(keys)
+        if self._widening is not None and self._widening.is_needed(keys):
+            blobs = self._read_rows(keys, threads).separated(separator)
+            return blobs if out is None else blobs.within(out)
         offsets = np.zeros(len(keys) + 1, dtype=np.int64)
         self.requests.lengths(keys, offsets[1:])
         copy, blobs = blob_copy(offsets, np.frombuffer(separator, dtype=np.uint8), out)
@@ -272,8 +293,19 @@ class SampleStore:
             raise ValueError(f"{self.dataset}: samples have different lengths; read_blobs reads them")
         return width
 
-    def _gather(self, keys: KeyArray, copy: ColumnCopy, threads: int | None) -> None:
-        self.requests.copy(keys, copy, width=self.width, threads=self._threads(threads))
+    def _read_rows(self, keys: KeyArray, threads: int | None) -> FixedRows:
+        width = self._fixed_width(keys)
+        out = aligned_bytes(len(keys) * width).reshape(len(keys), width)
+        self.read_into(keys, out, threads=threads)
+        return FixedRows(out)
+
+    def _rows_into(self, keys: KeyArray, out: ByteArray, threads: int | None) -> None:
+        """Copy rows as they are in the files, all of the width of ``out``."""
+        width = out.shape[1]
+        operations = np.array([(OPERATIONS["bytes"], 0, width, 0, 0)], dtype=np.int64)
+        outputs = np.array([(address_of(out), width)], dtype=np.int64)
+        copy = ColumnCopy((0, width), operations, outputs, out)
+        self.requests.copy(keys, copy, width=width, threads=self._threads(threads))
 
     def _words(self, keys: KeyArray, out: npt.NDArray[Any], dtype: np.dtype[Any], *, labels: bool, threads: int | None) -> None:
         keys = checked_keys(keys)

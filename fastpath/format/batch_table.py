@@ -157,9 +157,10 @@ class BatchTable:
 
     def _read(self, ordinal: int) -> BatchIndex:
         index = BatchIndex.open(self._opening.indexes[ordinal], self._opening.checksums.get(ordinal))
-        if self._opening.width is not None and index.n and index.width != self._opening.width:
+        width = self._opening.width_of(ordinal)
+        if width is not None and index.n and index.width != width:
             found = "samples of different lengths" if index.width is None else f"samples of {index.width} bytes"
-            raise CorruptFile(index.path, f"samples of {self._opening.width} bytes", found)
+            raise CorruptFile(index.path, f"samples of {width} bytes", found)
         first = next((entry.index for entry in self._opened.values()), index)
         if _kind(index) != _kind(first):
             expected = f"{_kind(first) or 'no labels'}, like {first.path.name}"

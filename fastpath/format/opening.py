@@ -73,6 +73,12 @@ class Opening:
     resident: bool
     threads: int
     deleted_checksums: Mapping[int, str]
+    narrow: Mapping[int, np.dtype[Any]]
+    fill: Mapping[str, Any]
+
+    def width_of(self, ordinal: int) -> int | None:
+        """Bytes of every sample of a batch; None where lengths differ, or are to be found."""
+        return self.narrow[ordinal].itemsize if ordinal in self.narrow else self.width
 
 
 def by_ordinal(indexes: Mapping[int, Path] | Iterable[Path]) -> dict[int, Path]:

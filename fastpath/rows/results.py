@@ -75,6 +75,12 @@ class Blobs:
         copy_ranges(base, everywhere, self.offsets, offsets, np.frombuffer(separator, dtype=np.uint8), buffer, 1)
         return Blobs(buffer, offsets)
 
+    def within(self, out: "BlobBuffer") -> "Blobs":
+        """Copy into memory as ``blob_copy`` takes it. Raises ``ValueError`` for memory that is too short or not writable."""
+        memory = _blob_memory(out, int(self.offsets[-1]))
+        memory[:] = self.buffer
+        return Blobs(memory, self.offsets)
+
     def __getitem__(self, i: int) -> ByteArray:
         """View of one sample."""
         if not -len(self) <= i < len(self):
@@ -137,10 +143,7 @@ def blob_copy(bounds: Int64Array, separator: ByteArray, out: BlobBuffer | None) 
     lengths = bounds[1:].copy()
     np.cumsum(lengths + len(separator), out=bounds[1:])
     size = int(bounds[-1])
-    memory = out(size) if callable(out) else np.empty(size, dtype=np.uint8) if out is None else out
-    if memory.dtype != np.uint8 or memory.ndim != 1 or len(memory) < size or not is_writable_buffer(memory):
-        raise ValueError(f"out must be writable, contiguous uint8[{size}] or more, not {memory.dtype}{list(memory.shape)}")
-    buffer = memory[:size]
+    buffer = np.empty(size, dtype=np.uint8) if out is None else _blob_memory(out, size)
 
     def copy(first: int, bases: AddressArray, scratch: Scratch, n: int, threads: int) -> int:
         if not np.array_equal(scratch.length[:n], lengths[first : first + n]):
@@ -148,6 +151,13 @@ def blob_copy(bounds: Int64Array, separator: ByteArray, out: BlobBuffer | None) 
         return copy_ranges(bases, scratch.file, scratch.offset, bounds[first : first + n + 1], separator, buffer, threads)
 
     return copy, Blobs(buffer, bounds)
+
+
+def _blob_memory(out: BlobBuffer, size: int) -> ByteArray:
+    memory = out(size) if callable(out) else out
+    if memory.dtype != np.uint8 or memory.ndim != 1 or len(memory) < size or not is_writable_buffer(memory):
+        raise ValueError(f"out must be writable, contiguous uint8[{size}] or more, not {memory.dtype}{list(memory.shape)}")
+    return memory[:size]
 
 
 def is_writable_buffer(array: npt.NDArray[Any]) -> bool:

@@ -108,8 +108,11 @@ def _best(comparison: "Comparison") -> str:
 
 
 def _by_score(comparison: "Comparison") -> "Table":
-    """Table of a line per run, narrow enough for Dagster's page: the score stands beside the name."""
-    from modyn_dagster.reporting.model_tables import bytes_text
+    """Table of a line per run, with the score beside the name.
+
+    Dagster's page has room for some 45 characters in a window of 1440 pixels, and cuts off the rest; samples and
+    bytes are entries of their own.
+    """
     from modyn_dagster.reporting.tables import ABSENT, Table
 
     rows: list[tuple[str, ...]] = []
@@ -120,13 +123,11 @@ def _by_score(comparison: "Comparison") -> "Table":
                 run.label,
                 ABSENT if run.score is None else f"{run.score:.4f}",
                 str(summary.triggers.trained),
-                f"{summary.samples_trained_on:,}",
                 seconds_text(summary.total_seconds),
-                ABSENT if summary.n_bytes is None else bytes_text(summary.n_bytes),
             )
         )
-    rows += [(name, "no run", *[ABSENT] * 4) for name in comparison.missing]
-    return Table(("pipeline", comparison.metric or "score", "models", "samples", "time", "written"), tuple(rows))
+    rows += [(name, "no run", *[ABSENT] * 2) for name in comparison.missing]
+    return Table(("pipeline", comparison.metric or "score", "models", "time"), tuple(rows))
 
 
 def report_images(figures: "Mapping[str, Figure]", drawn: Mapping[str, bytes]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class BatchRow:
         deleted_version: version of the list of deleted positions beside the index, 0 where nothing was deleted.
         deleted_checksum: checksum of that list.
         n_deleted: length of that list. Deleted samples stay in all other counts.
+        layout: number of the layout of its rows, ``DatasetRow.layouts``.
     """
 
     id: Id
@@ -72,6 +73,7 @@ class BatchRow:
     deleted_version: Annotated[int, Default("0")]
     deleted_checksum: str | None
     n_deleted: Annotated[BigInt, Default("0")]
+    layout: Annotated[int, Default("0"), Mark.APPENDED]
 
 
 batch: Final = table(
@@ -99,6 +101,7 @@ class BatchFacts:
     index_path: str
     index_checksum: str
     content_checksum: str
+    layout: int = 0
 
 
 @dataclass(frozen=True, slots=True)

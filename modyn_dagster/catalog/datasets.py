@@ -28,6 +28,8 @@ class DatasetRow:
         columns: fixed by the first ingested batch; None before it, empty where samples are files.
         class_names: in the order of their index, append-only; empty where labels are integers or absent.
         next_ordinal: ordinal of the next batch.
+        layouts: columns of the rows in each layout that batches have, in the order of the files; append-only. Empty as long as
+            all batches have all columns.
     """
 
     id: Id
@@ -36,6 +38,7 @@ class DatasetRow:
     columns: tuple[Column, ...] | None
     class_names: Annotated[tuple[str, ...], Default("[]")]
     next_ordinal: Annotated[int, Default("0")]
+    layouts: Annotated[tuple[tuple[str, ...], ...], Default("[]"), Mark.APPENDED] = ()
 
 
 dataset: Final = table("dataset", DatasetRow, created_column())
@@ -103,4 +106,5 @@ def sample_bytes(conn: sa.Connection) -> dict[str, int]:
 
 def _dataset_row(row: sa.Row[Any]) -> DatasetRow:
     columns = None if row.columns is None else tuple(Column(**column) for column in row.columns)
-    return DatasetRow(row.id, row.name, row.spec, columns, tuple(row.class_names), row.next_ordinal)
+    layouts = tuple(tuple(names) for names in row.layouts)
+    return DatasetRow(row.id, row.name, row.spec, columns, tuple(row.class_names), row.next_ordinal, layouts)

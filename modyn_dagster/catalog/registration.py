@@ -1,6 +1,6 @@
 """Registration of datasets, with their partition of ``sample``, and of batches, under the next ordinals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from modyn_dagster.catalog.batches import FAILED_STATES, REPLACES, TRACEBACK, BatchRow, batch
 from modyn_dagster.catalog.database.mapping import list_rows
 from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset
+from modyn_dagster.catalog.layouts import widen
 from modyn_dagster.catalog.removal.journal import require_no_removal
 from modyn_dagster.errors import CatalogError, ConfigError
 from modyn_dagster.keys import MAX_ORDINAL
@@ -47,8 +48,9 @@ def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetR
     ingested = sa.select(batch.c.id).where(batch.c.dataset_id == row.id, batch.c.state == "ingested").limit(1)
     if conn.execute(ingested).one_or_none() is not None:
         _refuse_frozen_changes(row, stored)
+        widen(conn, row, spec)
     else:
-        values |= {"columns": sa.null(), "class_names": _declared_classes(spec)}
+        values |= {"columns": sa.null(), "layouts": [], "class_names": _declared_classes(spec)}
     conn.execute(sa.update(dataset).where(dataset.c.id == row.id).values(values))
     return get_dataset(conn, row.name)
 
@@ -56,18 +58,30 @@ def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetR
 def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any]) -> None:
     # Parsed again, so that a field this version added with a default is no difference.
     before = _stored(DatasetSpec.model_validate(row.spec))
+    new = after["absent"].keys() - {column.name for column in row.columns or ()}
     for field in FROZEN_FIELDS:
-        if _decisive(before[field]) != _decisive(after[field]):
+        if _decisive(before[field]) != _decisive(after[field], new):
             rule = f"cannot change once data are ingested, it was {before[field]!r}; restore it, or name a new dataset"
             raise ConfigError(f"dataset {row.name}", field, after[field], rule)
+    for name, value in before["absent"].items():
+        if after["absent"].get(name) != value:
+            rule = f"cannot change once data are ingested, it was {value!r}: samples were read with it; restore it"
+            raise ConfigError(f"dataset {row.name}", f"absent.{name}", after["absent"].get(name), rule)
     if before["batches"]["kind"] != after["batches"]["kind"]:
         rule = f"cannot change once data are ingested, it was {before['batches']['kind']!r}; name a new dataset"
         raise ConfigError(f"dataset {row.name}", "batches.kind", after["batches"]["kind"], rule)
 
 
-def _decisive(field: Any) -> Any:
-    """A field of a spec without settings that only say where bytes are kept."""
-    return {name: value for name, value in field.items() if name != "packed_bytes"} if isinstance(field, dict) else field
+def _decisive(field: Any, new: Collection[str] = ()) -> Any:
+    """A field of a spec without settings that only say where bytes are kept, and without columns that no batch has yet."""
+    if not isinstance(field, dict):
+        return field
+    kept = {name: value for name, value in field.items() if name != "packed_bytes"}
+    if isinstance(kept.get("columns"), dict):
+        kept["columns"] = {name: dtype for name, dtype in kept["columns"].items() if name not in new}
+    if "dtype" in kept:
+        kept["dtype"] = [entry for entry in kept["dtype"] if entry[0] not in new]
+    return kept
 
 
 def _stored(spec: DatasetSpec) -> dict[str, Any]:

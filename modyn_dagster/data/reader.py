@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 import sqlalchemy as sa
 
 from fastpath import Blobs, FixedRows, SampleStore
@@ -14,6 +15,7 @@ from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place, visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow
 from modyn_dagster.data.deleted_lists import DeletedLists
+from modyn_dagster.data.layouts import Filling, Layouts, field_values, layouts_of, narrow_types
 from modyn_dagster.data.row_decoding import record_dtype, row_decoder
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray
@@ -35,6 +37,7 @@ class SampleReader:
             checksum.
         deleted: files with the lists of deleted positions, by ordinal of the batches that have one.
         threads: number of threads for a large request.
+        layouts: columns of the rows of batches that have not all columns of the dataset in their order, by ordinal.
 
     Attributes:
         store: bytes of the samples by key.
@@ -52,9 +55,11 @@ class SampleReader:
         modified: Mapping[str, int] | None = None,
         deleted: Mapping[int, Path] | None = None,
         threads: int = 1,
+        layouts: Layouts | None = None,
     ) -> None:
-        self._spec, self._columns = spec, tuple(columns or ())
-        self._decoder = row_decoder(spec.format)
+        self._spec, columns, layouts = spec, tuple(columns or ()), layouts or {}
+        self._decoder, dtype = row_decoder(spec.format), record_dtype(spec.format, columns)
+        self._filling = Filling(spec, columns, layouts)
         self.store = SampleStore.open(
             indexes,
             dataset=spec.name,
@@ -63,8 +68,10 @@ class SampleReader:
             checksums=checksums,
             modified=modified,
             deleted=deleted or {},
-            dtype=record_dtype(spec.format, self._columns),
+            dtype=dtype,
             threads=threads,
+            narrow=narrow_types(dtype, layouts),
+            fill=field_values(spec, columns, dtype),
         )
 
     @cached_property
@@ -98,9 +105,12 @@ class SampleReader:
     def _parsed(self, keys: KeyArray, raw: Blobs) -> Samples:
         """Parse bytes with separators."""
 
-        def fetch(offsets: Int64Array, lengths: Int64Array) -> tuple[ByteArray, Int64Array]:
-            ranges = self.store.read_ranges(keys, offsets, lengths)
-            return ranges.buffer, ranges.offsets
+        def parse(positions: Int64Array, rows: Blobs, columns: Sequence[Column]) -> Mapping[str, npt.NDArray[Any]]:
+            def fetch(offsets: Int64Array, lengths: Int64Array) -> tuple[ByteArray, Int64Array]:
+                ranges = self.store.read_ranges(keys[positions], offsets, lengths)
+                return ranges.buffer, ranges.offsets
+
+            return {} if self._decoder is None else self._decoder.decode(columns, rows.buffer, rows.offsets, fetch)
 
         label = self._spec.label
         raw_labels: Any = self.store.labels(keys)
@@ -109,7 +119,7 @@ class SampleReader:
             self.store.timestamps(keys),
             labels=raw_labels if label is not None and label.kind == "class" else None,
             targets=raw_labels if label is not None and label.kind == "target" else None,
-            columns={} if self._decoder is None else self._decoder.decode(self._columns, raw.buffer, raw.offsets, fetch),
+            columns={} if self._decoder is None else self._filling.columns_of(keys, raw, parse),
             blobs=_split(raw) if self._decoder is None else None,
         )
 
@@ -153,6 +163,7 @@ def reader_of(
         checksums={batch.ordinal: str(batch.index_checksum) for batch in batches},
         modified=modified,
         deleted=deleted.verified_paths(),
+        layouts=layouts_of(row, batches),
     )
 
 

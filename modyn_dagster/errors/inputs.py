@@ -81,8 +81,8 @@ class DuplicateFile(DataError):
 class SchemaMismatch(DataError):
     """Columns or dtypes that differ from the dataset's; the message names both."""
 
-    def __init__(self, file: str, expected: str, found: str) -> None:
-        super().__init__(file, f"columns differ from the dataset's: expected {expected}, found {found}")
+    def __init__(self, file: str, expected: str, found: str, remedy: str = "") -> None:
+        super().__init__(file, f"columns differ from the dataset's: expected {expected}, found {found}{remedy and f'; {remedy}'}")
         self.expected, self.found = expected, found
 
 

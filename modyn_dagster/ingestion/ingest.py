@@ -160,7 +160,8 @@ def read_content(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: 
     members = members_of(source, spec, batch.source)
     read = reader.read(dataset, members)
     begin, end = _place(batch.source.get("begin")), _place(batch.source.get("end"))
-    return BatchContent(read.columns, assemble(read.pieces, read.columns, begin, end), read.files, members.paths)
+    assembled = assemble(read.pieces, read.columns, begin, end)
+    return BatchContent(read.columns, assembled, read.files, members.paths, read.pieces[0].layout)
 
 
 def states_of(source: Source, paths: Sequence[str]) -> dict[str, list[int | None] | None]:

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec
-from modyn_dagster.spec.formats import CsvFormat, FilesFormat, FixedRowsFormat, Format, JsonlFormat, ParquetFormat
+from modyn_dagster.spec.formats import AbsentRule, CsvFormat, FilesFormat, FixedRowsFormat, Format, JsonlFormat, ParquetFormat
 from modyn_dagster.spec.sources import (
     Batches,
     ColumnLabel,
@@ -23,6 +24,7 @@ from modyn_dagster.spec.sources import (
 )
 
 __all__ = [
+    "AbsentRule",
     "Batches",
     "ColumnLabel",
     "ColumnTime",
@@ -83,6 +85,7 @@ class DatasetSpec(Spec):
     time: Time
     label: LabelSpec | None = None
     attributes: list[str] = Field([], description="Columns kept in Postgres for selection; not features by default.")
+    absent: dict[str, AbsentRule] = Field({}, description="Columns that files may lack, with their value there.")
     split: Split = Split()
     sensor_interval: PositiveInt = Field(30, description="Seconds between two looks for new batches.")
     freshness: FreshnessSpec | None = Field(None, description="Default: no check of how old the newest batch is.")
@@ -105,7 +108,41 @@ class DatasetSpec(Spec):
             raise ValueError("format `files` has no columns to keep as attributes")
         if isinstance(self.format, FixedRowsFormat):
             self._require_fields([name for name, _ in self.format.dtype])
+        for name, rule in self.absent.items():
+            self._require_fillable(name, rule)
         return self
+
+    def _require_fillable(self, name: str, rule: AbsentRule) -> None:
+        """Refuse a rule for a column that every sample needs, and a value that the column cannot hold."""
+        where = f"absent.{name}"
+        if isinstance(self.format, FilesFormat):
+            raise ValueError(f"{where}: format `files` has no columns")
+        needed = [self.time.column] if isinstance(self.time, ColumnTime) else []
+        if self.label is not None and isinstance(self.label.from_, ColumnLabel):
+            needed.append(self.label.from_.column)
+        if name in needed:
+            raise ValueError(f"{where}: every sample needs its time and its label")
+        try:
+            if isinstance(self.format, FixedRowsFormat):
+                self._require_field_rule(name, rule, self.format)
+                return
+            pinned = None if isinstance(self.format, ParquetFormat) else self.format.columns.get(name)
+            if pinned is not None and rule.dtype not in (None, pinned):
+                raise ValueError(f"has dtype {rule.dtype}, `format.columns` has {pinned}")
+            dtype = pinned or rule.dtype
+            if dtype is not None:
+                rule.value_as(dtype)
+        except ValueError as error:
+            raise ValueError(f"{where}.fill: {rule.fill!r} {error}") from error
+
+    @staticmethod
+    def _require_field_rule(name: str, rule: AbsentRule, format: FixedRowsFormat) -> None:
+        fields = dict(format.dtype)
+        if name not in fields:
+            raise ValueError(f"has no field of this name in format.dtype: {', '.join(fields)}")
+        if rule.dtype is not None:
+            raise ValueError("has a dtype, which stands in format.dtype alone")
+        rule.filled_field(np.dtype([(name, fields[name])])[0])
 
     def _require_fields(self, fields: list[str]) -> None:
         """Refuse roles for unknown fields: the columns of fixed rows are known before any file is read."""

@@ -1,13 +1,55 @@
 """Specs of sample formats: rows of CSV, JSON, Parquet or binary files, or whole files."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from modyn_dagster.spec.base import Spec
 
 ColumnType = Literal["int64", "float64", "bool", "string"]
+
+#: Fill of a float64 column that stands for a missing number.
+NAN: Final = "nan"
+
+
+class AbsentRule(Spec):
+    """Value of a column in the batches whose files lack it."""
+
+    fill: StrictBool | StrictInt | StrictFloat | StrictStr = Field(
+        description="Value of every such sample; `nan`: missing number."
+    )
+    dtype: ColumnType | None = Field(
+        None, description="Default: as in `format`, else by the files that have it, else by `fill`; numbers are then float64."
+    )
+
+    def value_as(self, dtype: str) -> bool | int | float | str:
+        """The fill as a value of a column of rows. Raises ``ValueError`` where the dtype cannot hold it."""
+        fill = self.fill
+        if dtype == "float64" and fill == NAN:
+            return float("nan")
+        kinds: dict[str, tuple[type, ...]] = {"int64": (int,), "float64": (int, float), "bool": (bool,), "string": (str,)}
+        fits = kinds.get(dtype, ())
+        if not isinstance(fill, fits) or isinstance(fill, bool) != (dtype == "bool"):
+            raise ValueError(f"is no value of a column of {dtype}")
+        if dtype == "int64" and not -(2**63) <= fill < 2**63:  # type: ignore[operator]  # an int, as fits says
+            raise ValueError("does not fit into int64")
+        return float(fill) if dtype == "float64" else fill
+
+    def filled_field(self, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+        """The fill as a field of a record, of shape (). Raises ``ValueError`` where the dtype cannot hold it exactly."""
+        base = dtype.subdtype[0] if dtype.subdtype is not None else dtype
+        fill = float("nan") if self.fill == NAN and base.kind == "f" else self.fill
+        kinds: dict[str, Any] = {"b": bool, "i": int, "u": int, "f": (int, float), "S": str, "U": str, "M": str}
+        if not isinstance(fill, kinds.get(base.kind, ())) or isinstance(fill, bool) != (base.kind == "b"):
+            raise ValueError(f"is no value of a field of {base}")
+        try:
+            value = np.array(fill, dtype=base)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"is no value of a field of {base}: {error}") from error
+        if base.kind in "SU" and str(value.astype(str)) != fill:
+            raise ValueError(f"does not fit into a field of {base}")
+        return value
 
 
 def _check_delimiter(delimiter: str) -> str:

@@ -1,5 +1,6 @@
 """Messages of commands: broken between words in a terminal, in one line in a log."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modyn_dagster import cli
 from modyn_dagster.cli import COMMANDS, main
 from modyn_dagster.cli.console import say
 from tests.terminal import terminal_of
@@ -50,6 +52,14 @@ def test_errors_of_commands_fit_the_terminal(command: list[str], monkeypatch: py
     assert ended.value.code == 1
     assert terminal.getvalue().startswith("error:")
     assert fits(terminal.getvalue(), 80), terminal.getvalue()
+
+
+def test_delete_and_model_commands_print_no_unbroken_message() -> None:
+    folder = Path(cli.__file__).parent
+    for path in [folder / "dataset" / "delete.py", *sorted((folder / "model").glob("*.py"))]:
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        echoed = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "click.echo"]
+        assert all(text.startswith("json.dumps(") for text in echoed), path
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=" ".join)

@@ -102,7 +102,7 @@ def test_the_comparison_shows_table_plots_and_numbers(replayed_face: Face) -> No
     assert result.success, error_of(result)
     metadata = replayed_face.materializations(DATASET, "comparison")[None]
     assert f"by_amount | {metadata['by_amount: score']:.4f}"[:17] in metadata["Comparison"]
-    assert metadata["Comparison"].startswith("| pipeline | accuracy |")
+    assert metadata["Comparison"].startswith("| pipeline | accuracy | models | time |\n")
     assert metadata["Report"] == f"/modyn/reports/{DATASET}.html"
     assert (replayed_face.settings.reports_folder / f"{DATASET}.html").is_file()
     assert metadata["Best score"].startswith("by_amount: accuracy 0.")

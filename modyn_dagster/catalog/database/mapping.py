@@ -43,12 +43,14 @@ class Mark(Enum):
     """Facts about a column that the type of its field does not tell.
 
     Attributes:
+        APPENDED: a migration has added the column, behind all that were there.
         JOINED: no column of this table; queries take the value from another one.
         PRIMARY: primary key.
         UNIQUE: no two rows have the same value.
         NULLABLE: null in the database, although the field's type has no None.
     """
 
+    APPENDED = auto()
     JOINED = auto()
     PRIMARY = auto()
     UNIQUE = auto()
@@ -85,11 +87,12 @@ def table(name: str, row: type, *items: sa.schema.SchemaItem) -> sa.Table:
 
     The primary key comes first; a row class without one gets an ``id``.
     """
-    hints = get_type_hints(row, include_extras=True).items()
-    columns = [_column(field, hint) for field, hint in hints if Mark.JOINED not in getattr(hint, "__metadata__", ())]
+    marks = {field: (hint, getattr(hint, "__metadata__", ())) for field, hint in get_type_hints(row, include_extras=True).items()}
+    columns = [_column(field, hint) for field, (hint, of) in marks.items() if Mark.JOINED not in of and Mark.APPENDED not in of]
+    appended = [_column(field, hint) for field, (hint, of) in marks.items() if Mark.APPENDED in of]
     if not any(column.primary_key for column in columns):
         columns.append(_column("id", Id))
-    return sa.Table(name, metadata, *sorted(columns, key=lambda column: not column.primary_key), *items)
+    return sa.Table(name, metadata, *sorted(columns, key=lambda column: not column.primary_key), *items, *appended)
 
 
 def created_column() -> sa.Column[datetime]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modyn_dagster.cli.console import say
 from modyn_dagster.cli.project import open_platform
 
 if TYPE_CHECKING:
@@ -102,20 +103,20 @@ def _usages(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "l
 def show_deletion(name: str, plan: "Sequence[BatchDeletion]", usages: "Sequence[SampleUse]") -> None:
     """Print the samples to delete per batch, and the training sets and models that have used them."""
     n_samples = sum(len(step.requested) for step in plan)
-    click.echo(f"{name}: {n_samples} samples in {len(plan)} batches")
+    say(f"{name}: {n_samples} samples in {len(plan)} batches")
     for step in plan:
         already = f", {step.n_already} of them deleted before" if step.n_already else ""
-        click.echo(f"  batch {step.batch.partition_key}: {len(step.requested)} of {step.batch.n_samples} samples{already}")
-    click.echo(f"used by {len(usages)} training sets" + ":" * bool(usages))
+        say(f"  batch {step.batch.partition_key}: {len(step.requested)} of {step.batch.n_samples} samples{already}")
+    say(f"used by {len(usages)} training sets" + ":" * bool(usages))
     for usage in usages:
-        click.echo(f"  {_line(usage)}")
+        say(f"  {_line(usage)}")
 
 
 def show_new_users(before: "Sequence[SampleUse]", after: "Sequence[SampleUse]") -> None:
     """Print the training sets that used the samples since the question was asked."""
     for usage in after:
         if usage not in before:
-            click.echo(f"meanwhile: {_line(usage)}")
+            say(f"meanwhile: {_line(usage)}")
 
 
 def _line(usage: "SampleUse") -> str:
@@ -131,7 +132,7 @@ def _delete(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray", reaso
 
     steps = delete_samples(platform.engine, platform.home, dataset, keys, reason)
     n_deleted = sum(len(step.newly_deleted) for step in steps)
-    click.echo(f"{dataset.name}: {n_deleted} samples deleted, {sum(step.n_already for step in steps)} were deleted before")
+    say(f"{dataset.name}: {n_deleted} samples deleted, {sum(step.n_already for step in steps)} were deleted before")
 
 
 def _purge(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> None:
@@ -140,7 +141,7 @@ def _purge(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> Non
 
     spec = platform.project.datasets[dataset.name]
     purged = purge_samples(platform.engine, platform.home, spec, dataset, keys)
-    click.echo(f"{dataset.name}: {sum(batch.n_purged for batch in purged)} samples purged")
+    say(f"{dataset.name}: {sum(batch.n_purged for batch in purged)} samples purged")
     _list("read in place and not touched, these files still hold them", list(_in_place(purged)))
     _list("copied at ingestion, these files hold them where they still exist", [p for b in purged for p in b.copied_from])
     _list(
@@ -157,8 +158,8 @@ def _in_place(purged: "Sequence[PurgedBatch]") -> Iterator[str]:
 
 def _list(title: str, lines: Sequence[str]) -> None:
     if lines:
-        click.echo(f"{title}:")
+        say(f"{title}:")
     for line in lines[:_MOST_SHOWN]:
-        click.echo(f"  {line}")
+        say(f"  {line}")
     if len(lines) > _MOST_SHOWN:
-        click.echo(f"  and {len(lines) - _MOST_SHOWN} more")
+        say(f"  and {len(lines) - _MOST_SHOWN} more")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from modyn_dagster.cli.console import say
 from modyn_dagster.cli.project import chosen_model, open_store, store_option
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.progress import progress_bar
@@ -54,8 +55,8 @@ def export(
         warnings.simplefilter("default", UserWarning)
         store.export(chosen, path, inputs=example_inputs, retrain=retrain)
     for warning in raised:
-        click.echo(f"warning: {warning.message}", err=True)
-    click.echo(f"{path}: {path.stat().st_size} bytes")
+        say(f"warning: {warning.message}", err=True)
+    say(f"{path}: {path.stat().st_size} bytes")
 
 
 def _inputs(path: Path, positional: bool) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ def probe(
     """
     import torch
 
-    from modyn_dagster.cli.console import show_table
+    from modyn_dagster.cli.console import say, show_table
     from modyn_dagster.model_store.probe.recording import summarise
     from modyn_dagster.model_store.probe.report import Summary, compare
     from modyn_dagster.reporting.model_tables import probe_table, probe_verdict
@@ -67,13 +67,13 @@ def probe(
     with progress_bar("probe") as progress:
         if save is not None:
             run(1).save(save)
-            click.echo(f"{save}: take it to the other machine, and run this with --against")
+            say(f"{save}: take it to the other machine, and run this with --against")
             return
         expected = run(1) if against is None else Summary.load(against)
         report = compare(expected, run(n_runs), same_model=against is None)
     if show_all or not report.is_safe:
         show_table(probe_table(report, only_different=not show_all).rich())
-    click.echo(probe_verdict(report))
+    say(probe_verdict(report))
     if not report.is_safe:
         raise click.exceptions.Exit(1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modyn_dagster.cli.console import Moment, show_table, utc
+from modyn_dagster.cli.console import Moment, say, show_table, utc
 from modyn_dagster.cli.model.export import export
 from modyn_dagster.cli.model.probe import probe
 from modyn_dagster.cli.model.verify import verify
@@ -36,14 +36,14 @@ def delete(model: str, root: str | None, rebase: bool, yes: bool) -> None:
     chosen = chosen_model(store, model)
     _refuse_if_in_use(str(store.root), chosen)
     dependents = [info.id for info in _readable_infos(store) if chosen in info.needs]
-    click.echo(f"{chosen}: {store.size(chosen)} bytes, needed by {len(dependents)} others")
+    say(f"{chosen}: {store.size(chosen)} bytes, needed by {len(dependents)} others")
     if not yes:
         click.confirm("Delete it?", abort=True)
     before = _stored_bytes(store)
     with progress_bar("delete", counted=False):
         store.delete(chosen, rebase=rebase)
     stored_again = f", {len(dependents)} models stored again" if dependents else ""
-    click.echo(f"deleted{stored_again}; the store is {before - _stored_bytes(store):,} bytes smaller")
+    say(f"deleted{stored_again}; the store is {before - _stored_bytes(store):,} bytes smaller")
 
 
 def _refuse_if_in_use(root: str, model: str) -> None:
@@ -64,7 +64,7 @@ def _readable_infos(store: "ModelStore") -> "Iterator[ModelInfo]":
         try:
             yield store.info(model_id)
         except (CorruptFile, UnknownModel) as error:
-            click.echo(f"damaged: {error}", err=True)
+            say(f"damaged: {error}", err=True)
 
 
 def _stored_bytes(store: "ModelStore") -> int:
@@ -120,7 +120,7 @@ def show(model: str, root: str | None, as_json: bool) -> None:
         click.echo(json.dumps(content, indent=2))
         return
     for name, value in content.items():
-        click.echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+        say(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
     show_table(tensors_table(info).rich())
 
 
@@ -132,7 +132,7 @@ def tree(root: str | None) -> None:
 
     store = open_store(root)
     for line in tree_lines(store.tree(), lambda model: model_line(store.info(model))):
-        click.echo(line)
+        say(line)
 
 
 @model.command()
@@ -173,7 +173,10 @@ def live(pipeline: str, moment: datetime | None, as_json: bool) -> None:
         "trigger": partition_key(row.run_id, row.ordinal),
         "live_from": row.created_at.astimezone(UTC).isoformat(),
     }
-    click.echo(json.dumps(content) if as_json else "\n".join(f"{name}: {value}" for name, value in content.items()))
+    if as_json:
+        click.echo(json.dumps(content))
+    else:
+        say("\n".join(f"{name}: {value}" for name, value in content.items()))
 
 
 @model.command()
@@ -184,5 +187,5 @@ def gc(root: str | None) -> None:
     with progress_bar("gc") as progress:
         removed = store.gc(progress=progress)
     for path in removed:
-        click.echo(path)
-    click.echo(f"{len(removed)} files removed")
+        say(str(path))
+    say(f"{len(removed)} files removed")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from modyn_dagster.cli.console import say
 from modyn_dagster.cli.project import chosen_model, missing_project, open_platform, open_store, store_option
 from modyn_dagster.progress import progress_bar
 from modyn_dagster.settings import Settings
@@ -30,7 +31,7 @@ def verify(model: str | None, root: str | None) -> None:
         store = open_store(root)
         one = None if model is None else chosen_model(store, model)
         damage = _read([store], one)
-        click.echo(f"{len(store.list()) if one is None else 1} models read, {len(damage)} damaged")
+        say(f"{len(store.list()) if one is None else 1} models read, {len(damage)} damaged")
         faults = len(damage)
     else:
         faults = _verify_project()
@@ -45,7 +46,7 @@ def _verify_project() -> int:
     with closing(open_platform()) as platform:
         stores = stores_of_project(platform)
         damage = _read(stores, None)
-        click.echo(f"{sum(len(store.list()) for store in stores)} models read, {len(damage)} damaged")
+        say(f"{sum(len(store.list()) for store in stores)} models read, {len(damage)} damaged")
         audit = audit_models(platform)
     _show_missing(audit, damage)
     for found in audit.unnamed:
@@ -53,8 +54,8 @@ def _verify_project() -> int:
         if found.needed_by:
             remedy = f"it stays for {len(found.needed_by)} models that need it"
         elsewhere = "" if len(stores) == 1 else f" in {found.root}"
-        click.echo(f"unnamed: model {found.model}{elsewhere}, {found.n_bytes:,} bytes: no trigger names it; {remedy}")
-    click.echo(f"{len(audit.named)} models named by triggers, {len(audit.missing)} missing; {len(audit.unnamed)} unnamed")
+        say(f"unnamed: model {found.model}{elsewhere}, {found.n_bytes:,} bytes: no trigger names it; {remedy}")
+    say(f"{len(audit.named)} models named by triggers, {len(audit.missing)} missing; {len(audit.unnamed)} unnamed")
     return len(damage) + len(audit.missing)
 
 
@@ -64,7 +65,7 @@ def _read(stores: "Sequence[ModelStore]", model: str | None) -> "list[CorruptFil
         with progress_bar("verify") as progress:
             damage += store.verify(model, progress=progress)
     for error in damage:
-        click.echo(f"damaged: {error}", err=True)
+        say(f"damaged: {error}", err=True)
     return damage
 
 
@@ -77,7 +78,7 @@ def _show_missing(audit: "Audit", damage: "Sequence[CorruptFile]") -> None:
             further = f" and {len(others)} further triggers" if others else ""
             again = f"materialize partition {first.partition_key} of {first.pipeline}/model again"
             remedy = f"restore the file from a backup, or {again}: it trains the same model and stores it"
-            click.echo(
+            say(
                 f"{kind}: model {model} of trigger {first.partition_key} of {first.pipeline} ({first.mode}){further}; {remedy}",
                 err=True,
             )

@@ -1,13 +1,16 @@
 """Folders of Dagster's settings and definitions, and the files that a project without them gets."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from modyn_dagster.cli.console import say
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.storage import atomic_write, temporary_name
+from modyn_dagster.storage import StagedFile, sweep_unfinished
 
 #: Copies for projects that have none.
 DEFAULTS: Final = Path(__file__).with_name("defaults")
@@ -50,23 +53,39 @@ class CodeLocation:
 
 
 def _write_defaults(folder: Path) -> None:
-    written = [path.name for path in sorted(DEFAULTS.iterdir()) if _write_new(folder / path.name, path.read_bytes())]
+    with _one_writer(folder):
+        # Left by commands that were killed; nobody else writes now.
+        sweep_unfinished(folder / path.name for path in DEFAULTS.iterdir())
+        # `dagster.yaml` comes last: where it is, nothing is written any more.
+        names = sorted((path.name for path in DEFAULTS.iterdir()), key=lambda name: name == "dagster.yaml")
+        written = [name for name in names if _write_new(folder / name, (DEFAULTS / name).read_bytes())]
     if written:
-        say(f"wrote {' and '.join(written)} into {folder}: Dagster's settings, yours to change", err=True)
+        say(f"wrote {' and '.join(sorted(written))} into {folder}: Dagster's settings, yours to change", err=True)
+
+
+@contextmanager
+def _one_writer(folder: Path) -> Iterator[None]:
+    """Lock a folder against other commands that write the defaults; the lock ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write_new(path: Path, content: bytes) -> bool:
     """Write a file that appears whole; False where one is there already, which stays as it is."""
     if path.exists():
         return False
-    staged = temporary_name(path)
+    staged = StagedFile(path)
     try:
-        with atomic_write(staged) as file:
-            file.write(content)
+        staged.write(content)
+        staged.finish()
         # Unlike a renamed file, a linked one never replaces another.
-        os.link(staged, path)
+        os.link(staged.temporary, path)
     except FileExistsError:
         return False
     finally:
-        staged.unlink(missing_ok=True)
+        staged.discard()
     return True

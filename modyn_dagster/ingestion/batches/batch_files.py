@@ -60,12 +60,14 @@ class BatchContent:
         assembled: the samples in order.
         files: all files read, by path; small files once they are in the shard.
         paths: of the files with samples.
+        layout: columns of the rows, in their order; empty where samples are files.
     """
 
     columns: Sequence[Column]
     assembled: Assembled
     files: Mapping[str, FileVersion]
     paths: Sequence[str]
+    layout: tuple[str, ...] = ()
 
 
 def sweep_remains(home: Path, dataset: str, shards: Mapping[int, StagedFile | None]) -> None:

@@ -15,6 +15,7 @@ from fastpath.array_types import Int64Array
 from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested, owners_of
 from modyn_dagster.catalog.database.mapping import as_timestamp
 from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_dataset, set_columns
+from modyn_dagster.catalog.layouts import append_layout, layout_number
 from modyn_dagster.catalog.samples import SampleRows, copy_samples, joined_rows
 from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.data.split import TRAIN, side_of
@@ -47,7 +48,7 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
     batches were read: read them again. Raises ``DuplicateFile`` when another batch has ingested one of the files.
     """
     # Before any batch is: whoever needs both locks takes them in this order.
-    if any(_needs_lock(spec, dataset, item.content.assembled.labels) for item in ready):
+    if any(_needs_lock(spec, dataset, item.content) for item in ready):
         current = lock_dataset(conn, dataset.id)
         if current.columns != dataset.columns:
             return False
@@ -59,6 +60,7 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
             raise DuplicateFile(path, owner)
     if dataset.columns is None:
         set_columns(conn, dataset.id, ready[0].content.columns)
+        dataset = replace(dataset, columns=tuple(ready[0].content.columns))
     sweep_remains(home, spec.name, {item.batch.ordinal: item.shard for item in ready})
     rows, written = [], []
     # Files are written in threads: that is mostly hashing, while the database is mostly waiting for the server.
@@ -66,12 +68,14 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
         for item in ready:
             assembled = item.content.assembled
             dataset = replace(dataset, class_names=_class_names(conn, dataset, assembled.labels, item.content.paths[0]))
+            if layout_number(dataset, item.content.layout) is None:
+                dataset = append_layout(conn, dataset, item.content.layout)
             labels = class_indices(assembled.labels, dataset.class_names)
             first = key_of(item.batch.ordinal, 0)
             keys = np.arange(first, first + len(assembled.times), dtype=np.uint64)
             attributes = None if assembled.attributes is None else as_bytes(assembled.attributes)
             rows.append(SampleRows(keys, assembled.times, labels, assembled.targets, attributes))
-            written.append(pool.submit(_write_and_count, home, spec, item, labels, dataset.class_names, keys))
+            written.append(pool.submit(_write_and_count, home, spec, item, labels, dataset, keys))
         copy_samples(conn, dataset.id, joined_rows(rows))
         facts = [future.result() for future in written]
     for item, fact in zip(ready, facts, strict=True):
@@ -88,11 +92,13 @@ def class_indices(labels: ClassLabels | None, names: Sequence[str]) -> Int64Arra
     return indices
 
 
-def _needs_lock(spec: DatasetSpec, dataset: DatasetRow, labels: ClassLabels | None) -> bool:
-    """Test that the commit adds columns or classes to the dataset, or must compare its files with those of all batches."""
-    known = set(dataset.class_names)
+def _needs_lock(spec: DatasetSpec, dataset: DatasetRow, content: BatchContent) -> bool:
+    """Test that the commit adds columns, layouts or classes to the dataset, or compares its files with those of all batches."""
+    if dataset.columns is None or layout_number(dataset, content.layout) is None:
+        return True
+    labels, known = content.assembled.labels, set(dataset.class_names)
     is_new = isinstance(labels, pa.Array) and any(name not in known for name in pc.unique(labels).to_pylist())
-    return dataset.columns is None or is_new or spec.batches.kind != "file"
+    return is_new or spec.batches.kind != "file"
 
 
 def _class_names(conn: sa.Connection, dataset: DatasetRow, labels: ClassLabels | None, path: str) -> tuple[str, ...]:
@@ -112,7 +118,7 @@ def _write_and_count(
     spec: DatasetSpec,
     ready: ReadyBatch,
     labels: Int64Array | None,
-    names: Sequence[str],
+    dataset: DatasetRow,
     keys: KeyArray,
 ) -> BatchFacts:
     ordinal, content = ready.batch.ordinal, ready.content
@@ -124,10 +130,11 @@ def _write_and_count(
         time_min=as_timestamp(times[0]),
         time_max=as_timestamp(times[-1]),
         train_time_max=as_timestamp(times[train][-1]) if train.any() else None,
-        label_counts=_label_counts(labels, names),
+        label_counts=_label_counts(labels, dataset.class_names),
         index_path=index_path(spec.name, ordinal),
         index_checksum=checksum,
         content_checksum=content_checksum(content.files),
+        layout=layout_number(dataset, content.layout) or 0,
     )
 
 

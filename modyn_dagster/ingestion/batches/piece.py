@@ -81,6 +81,7 @@ class Piece:
         in_place: ``bool[n]``, true for samples read from the source file; the others are copied to the batch's shard.
         ranges: of the samples' bytes, in the source file or in ``payload``; None where ``payload`` is a table.
         payload: content of the shard: bytes, a converted table, or files to read when the shard is written.
+        layout: columns of the rows, in their order; empty where samples are files.
     """
 
     paths: tuple[str, ...]
@@ -91,6 +92,7 @@ class Piece:
     in_place: npt.NDArray[np.bool_]
     ranges: Ranges | None
     payload: ByteArray | pa.Table | SmallFiles | None
+    layout: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.times)

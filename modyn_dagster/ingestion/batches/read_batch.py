@@ -11,6 +11,7 @@ import numpy as np
 
 from modyn_dagster.catalog.datasets import Column, DatasetRow
 from modyn_dagster.data.labels import non_feature_columns
+from modyn_dagster.errors import SchemaMismatch
 from modyn_dagster.ingestion.batches.file_pieces import file_piece
 from modyn_dagster.ingestion.batches.members import Members
 from modyn_dagster.ingestion.batches.piece import Piece
@@ -38,11 +39,21 @@ class ReadBatch:
         columns: of the dataset, or as its first batch resolves them; empty where samples are files.
         pieces: the samples, in natural order of their files.
         files: all files read (samples, manifests, sidecars), by path; small files once they are in the shard.
+
+    Raises ``SchemaMismatch`` where files have different columns of those that files may lack: a batch has one layout.
     """
 
     columns: tuple[Column, ...]
     pieces: list[Piece]
     files: Mapping[str, FileVersion]
+
+    def __post_init__(self) -> None:
+        for piece in self.pieces[1:]:
+            first = self.pieces[0]
+            if piece.layout != first.layout:
+                here, there = (", ".join(each.layout) for each in (piece, first))
+                advice = f"files of one batch must have the same columns, and {first.paths[0]} differs; import with `--by file`"
+                raise SchemaMismatch(piece.paths[0], there, here, advice)
 
 
 class BatchReader:

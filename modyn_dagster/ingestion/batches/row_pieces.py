@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from fastpath.array_types import TimeArray
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.data.arrow_rows import ARROW_TYPES
 from modyn_dagster.data.labels import non_feature_columns
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.piece import Piece
@@ -41,9 +42,16 @@ def row_piece(
     Raises:
         DataError: a bad cell, time or label; names row and column.
     """
-    parsed = opened.convert(columns, _role_columns(spec, loaded.path, columns))
+    roles, present = _role_columns(spec, loaded.path, columns), opened.present(columns, spec.absent.keys())
+    absent = [column for column in columns if column not in present]
+    n, ranges = len(opened), opened.ranges
+    parsed = opened.convert(present, roles - {column.name for column in absent})
+    parsed |= {column.name: _filled(spec, column, n) for column in absent if column.name in roles}
     labels, targets = labels_of(spec, parsed, loaded.path)
-    n, ranges, table = len(opened), opened.ranges, opened.table(columns)
+    table = opened.table(present)
+    if table is not None:
+        for column in absent:
+            table = table.append_column(column.name, _filled(spec, column, n))
     return Piece(
         paths=(loaded.path,),
         times=times_of(spec, loaded, parsed, n, times),
@@ -53,7 +61,15 @@ def row_piece(
         in_place=np.full(n, in_place and ranges is not None),
         ranges=ranges,
         payload=table if table is not None else None if in_place else loaded.data,
+        # Converted rows have all columns, whatever the file had.
+        layout=tuple(column.name for column in (present if table is None else columns)),
     )
+
+
+def _filled(spec: DatasetSpec, column: Column, n: int) -> pa.Array:
+    """A column that the rows lack, by its rule."""
+    kind = pa.large_string() if column.dtype == "string" and spec.format.kind == "parquet" else ARROW_TYPES[column.dtype]
+    return pa.repeat(pa.scalar(spec.absent[column.name].value_as(column.dtype), kind), n)
 
 
 def labels_of(

@@ -12,6 +12,7 @@ from fastpath.array_types import Int64Array
 from fastpath.format.index_file import IndexedFile, write_index_to
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.layouts import layout_columns
 from modyn_dagster.data.batch_index import index_path, open_index, rewrite_number, shard_path
 from modyn_dagster.incremental_fsync import HashingFile
 from modyn_dagster.ingestion.deletion.shard import checksums_of, ranges_of_strings, write_zeroed
@@ -88,7 +89,8 @@ class Rewrite:
     def _write_shard(self, old: IndexedFile, positions: Int64Array) -> IndexedFile:
         rows = self._rows(positions)
         if self._spec.format.kind == "parquet":
-            rows = rows.joined_with(ranges_of_strings(self._verified_shard(), rows, self._dataset.columns or ()))
+            columns = layout_columns(self._dataset, self._batch.layout)
+            rows = rows.joined_with(ranges_of_strings(self._verified_shard(), rows, columns))
         with self._stage(shard_path(self._dataset.name, self._batch.ordinal, self._rewrite + 1)).as_file() as raw:
             out = HashingFile(raw)
             write_zeroed(self._shard, old.checksum, rows, out)

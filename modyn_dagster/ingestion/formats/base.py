@@ -41,8 +41,11 @@ class OpenRows(Protocol):
     def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
         """Observe columns and dtypes. ``keep`` names columns that ``convert`` will need, which may save it parsing them again."""
 
+    def present(self, columns: Sequence[Column], optional: Collection[str]) -> list[Column]:
+        """The dataset's columns without the optional ones that the rows lack, in the order of the rows."""
+
     def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
-        """Check every cell against the columns of the dataset and return some columns, each of length n.
+        """Check every cell against the columns of the rows and return some columns, each of length n.
 
         Missing numbers of a float64 column are NaN. Raises ``SchemaMismatch``, or ``DataError`` naming row and column.
         """

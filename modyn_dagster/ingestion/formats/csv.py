@@ -14,7 +14,7 @@ from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.arrow_rows import infer_rows, read_rows
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.base import Ranges, span_bytes, spans
-from modyn_dagster.ingestion.formats.columns import ObservedColumn, merge_columns, observed_columns
+from modyn_dagster.ingestion.formats.columns import ObservedColumn, merge_columns, observed_columns, require_names
 from modyn_dagster.ingestion.formats.csv_rows import CsvRows, find_rows
 from modyn_dagster.ingestion.formats.parsed import (
     InferredRows,
@@ -119,10 +119,20 @@ class CsvFile:
     def table(self, columns: Sequence[Column]) -> None:
         """None: rows are read from the bytes of the file."""
 
+    def present(self, columns: Sequence[Column], optional: Collection[str]) -> list[Column]:
+        """The columns without the optional ones that the header lacks; present ones may stand anywhere among the others."""
+        header = {name: place for place, name in enumerate(self._rows.names)}
+        kept = [column for column in columns if column.name in header or column.name not in optional]
+        inner = [column.name for column in kept if column.name not in optional]
+        if inner != [name for name in self._rows.names if name not in optional]:
+            return kept
+        return sorted(kept, key=lambda column: header[column.name])
+
     def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
-        """Check all cells and keep some columns. The header must have the dataset's order: readers parse rows without it."""
+        """Check all cells and keep some columns. The header must have their order: readers parse rows without it."""
         expected = [column.name for column in columns]
         if list(self._rows.names) != expected:
+            require_names(self._rows.path, self._rows.names, expected)
             raise SchemaMismatch(self._rows.path, ", ".join(expected), ", ".join(self._rows.names))
         runs, self._inferred = self._inferred, []
         reparsed = columns_to_reparse(columns, names, runs) if runs and not self._may_misread(columns, runs) else None

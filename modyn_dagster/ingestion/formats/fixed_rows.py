@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from modyn_dagster.catalog.datasets import Column
+from modyn_dagster.catalog.layouts import field_code
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.ingestion.formats.columns import ObservedColumn
@@ -34,7 +35,12 @@ class FixedRowsFile:
     def find_columns(self, keep: Collection[str] = ()) -> list[ObservedColumn]:
         """Fields of the spec's dtype."""
         dtype = self._records.dtype
-        return [ObservedColumn(name, _code(dtype[name])) for name in dtype.names or ()]
+        return [ObservedColumn(name, field_code(dtype[name])) for name in dtype.names or ()]
+
+    def present(self, columns: Sequence[Column], optional: Collection[str]) -> list[Column]:
+        """All columns, in the order of the record: every file has all fields of the spec."""
+        by_name = {column.name: column for column in columns}
+        return [by_name[name] for name in self._records.dtype.names or ()]
 
     def table(self, columns: Sequence[Column]) -> None:
         """None: rows are read from the bytes of the file."""
@@ -86,8 +92,3 @@ class FixedRows:
             problem = f"the file is truncated: the last record has {body % width} of {width} bytes"
             raise DataError(file.path, problem, row=body // width + 1)
         return FixedRowsFile(file.path, file.data[self._header_bytes :].view(self._dtype), self._header_bytes)
-
-
-def _code(dtype: np.dtype[Any]) -> str:
-    base, shape = dtype.subdtype if dtype.subdtype is not None else (dtype, ())
-    return f"{shape}{base.str}" if shape else base.str

@@ -157,6 +157,14 @@ class JsonlFile:
     def table(self, columns: Sequence[Column]) -> None:
         """None: rows are read from the bytes of the file."""
 
+    def present(self, columns: Sequence[Column], optional: Collection[str]) -> list[Column]:
+        """The columns without the optional ones that no object has, in the dataset's order."""
+        lacking = self._not_mentioned(optional)
+        if lacking != set(optional):
+            # The name of a field may also stand in a text.
+            lacking = set(optional) - {name for run in self._infer(CHUNK_BYTES) for name in (column.name for column in run)}
+        return [column for column in columns if column.name not in lacking]
+
     def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
         """Check all cells and keep some columns."""
         runs = self._read(columns, lambda table: TypedRows.of(table, columns, names), CHUNK_BYTES)

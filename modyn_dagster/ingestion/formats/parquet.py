@@ -47,6 +47,11 @@ class ParquetFile:
             for field in self._content.schema
         ]
 
+    def present(self, columns: Sequence[Column], optional: Collection[str]) -> list[Column]:
+        """The columns without the optional ones that the file lacks, in the dataset's order."""
+        lacking = set(optional) - set(self._content.column_names)
+        return [column for column in columns if column.name not in lacking]
+
     def convert(self, columns: Sequence[Column], names: Collection[str]) -> dict[str, pa.Array]:
         """Check all cells and keep some columns."""
         converted = self.table(columns)

@@ -142,7 +142,8 @@ def _row_faults(spec: DatasetSpec, columns: Sequence[Column], head: Head) -> Ite
         typed = [Column(column.name, "string") if column.name in bad else column for column in columns]
         try:
             with contained_in_memory(path):
-                parsed = head.rows.convert(typed, roles)
+                present = head.rows.present(typed, spec.absent.keys())
+                parsed = head.rows.convert(present, roles & {column.name for column in present})
             break
         except DataError as error:
             yield _with_remedy(error, "correct the file, or name the dtype under `format.columns`")
