@@ -111,6 +111,10 @@ class ReplayBars:
         self._display.update(self._batches, description=batch, completed=done, total=total)
         self._display.update(self._steps, visible=False)
 
+    def note(self, line: str) -> None:
+        """Print a line above the bars, where it stays."""
+        self._display.console.print(line, markup=False, highlight=False)
+
     def _step(self, progress: TrainingProgress) -> None:
         text = f"training, epoch {progress.epoch} of {progress.n_epochs} · loss {progress.loss:.4f}"
         self._display.update(self._steps, description=text, completed=progress.step, total=progress.n_steps, visible=True)

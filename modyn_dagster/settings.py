@@ -9,6 +9,7 @@ MODYN_POSTGRES_URL         an existing server to use instead of the embedded one
 MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas             MODYN_POSTGRES_URL
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
+MODYN_MAX_WAIT             longest wait for an error that passes, in seconds        3600
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
@@ -28,8 +29,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from modyn_dagster.errors import ConfigError
+
 #: Path of the server of `modyn-dagster ui` below which it serves the reports of comparisons.
 REPORT_PAGES: Final = "/modyn/reports"
+
+#: Default of ``MODYN_MAX_WAIT``: long enough to free a disk or to restart a server by hand.
+MAX_WAIT: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Settings:
     database_prefix: str = ""
     pg_bin: Path | None = None
     postgres_owner_url: str | None = None
+    max_wait: float = MAX_WAIT
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -55,6 +62,7 @@ class Settings:
             database_prefix=env.get("MODYN_DATABASE_PREFIX", ""),
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
             postgres_owner_url=env.get("MODYN_POSTGRES_OWNER_URL") or None,
+            max_wait=_seconds(env.get("MODYN_MAX_WAIT") or str(MAX_WAIT)),
         )
 
     @property
@@ -79,5 +87,17 @@ class Settings:
             "MODYN_POSTGRES_URL": self.postgres_url or "",
             "MODYN_DATABASE_PREFIX": self.database_prefix,
             "MODYN_PG_BIN": str(self.pg_bin or ""),
+            "MODYN_MAX_WAIT": "" if self.max_wait == MAX_WAIT else f"{self.max_wait:g}",
         }
         return {name: value for name, value in pairs.items() if value}
+
+
+def _seconds(text: str) -> float:
+    """Parse a number of seconds; ``ConfigError`` for anything but a number from 0 up."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError("environment", "MODYN_MAX_WAIT", text, "must be a number of seconds, 0 for no wait")
+    return seconds

@@ -86,6 +86,8 @@ def comparison_metadata(comparison: "Comparison") -> dict[str, Any]:
     }
     for run in comparison.runs:
         metadata[f"{run.label}: triggers"] = run.summary.triggers.trained
+        if run.summary.triggers.failed:
+            metadata[f"{run.label}: failed triggers"] = run.summary.triggers.failed
         metadata[f"{run.label}: samples"] = run.summary.samples_trained_on
         metadata[f"{run.label}: seconds"] = rounded(run.summary.total_seconds)
         if run.score is not None:
@@ -122,7 +124,7 @@ def _by_score(comparison: "Comparison") -> "Table":
             (
                 run.label,
                 ABSENT if run.score is None else f"{run.score:.4f}",
-                str(summary.triggers.trained),
+                f"{summary.triggers.trained}" + (f" ({failed} failed)" if (failed := summary.triggers.failed) else ""),
                 seconds_text(summary.total_seconds),
             )
         )

@@ -1,6 +1,7 @@
 """Dagster runs: the tags that find them again, their states, and progress in their logs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -70,6 +71,16 @@ def log_counts(say: Callable[[str], object], what: str, *, clock: Callable[[], f
         if (now := clock()) - told >= _SECONDS_BETWEEN:
             say(f"{what}: {done} of {total}")
             told = now
+
+    return report
+
+
+def log_waits(say: Callable[[str], object]) -> Callable[[str], None]:
+    """A callback for lines about waits. A line that the log cannot take is left out: the database it is in may be down."""
+
+    def report(line: str) -> None:
+        with suppress(Exception):
+            say(line)
 
     return report
 

@@ -1,6 +1,7 @@
 """The asset ``<pipeline>/evaluation``: judging models, again whenever data have arrived; and the end of a training run."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -13,6 +14,7 @@ from modyn_dagster.assets.live.unshown import made_up_events
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking.links import MlflowLinks
+from modyn_dagster.assets.training import patient
 from modyn_dagster.resources.event_store import AssetEvent
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
@@ -53,7 +55,8 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
 
         platform = modyn.platform()
         links = MlflowLinks(context, modyn_mlflow, platform)
-        judged = list(_judged(platform, assets.name, config.triggers or [context.partition_key]))
+        triggers = config.triggers or [context.partition_key]
+        judged = patient(context, platform, lambda: list(_judged(platform, assets.name, triggers)))
         if config.full:
             judged = [with_full_matrix(work) for work in judged]
         yield from _events(context, assets, links, judged)
@@ -73,14 +76,14 @@ def _events(
 
     The run is tagged where every failure is permanent, so that the sensor does not ask for another attempt.
     """
-    from modyn_dagster.errors import CatalogError, ModynError, is_permanent
+    from modyn_dagster.errors import CatalogError, ModynError, StillFailing, is_permanent
     from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 
     failures: list[tuple[TriggerContext, Exception]] = []
     for work in judged:
         try:
-            result = evaluation_stage(work, finished=work.run.state == "finished")
-        except CatalogError:
+            result = patient(context, work.platform, partial(evaluation_stage, work, finished=work.run.state == "finished"))
+        except (CatalogError, StillFailing):
             raise
         except Exception as error:
             if not (isinstance(error, ModynError) or is_permanent(error)):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from modyn_dagster.assets.dagster_runs import log_waits
 from modyn_dagster.assets.specs import PipelineAssets, batches_of
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.run_classes import class_tags
@@ -28,10 +29,12 @@ def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         from modyn_dagster.assets.metadata.decisions import ShownDecisions, measurement_metadata
         from modyn_dagster.errors import StaleRun
         from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
+        from modyn_dagster.pipeline.decide.waiting import Patience, patient_events
 
         platform, shown = modyn.platform(), ShownDecisions()
         try:
-            for event in measure_ahead(platform, assets.name):
+            patience = Patience(platform.settings.max_wait, log_waits(context.log.warning))
+            for event in patient_events(lambda: measure_ahead(platform, assets.name), patience, lambda _: True):
                 metadata = measurement_metadata(platform, event, shown)
                 context.log.info(f"batch {event.batch.partition_key}: {len(event.decisions)} decision points are measured")
                 yield dg.AssetMaterialization(assets.key("measurement"), partition=event.batch.partition_key, metadata=metadata)

@@ -1,13 +1,15 @@
 """The asset ``<pipeline>/replay``: experiment mode, as a single-run backfill over a range of batches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import dagster as dg
 from pydantic import Field
 
-from modyn_dagster.assets.dagster_runs import log_training
+from modyn_dagster.assets.dagster_runs import log_training, log_waits
 from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from modyn_dagster.pipeline.replay.run import ReplayRequest
     from modyn_dagster.pipeline.replay.walk import BatchReplayed
     from modyn_dagster.pipeline.stages.trigger_stages import StageResult
+
+
+T = TypeVar("T")
 
 
 class ReplayConfig(dg.Config):
@@ -92,6 +97,7 @@ class _ReplayEvents:
         self._shown: dict[dg.AssetKey, set[str]] = {}
         self._waiting: list[BatchReplayed | StageResult] = []
         self._clock, self._last = clock, clock()
+        self._say_waits = log_waits(context.log.warning)
 
     def events(self, request: "ReplayRequest") -> Iterator[AssetEvent]:
         from modyn_dagster.errors import TriggerFailed
@@ -104,27 +110,46 @@ class _ReplayEvents:
             with replay_bar(request.pipeline) as bars:
                 # A terminal has its bars, a Dagster run its log.
                 batches, training = (bars.batch, bars.training) if bars else (None, log_training(self._context.log.info))
-                for event in replay(self._platform, request, batches, training):
+                self._say_waits = self._both(bars.note) if bars else self._say_waits
+                for event in replay(self._platform, request, batches, training, self._say_waits):
                     if run is None:
                         run = event.run if isinstance(event, BatchReplayed) else event.context.run
                         self._links.name_run(run)
                     if isinstance(event, BatchReplayed):
                         self._waiting.append(event)
-                    elif event.fresh or not (self._waits(event) or self._is_shown(event)):
+                    elif event.fresh or not (self._waits(event) or self._patiently(partial(self._is_shown, event))):
                         self._links.name_trigger(event.context)
                         self._waiting.append(event)
                     if len(self._waiting) >= _MOST_EVENTS or self._clock() - self._last >= _SECONDS:
-                        yield from self._flushed()
+                        yield from self._patiently(self._shown_now)
         except GeneratorExit:
             raise
         except BaseException as error:
-            yield from self._flushed()
+            # The reason of the failure counts; events that do not get through are made up by the next launch.
+            with suppress(Exception):
+                yield from self._shown_now()
             if run is not None and isinstance(error, TriggerFailed):
                 self._links.name_run(run)
             raise
         if run is not None:
             self._links.name_run(run)
-        yield from self._flushed()
+        yield from self._patiently(self._shown_now)
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """Result of something that reads or writes Dagster's storage, which may be down for a while."""
+        from modyn_dagster.pipeline.decide.waiting import patiently
+
+        return patiently(self._platform.settings.max_wait, work, self._say_waits)
+
+    def _both(self, note: Callable[[str], None]) -> Callable[[str], None]:
+        """Say a line in the terminal and in the log of the run."""
+        log = self._say_waits
+
+        def say(line: str) -> None:
+            note(line)
+            log(line)
+
+        return say
 
     def _batch(self, event: "BatchReplayed", page: str | None) -> Iterator[AssetEvent]:
         from modyn_dagster.assets.metadata.decisions import replay_decision_metadata, replay_metadata
@@ -136,11 +161,11 @@ class _ReplayEvents:
             key = self._assets.key("measurement")
             yield dg.AssetMaterialization(key, partition=event.batch.partition_key, metadata=measured)
 
-    def _flushed(self) -> Iterator[AssetEvent]:
-        """Show what waits in Dagster, in bulk, with links to the pages of MLflow."""
+    def _shown_now(self) -> list[AssetEvent]:
+        """Show what waits in Dagster, in bulk, with links to the pages of MLflow; returns what the op has to yield itself."""
         from modyn_dagster.pipeline.stages.trigger_stages import StageResult
 
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
         run_page = self._links.run_page()
         contexts = {item.partition_key: item.context for item in waiting if isinstance(item, StageResult)}
         pages = dict(zip(contexts, self._links.trigger_pages(list(contexts)), strict=True))
@@ -159,8 +184,9 @@ class _ReplayEvents:
         walked = [event.partition for event in events if event.asset_key == self._assets.key("replay")]
         if walked:
             self._context.log.info(f"batches {walked[0]} to {walked[-1]} are replayed; {len(contexts)} triggers have news")
-        yield from show_at_once(self._context, events)
-        self._last = self._clock()
+        left = list(show_at_once(self._context, events))
+        self._waiting, self._last = [], self._clock()
+        return left
 
     def _waits(self, event: "StageResult") -> bool:
         """True if the same result waits to be shown."""

@@ -1,13 +1,13 @@
 """The assets ``<pipeline>/training_set`` and ``<pipeline>/model``: selection and training of a claimed trigger."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
 
 from modyn_dagster.assets.checks import check_outputs
-from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, has_ended, log_training
+from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, has_ended, log_training, log_waits
 from modyn_dagster.assets.metadata.stages import OpEvent, stage_result
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking.links import MlflowLinks
@@ -20,6 +20,25 @@ if TYPE_CHECKING:
     from modyn_dagster.catalog.triggers import TriggerRow
     from modyn_dagster.pipeline.context import TriggerContext
     from modyn_dagster.pipeline.platform import Platform
+
+
+T = TypeVar("T")
+
+
+def patient(
+    context: dg.AssetExecutionContext, platform: "Platform", work: Callable[[], T], *, again: Callable[[], T] | None = None
+) -> T:
+    """Result of a function, called again while its errors are transient, for ``MODYN_MAX_WAIT``; the run's log shows the waits.
+
+    Args:
+        context: of the op.
+        platform: names the longest wait.
+        work: called first.
+        again: called after a pause, as a commit that was under way may have taken place; default: ``work``.
+    """
+    from modyn_dagster.pipeline.decide.waiting import patiently
+
+    return patiently(platform.settings.max_wait, work, log_waits(context.log.warning), again=again)
 
 
 def claimed(context: dg.AssetExecutionContext, platform: "Platform", pipeline: str) -> "TriggerContext":
@@ -73,9 +92,14 @@ def training_set_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         from modyn_dagster.pipeline.stages.trigger_stages import training_set_stage
 
         platform = modyn.platform()
-        work = claimed(context, platform, assets.name)
+        work = patient(context, platform, lambda: claimed(context, platform, assets.name))
         with working_attempt(work):
-            result = training_set_stage(work)
+            result = patient(
+                context,
+                platform,
+                lambda: training_set_stage(work),
+                again=lambda: training_set_stage(claimed(context, platform, assets.name)),
+            )
             yield from stage_result(assets, result, MlflowLinks(context, modyn_mlflow, platform).trigger(work))
             require_passed(result.checks)
         yield from check_outputs("training_set", assets.key("training_set"))
@@ -101,9 +125,15 @@ def model_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         from modyn_dagster.pipeline.stages.trigger_stages import model_stage
 
         platform = modyn.platform()
-        work = claimed(context, platform, assets.name)
+        progress, reads = log_training(context.log.info), modyn_fast_path.settings()
+        work = patient(context, platform, lambda: claimed(context, platform, assets.name))
         with working_attempt(work):
-            result = model_stage(work, log_training(context.log.info), modyn_fast_path.settings())
+            result = patient(
+                context,
+                platform,
+                lambda: model_stage(work, progress, reads),
+                again=lambda: model_stage(claimed(context, platform, assets.name), progress, reads),
+            )
         url = MlflowLinks(context, modyn_mlflow, platform).trigger(work)
         if result is not None:
             yield from stage_result(assets, result, url)

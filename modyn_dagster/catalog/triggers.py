@@ -145,6 +145,12 @@ def raise_attempt(conn: sa.Connection, row: TriggerRow, error: str) -> TriggerRo
     return _change_attempt(conn, row, trigger.c.state.in_(UNFINISHED), **values)
 
 
+def release(conn: sa.Connection, row: TriggerRow, error: str) -> TriggerRow:
+    """Give the claim of an attempt back without ending the attempt; its process may claim it again, as any other may."""
+    ours = (trigger.c.state == "training") & (trigger.c.dagster_run_id == row.dagster_run_id)
+    return _change_attempt(conn, row, ours, state="pending", dagster_run_id=None, error=error)
+
+
 def fail(conn: sa.Connection, row: TriggerRow, error: str) -> TriggerRow:
     """Close an unfinished trigger until an operator resumes it."""
     return _change_attempt(conn, row, trigger.c.state.in_(UNFINISHED), state="failed", error=error, finished_at=sa.func.now())

@@ -10,8 +10,10 @@ from typing import IO, Any, Final, NamedTuple
 import click
 
 from modyn_dagster import __version__
-from modyn_dagster.errors import ModynError
+from modyn_dagster.errors import ModelsMissing, ModynError, is_transient, one_line
 
+#: Exit code of a replay that went on without the models of failed triggers.
+INCOMPLETE: Final = 3
 INTERRUPTED: Final = 130
 
 
@@ -38,7 +40,11 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
 
 
 class FailedCommand(click.ClickException):
-    """Error that shows the sentence of a ``ModynError`` and ends with exit code 1."""
+    """Error that shows one sentence, and ends with exit code 1, or 3 for a replay without the models of failed triggers."""
+
+    def __init__(self, message: str, error: Exception) -> None:
+        super().__init__(message)
+        setattr(self, "exit_code", INCOMPLETE if isinstance(error, ModelsMissing) else 1)  # noqa: B010 - click reads it so
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write ``error: …`` to standard error."""
@@ -78,28 +84,42 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; the exit code is 1 after an error, 2 after wrong usage, 130 after Ctrl-C."""
+        """Run the command; exit codes: 1 an error, 2 wrong usage, 3 a replay without some models, 130 Ctrl-C."""
         from modyn_dagster.private_files import keep_files_private
 
         keep_files_private()
         try:
             return super().invoke(ctx)
-        except ModynError as error:
-            if ctx.params["traceback"]:
-                raise
-            raise FailedCommand(str(error)) from error
-        except OSError as error:
-            # An error with a file concerns one that a person named, or the disk. Others (a closed pipe) are left to click.
-            if ctx.params["traceback"] or error.filename is None:
-                raise
-            raise FailedCommand(f"{error.filename}: {error.strerror}") from error
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+        except Exception as error:
+            # A closed pipe and the like are left to click.
+            if ctx.params["traceback"] or (isinstance(error, BrokenPipeError) and error.filename is None):
+                raise
+            raise FailedCommand(_sentence(error), error) from error
+
+
+def _sentence(error: Exception) -> str:
+    """One sentence about an error that ends a command."""
+    if isinstance(error, ModynError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if is_transient(error):
+        return f"{one_line(error)}; run the command again when that has passed (--traceback shows where it was met)"
+    return (
+        f"{one_line(error)}; modyn-dagster does not foresee this error: "
+        "`modyn-dagster --traceback ...` shows where it comes from, please report it"
+    )
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="modyn-dagster")
-@click.option("--traceback", is_flag=True, help="Show the Python traceback of an error.")
+@click.option(
+    "--traceback", is_flag=True, envvar="MODYN_TRACEBACK", show_envvar=True, help="Show the Python traceback of an error."
+)
 def main(traceback: bool) -> None:
     """Data-centric continuous training on Dagster.
 

@@ -10,6 +10,7 @@ import click
 
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema
 from modyn_dagster.catalog.database.urls import child_environment
+from modyn_dagster.cli.console import say
 from modyn_dagster.cli.ui.code_location import CodeLocation
 from modyn_dagster.errors import RunError
 from modyn_dagster.imports import loading
@@ -82,16 +83,24 @@ def replay_range(
 ) -> None:
     """Materialize ``<pipeline>/replay`` from the first to the last of the named batches, in one run.
 
+    The replay itself waits for transient errors to pass. Where Dagster's own storage is lost, this command waits for it and
+    launches the replay again, which goes on where the catalog ends.
+
     Raises ``RunError`` with the run's own reason when it fails; Dagster shows the same run with its events.
     """
     with loading():
         # The run would import it, torch with it, and collect garbage meanwhile.
         import modyn_dagster.pipeline.replay.walk  # noqa: F401
+        from modyn_dagster.pipeline.decide.waiting import patiently
 
     config = {name: value for name, value in asdict(options).items() if value is not None}
     tags = {"dagster/asset_partition_range_start": batches[0], "dagster/asset_partition_range_end": batches[1]}
     ops = {f"{pipeline}__replay": {"config": config}}
-    _materialize(defs, instance, (pipeline, "replay"), f"the replay of {pipeline}", tags=tags, ops=ops)
+
+    def launch() -> None:
+        _materialize(defs, instance, (pipeline, "replay"), f"the replay of {pipeline}", tags=tags, ops=ops)
+
+    patiently(Settings.from_environment().max_wait, launch, lambda line: say(line, err=True))
 
 
 def evaluate_fully(defs: "Definitions", instance: "DagsterInstance", pipeline: str, triggers: Sequence[str]) -> None:

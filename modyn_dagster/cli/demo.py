@@ -64,6 +64,19 @@ def _run(settings: Settings) -> None:
                     compare_dataset(defs, instance, dataset)
         for dataset in sorted(platform.project.datasets):
             _compare(platform, dataset)
+        _require_models(platform)
+
+
+def _require_models(platform: "Platform") -> None:
+    """Raise ``ModelsMissing`` for the first pipeline whose replay went on without the models of failed triggers."""
+    from modyn_dagster.catalog.runs import choose_run
+    from modyn_dagster.cli.pipeline.replay import require_models
+
+    with platform.transaction() as conn:
+        runs = [choose_run(conn, name) for name in sorted(platform.project.pipelines)]
+        for run in runs:
+            if run is not None and run.mode == "replay":
+                require_models(conn, run)
 
 
 def _import(platform: "Platform", instance: "DagsterInstance", dataset: str) -> None:

@@ -1,6 +1,6 @@
 """Errors of the package, as one tree; each carries its fields, and its message says what to do.
 
-`is_permanent` tells errors that come again with every attempt from those that may pass.
+`error_class` tells transient errors, which are waited out, and permanent ones, which come again with every attempt, from others.
 
 ``ModynError`` is ``fastpath.errors.Error``: the fast path raises errors of the same tree.
 
@@ -16,6 +16,7 @@ ModynError
 │  └─ UnexpectedFault     (file, kind, traceback)        an exception that nobody foresaw, contained in its batch
 ├─ CatalogError
 │  ├─ DatabaseDown        (address)
+│  ├─ DatabaseFull        (address)                      no room on the server's disk
 │  ├─ ServerFailed                                       the embedded server cannot be set up, started or stopped
 │  ├─ SchemaOutdated      (found, expected)
 │  └─ UnknownName         (kind, name, known)
@@ -45,10 +46,13 @@ ModynError
    ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger
    ├─ StaleRun            (run)                          another process moved the cursor of the run
    ├─ TriggerFailed       (trigger, attempt)
+   ├─ ModelsMissing       (failed, total)                a replay that went on without the models of failed triggers
+   ├─ StillFailing        (seconds)                      a transient error that did not pass in time
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
 from fastpath.errors import Error as ModynError
+from modyn_dagster.errors.classification import ErrorClass, error_class, is_permanent, is_transient
 from modyn_dagster.errors.inputs import (
     ChangedBatch,
     ConfigError,
@@ -59,10 +63,10 @@ from modyn_dagster.errors.inputs import (
     NotJson,
     SchemaMismatch,
     UnexpectedFault,
+    one_line,
     shortened,
     without_secrets,
 )
-from modyn_dagster.errors.permanence import is_permanent
 from modyn_dagster.errors.running import (
     AlreadyRunning,
     BadSample,
@@ -71,12 +75,14 @@ from modyn_dagster.errors.running import (
     CheckFailed,
     LawBroken,
     LostClaim,
+    ModelsMissing,
     NonFiniteLoss,
     RunError,
     SelectionError,
     ServiceError,
     ServiceFailed,
     StaleRun,
+    StillFailing,
     TrackingError,
     TrainingError,
     TriggerFailed,
@@ -86,6 +92,7 @@ from modyn_dagster.errors.storage import (
     CatalogError,
     CorruptFile,
     DatabaseDown,
+    DatabaseFull,
     DeletedKey,
     ModelInUse,
     NotAllowed,
@@ -112,13 +119,16 @@ __all__ = [
     "CorruptFile",
     "DataError",
     "DatabaseDown",
+    "DatabaseFull",
     "DeletedKey",
     "DuplicateFile",
+    "ErrorClass",
     "ImportPathError",
     "LawBroken",
     "LostClaim",
     "MissingExtra",
     "ModelInUse",
+    "ModelsMissing",
     "ModynError",
     "NonFiniteLoss",
     "NotAllowed",
@@ -132,6 +142,7 @@ __all__ = [
     "ServiceError",
     "ServiceFailed",
     "StaleRun",
+    "StillFailing",
     "StorageError",
     "TrackingError",
     "TrainingError",
@@ -143,7 +154,10 @@ __all__ = [
     "WeightsNotStored",
     "WriteFailed",
     "WrongShape",
+    "error_class",
     "is_permanent",
+    "is_transient",
+    "one_line",
     "shortened",
     "without_secrets",
 ]

@@ -8,6 +8,8 @@ from typing import Final
 from fastpath.errors import Error as ModynError
 
 _USER: Final = re.compile(r"(?<=://)[^/\s]*@")
+#: Characters of an error that is shown as one line.
+_LONGEST_LINE: Final = 1_000
 _QUERY: Final = re.compile(r"(?<=\S)\?\S+")
 
 
@@ -29,6 +31,17 @@ def shortened(text: str, most: int) -> str:
     '01 … 89'
     """
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2) :]}"
+
+
+def one_line(error: BaseException) -> str:
+    """Message of an error as one line, without secrets; an error that is not of this tree is named by its class too.
+
+    >>> one_line(ZeroDivisionError("division by zero")), one_line(ModynError("a file is missing"))
+    ('ZeroDivisionError: division by zero', 'a file is missing')
+    """
+    lines = (line.strip() for line in without_secrets(str(error)).splitlines())
+    text = shortened(next((line for line in lines if line), ""), _LONGEST_LINE)
+    return text if isinstance(error, ModynError) and text else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 class ConfigError(ModynError):

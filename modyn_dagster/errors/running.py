@@ -47,6 +47,27 @@ class TriggerFailed(RunError):
         self.trigger, self.attempt, self.reason = trigger, attempt, reason
 
 
+class StillFailing(RunError):
+    """Transient error that did not pass while it was waited for."""
+
+    def __init__(self, seconds: float, reason: str) -> None:
+        super().__init__(
+            f"{reason} (still so after {seconds:.0f} s of waiting, MODYN_MAX_WAIT); after the fix launch again what has failed"
+        )
+        self.seconds = seconds
+
+
+class ModelsMissing(RunError):
+    """Finished replay without the models of some triggers, which failed under ``on_failure: continue``."""
+
+    def __init__(self, run: str, pipeline: str, failed: int, total: int, trigger: str, reason: str) -> None:
+        super().__init__(
+            f"{run} is finished, but {failed} of {total} triggers failed and have no model, the last one {trigger} ({reason}); "
+            f"after the fix `modyn-dagster pipeline replay {pipeline} --restart` trains all of them"
+        )
+        self.failed, self.total = failed, total
+
+
 class CheckFailed(RunError):
     """Blocking check of a trigger asset that failed."""
 

@@ -11,6 +11,7 @@ __all__ = [
     "CatalogError",
     "CorruptFile",
     "DatabaseDown",
+    "DatabaseFull",
     "DeletedKey",
     "ModelInUse",
     "NotAllowed",
@@ -93,6 +94,14 @@ class DatabaseDown(CatalogError):
             f"Postgres at {address} does not answer{detail}; start it with `modyn-dagster db start`, "
             "or set MODYN_POSTGRES_URL to a server that runs"
         )
+        self.address = address
+
+
+class DatabaseFull(CatalogError):
+    """Postgres server whose disk has no room; nothing of the transaction was committed."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"Postgres at {address} has no room left on its disk ({reason}); free space there, then go on")
         self.address = address
 
 

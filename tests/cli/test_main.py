@@ -10,10 +10,13 @@ from click.testing import CliRunner
 
 from modyn_dagster import __version__
 from modyn_dagster.cli import COMMANDS, LazyCommand, LazyGroup, main
+from modyn_dagster.errors import ConfigError
 
 COMMAND_MODULE = """
 import click
-from modyn_dagster.errors import DatabaseDown
+import psycopg2
+from sqlalchemy.exc import OperationalError
+from modyn_dagster.errors import DatabaseDown, ModelsMissing
 
 @click.command()
 def down():
@@ -28,6 +31,15 @@ def interrupted():
     raise KeyboardInterrupt
 
 @click.command()
+def refused():
+    driver = psycopg2.OperationalError("connection to server failed: refused\\n\\tis it running?")
+    raise OperationalError("select :password", {"password": "secret"}, driver)
+
+@click.command()
+def incomplete():
+    raise ModelsMissing("replay run 1 of p", "p", 1, 12, "000001-000003", "boom")
+
+@click.command()
 def broken():
     raise ZeroDivisionError("a mistake of ours")
 """
@@ -39,7 +51,8 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> click.Group:
     (tmp_path / "failing_commands.py").write_text(COMMAND_MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "failing_commands", raising=False)
-    lazy = {name: LazyCommand("failing_commands", name, "Fails.") for name in ("down", "unwritable", "interrupted", "broken")}
+    names = ("down", "unwritable", "interrupted", "refused", "incomplete", "broken")
+    lazy = {name: LazyCommand("failing_commands", name, "Fails.") for name in names}
     return LazyGroup("main", lazy=lazy, params=[click.Option(["--traceback"], is_flag=True)])
 
 
@@ -109,8 +122,32 @@ def test_the_traceback_is_shown_when_asked_for(group: click.Group) -> None:
     assert type(result.exception).__name__ == "DatabaseDown"
 
 
-def test_a_mistake_of_ours_is_not_dressed_up_as_the_users(group: click.Group) -> None:
-    assert isinstance(CliRunner().invoke(group, ["broken"]).exception, ZeroDivisionError)
+def test_an_error_that_was_not_foreseen_is_one_sentence_too_and_says_where_its_traceback_is(group: click.Group) -> None:
+    result = CliRunner().invoke(group, ["broken"])
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("error: ZeroDivisionError: a mistake of ours; modyn-dagster does not foresee this error")
+    assert "--traceback" in result.stderr
+    assert isinstance(CliRunner().invoke(group, ["--traceback", "broken"]).exception, ZeroDivisionError)
+
+
+def test_a_variable_asks_for_tracebacks_as_the_option_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MODYN_PROJECT", str(tmp_path))
+    assert CliRunner().invoke(main, ["pipeline", "status"]).stderr.startswith("error: environment: MODYN_PROJECT")
+    monkeypatch.setenv("MODYN_TRACEBACK", "1")
+    assert isinstance(CliRunner().invoke(main, ["pipeline", "status"]).exception, ConfigError)
+
+
+def test_a_raw_error_of_the_database_is_one_line_without_statement_and_parameters(group: click.Group) -> None:
+    result = CliRunner().invoke(group, ["refused"])
+    assert result.stderr.startswith("error: OperationalError: (psycopg2.OperationalError) connection to server")
+    assert "secret" not in result.stderr
+    assert result.stderr.endswith("run the command again when that has passed (--traceback shows where it was met)\n")
+
+
+def test_a_replay_without_some_models_ends_with_3(group: click.Group) -> None:
+    result = CliRunner().invoke(group, ["incomplete"])
+    assert result.exit_code == 3
+    assert "1 of 12 triggers failed" in result.stderr
 
 
 def test_ctrl_c_ends_with_130(group: click.Group) -> None:

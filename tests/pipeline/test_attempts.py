@@ -17,12 +17,19 @@ from modyn_dagster.errors import (
     NonFiniteLoss,
     RunError,
     StaleRun,
+    StillFailing,
     TrainingError,
     TriggerFailed,
     WriteFailed,
 )
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt, require_running, working_attempt
+from modyn_dagster.pipeline.decide.attempts import (
+    claim_context,
+    give_up_attempt,
+    release_attempt,
+    require_running,
+    working_attempt,
+)
 from modyn_dagster.pipeline.decide.live_run import resume_run
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings
@@ -183,22 +190,46 @@ def test_a_permanent_error_fails_at_once_and_after_the_fix_all_attempts_are_gran
 @pytest.mark.parametrize(
     "error",
     [
-        OSError(errno.ENOSPC, "no space left on device"),
-        WriteFailed("7.arrow", "no space left on device"),
-        caused_by(ConfigError("pipeline p", "training.model.config", {}, "it refused"), OSError(errno.EMFILE, "too many files")),
-        caused_by(CorruptFile("7.arrow", "a file that can be read", "an error"), OSError(errno.EIO, "input/output error")),
+        OSError(errno.ENOEXEC, "exec format error"),
+        caused_by(ConfigError("pipeline p", "training.model.config", {}, "it refused"), FileNotFoundError("vocabulary.txt")),
+        caused_by(StillFailing(3600, "7.arrow: cannot be written"), OSError(errno.ENOSPC, "no space left on device")),
+        MemoryError(),
         NonFiniteLoss(3, float("nan"), [1], {}),
         RuntimeError("of user code"),
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_that_may_pass_keeps_the_attempts(world, error):
+def test_an_error_that_is_neither_transient_nor_permanent_costs_one_attempt(world, error):
     platform, _, trigger = world
     for attempt in (2, 3):
         with pytest.raises(type(error)), working_attempt(claim_context(platform, trigger, "one")):
             raise error
         trigger = reread(platform, trigger)
         assert (trigger.state, trigger.attempt) == ("pending", attempt)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "no space left on device"),
+        caused_by(WriteFailed("7.arrow", "read-only file system"), OSError(errno.EROFS, "read-only file system")),
+        caused_by(ConfigError("pipeline p", "training.model.config", {}, "it refused"), OSError(errno.EMFILE, "too many files")),
+        caused_by(CorruptFile("7.arrow", "a file that can be read", "an error"), OSError(errno.EIO, "input/output error")),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_transient_error_costs_no_attempt_and_what_was_claimed_can_be_given_back(world, error):
+    platform, run, trigger = world
+    for _ in range(5):
+        with pytest.raises(type(error)), working_attempt(claim_context(platform, trigger, "one")):
+            raise error
+    release_attempt(platform, run, "another", "it holds nothing")
+    assert reread(platform, trigger).state == "training"
+    release_attempt(platform, run, "one", "waits for the disk")
+    released = reread(platform, trigger)
+    assert (released.state, released.attempt, released.dagster_run_id) == ("pending", 1, None)
+    assert released.error == "waits for the disk"
+    assert claim_trigger(platform, released, "two").state == "training"
 
 
 def test_with_continue_a_failed_trigger_stops_nothing(engine, home):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import BACKLOG_TAG, log_training
+from modyn_dagster.assets.dagster_runs import BACKLOG_TAG, log_training, log_waits
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, triggers_of
 from modyn_dagster.assets.tracking.links import MlflowLinks
@@ -48,7 +48,8 @@ def backlog_events(
     turn = turn_of(context.instance, assets.pipeline.max_run_time)
     page = None
     progress = log_training(context.log.info)
-    for result in train_backlog(platform, assets.name, context.run.run_id, turn, progress, fast_path):
+    waits = log_waits(context.log.warning)
+    for result in train_backlog(platform, assets.name, context.run.run_id, turn, progress, fast_path, waits):
         if result.stage == "training_set":
             add_partitions(context.instance, triggers_of(assets.name), [result.partition_key])
             context.log.info(f"trigger {result.partition_key} is next: {result.context.trigger.reason}")

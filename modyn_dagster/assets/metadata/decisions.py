@@ -105,6 +105,8 @@ def replay_metadata(event: BatchReplayed, mlflow_url: str | None) -> dict[str, A
         "last_time": time_text(event.batch.time_max),
         "triggers": len(event.triggers),
     }
+    if event.failed:
+        metadata["failed triggers so far"] = event.failed
     if mlflow_url is not None:
         metadata["mlflow"] = dg.MetadataValue.url(mlflow_url)
     run, keys = event.run, [trigger.partition_key for trigger in event.triggers]

@@ -12,7 +12,7 @@ from modyn_dagster.catalog.access.authentication import REFUSED, display_address
 from modyn_dagster.catalog.access.roles import RoleName
 from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.catalog.revisions import head_revision, outdated
-from modyn_dagster.errors import DatabaseDown
+from modyn_dagster.errors import DatabaseDown, DatabaseFull
 from modyn_dagster.settings import Settings
 
 _CONNECT_SECONDS = 10
@@ -55,12 +55,21 @@ def transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
     Raises:
         DatabaseDown: no connection, or it was lost, as noticed by SQLAlchemy or psycopg2. A commit that was under way may
             have taken place.
+        DatabaseFull: no room on the server's disk; nothing was committed.
         SchemaOutdated: the server runs, but the database was never made.
     """
+    with named_faults(engine), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def named_faults(engine: sa.Engine) -> Iterator[None]:
+    """Raise faults of the server and the connection in the block as ``transaction`` does; other errors pass."""
     try:
-        with engine.begin() as connection:
-            yield connection
+        yield
     except (DBAPIError, psycopg2.Error) as error:
+        if _is_full(error):
+            raise DatabaseFull(display_address(engine.url), _reason(error, engine.url)) from error
         if not _is_down(error):
             raise
         reason = _reason(error, engine.url)
@@ -93,6 +102,11 @@ def _is_down(error: DBAPIError | psycopg2.Error) -> bool:
         code = cause.pgcode
         return code is None or code[:2] == errorcodes.CLASS_CONNECTION_EXCEPTION or code in _DOWN_CODES
     return isinstance(cause, psycopg2.InterfaceError) and "closed" in str(cause)
+
+
+def _is_full(error: DBAPIError | psycopg2.Error) -> bool:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, psycopg2.Error) and cause.pgcode == errorcodes.DISK_FULL
 
 
 def _reason(error: DBAPIError | psycopg2.Error, url: sa.URL) -> str:

@@ -15,11 +15,15 @@ from modyn_dagster.cli.pipeline.operate import finish, reset, resume, stop, trig
 from modyn_dagster.cli.pipeline.status import show, status
 from modyn_dagster.cli.project import open_platform
 from modyn_dagster.cli.removal import remove_pipeline
-from modyn_dagster.errors import RunError, UnknownName
+from modyn_dagster.errors import ModelsMissing, RunError, UnknownName
 from modyn_dagster.imports import loading
 from modyn_dagster.progress import progress_bar
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from dagster import DagsterInstance
+
+    from modyn_dagster.catalog.runs import RunRow
     from modyn_dagster.pipeline.platform import Platform
 
 
@@ -44,7 +48,8 @@ for command in (status, show, trigger, stop, resume, reset, finish, remove_pipel
 def replay(name: str, first: str | None, last: str | None, replay_name: str, **options: Any) -> None:
     """Replay pipeline NAME over a range of batches, as a backfill of its replay asset would.
 
-    Launched again, it continues where it stopped and trains nothing twice. The exit code is 1 when the replay fails.
+    Launched again, it continues where it stopped and trains nothing twice. The exit code is 1 when the replay fails, and 3 when
+    it went on without the models of failed triggers (`on_failure: continue`).
     """
     with loading():
         from modyn_dagster.build import build_definitions
@@ -58,6 +63,7 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
         keys = batch_range(platform, name, first, last)
         # MLflow's process starts while this one goes on importing.
         with dagster_instance(platform.settings) as instance, share_tracker(platform.settings):
+            announce_missing(instance, platform, platform.pipeline(name).dataset)
             defs = build_definitions(settings=platform.settings)
             replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
         spec = platform.pipeline(name)
@@ -66,6 +72,7 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
             run = replay_run(conn, name, spec_hash=spec_hash(spec), seed=seed, name=replay_name)
             if run is not None:
                 show_table(comparison_table(compare_seeds(conn, run)).rich())
+                require_models(conn, run)
 
 
 @pipeline.command()
@@ -129,6 +136,26 @@ def compare(names: tuple[str, ...], metric: str | None, plot: str | None, as_jso
             if any(reports.values()):
                 html = None if reports["html"] is None else _named(reports["html"], suffix)
                 write_reports(platform, groups[dataset], metric, html=html, pages=reports["pages"])
+
+
+def announce_missing(instance: "DagsterInstance", platform: "Platform", dataset: str) -> None:
+    """Make up for an announcement of batches that was cut off: Dagster replays only partitions that it knows."""
+    from modyn_dagster.assets.samples import announce_batches
+    from modyn_dagster.assets.specs import batches_of, unknown_partitions
+
+    keys = [batch.partition_key for batch in platform.view(dataset).batches]
+    if unknown_partitions(instance, batches_of(dataset), keys):
+        announce_batches(instance, platform, dataset)
+
+
+def require_models(conn: "sa.Connection", run: "RunRow") -> None:
+    """Raise ``ModelsMissing`` for a run that went on without the models of failed triggers."""
+    from modyn_dagster.catalog.triggers import list_triggers
+
+    triggers = list_triggers(conn, run.id)
+    if failed := [row for row in triggers if row.state == "failed"]:
+        last = failed[-1]
+        raise ModelsMissing(run.title, run.pipeline, len(failed), len(triggers), last.partition_key, last.error or "unknown")
 
 
 def _by_dataset(platform: "Platform", names: Sequence[str]) -> dict[str, list[str]]:

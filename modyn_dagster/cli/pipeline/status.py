@@ -123,6 +123,7 @@ def _status(conn: "sa.Connection", run: "RunRow") -> dict[str, Any]:
         "cursor": run.cursor,
         "options": dict(run.options),
         "triggers": len(triggers),
+        "failed_triggers": sum(row.state == "failed" for row in triggers),
         "open_trigger": unfinished.partition_key if unfinished else None,
         "open_trigger_state": unfinished.state if unfinished else None,
         "error": unfinished.error if unfinished else None,
@@ -134,6 +135,11 @@ def _batch(ordinal: int | None) -> str:
     return "none yet" if ordinal is None else str(ordinal)
 
 
+def _state(row: Mapping[str, Any]) -> str:
+    """State of a run. A run that went on without the models of failed triggers is not in the state of one that did not."""
+    return f"{row['state']}, {row['failed_triggers']} failed" if row["failed_triggers"] else str(row["state"])
+
+
 def _status_table(rows: Sequence[Mapping[str, Any]]) -> "TerminalTable":
     from modyn_dagster.reporting.tables import Table
 
@@ -143,7 +149,7 @@ def _status_table(rows: Sequence[Mapping[str, Any]]) -> "TerminalTable":
         numbers = str(row["triggers"]), _batch(row["last_batch_ordinal"])
         trigger = " ".join(str(row[key]) for key in ("open_trigger", "open_trigger_state", "error") if row[key])
         reason = row["newest_decision"]["reason"] if row["newest_decision"] else ""
-        cells.append((row["pipeline"], run, row["state"], *numbers, reason, trigger))
+        cells.append((row["pipeline"], run, _state(row), *numbers, reason, trigger))
     header = ("pipeline", "run", "state", "triggers", "last batch", "newest decision", "open trigger")
     caption = "" if cells else "no pipeline has run; `modyn-dagster pipeline replay NAME` begins"
     return Table(header, tuple(cells), caption, texts=True).rich()

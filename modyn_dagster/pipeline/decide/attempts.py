@@ -9,9 +9,29 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.datasets import get_dataset
 from modyn_dagster.catalog.deletions import is_deleted
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
-from modyn_dagster.catalog.triggers import TriggerRow, claim, fail, get_trigger, list_triggers, raise_attempt
+from modyn_dagster.catalog.triggers import (
+    TriggerRow,
+    claim,
+    fail,
+    get_trigger,
+    list_triggers,
+    raise_attempt,
+    release,
+    unfinished_trigger,
+)
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.errors import CatalogError, CorruptFile, DeletedKey, LostClaim, RunError, StaleRun, TriggerFailed, is_permanent
+from modyn_dagster.errors import (
+    CatalogError,
+    CorruptFile,
+    DeletedKey,
+    LostClaim,
+    RunError,
+    StaleRun,
+    StillFailing,
+    TriggerFailed,
+    is_permanent,
+    is_transient,
+)
 from modyn_dagster.ingestion.deletion.delete import is_replaced
 from modyn_dagster.pipeline.context import TriggerContext, load_context
 from modyn_dagster.pipeline.platform import Platform
@@ -47,7 +67,9 @@ def _claim(conn: sa.Connection, trigger: TriggerRow, dagster_run_id: str) -> Tri
 
 @contextmanager
 def working_attempt(context: TriggerContext) -> Iterator[None]:
-    """Give up the attempt when the block raises, and raise on; a lost claim or an unreachable catalog gives nothing up.
+    """Give up the attempt when the block raises, and raise on; a lost claim or a transient error gives nothing up.
+
+    Transient errors are waited out by the caller; one that did not pass in time (``StillFailing``) costs the attempt.
 
     A sample deleted after its selection is no failure, nor is a file that a purge replaced before it was read. The next
     attempt selects again and reads the current files, so it is always granted.
@@ -57,6 +79,8 @@ def working_attempt(context: TriggerContext) -> Iterator[None]:
     except (CatalogError, LostClaim, StaleRun):
         raise
     except Exception as error:
+        if is_transient(error) and not isinstance(error, StillFailing):
+            raise
         if context.trigger.state != "trained":
             deleted = isinstance(error, DeletedKey)
             reason = f"{error}; it selects again" if deleted else f"{type(error).__name__}: {error}"
@@ -85,6 +109,14 @@ def give_up_attempt(
         if spec.on_failure == "stop":
             return move_run(conn, get_run(conn, run.id, lock=True), state="waiting"), failed
         return get_run(conn, run.id), failed
+
+
+def release_attempt(platform: Platform, run: RunRow, dagster_run_id: str, reason: str) -> None:
+    """Give back what one Dagster run has claimed of a run's unfinished trigger, at no cost; nothing where it holds none."""
+    with platform.transaction() as conn:
+        current = unfinished_trigger(conn, run.id)
+        if current is not None and (current.state, current.dagster_run_id) == ("training", dagster_run_id):
+            release(conn, current, reason)
 
 
 def is_deletion(conn: sa.Connection, platform: Platform, run: RunRow, error: Exception | None) -> bool:

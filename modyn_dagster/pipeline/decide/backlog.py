@@ -15,6 +15,7 @@ from modyn_dagster.pipeline.checks import require_passed
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.decide.attempts import claim_context, working_attempt
 from modyn_dagster.pipeline.decide.tick import Attempt, tick_run
+from modyn_dagster.pipeline.decide.waiting import Say, patiently
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.stages.trigger_stages import StageResult, evaluation_stage, model_stage, training_set_stage
 from modyn_dagster.progress import ProgressCallback
@@ -29,6 +30,7 @@ def train_backlog(
     goes_on: Callable[[], bool],
     progress: ProgressCallback | None = None,
     fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
+    waits: Say | None = None,
 ) -> Iterator[StageResult]:
     """Decide, train and evaluate one trigger after the other, until there is none to take or ``goes_on`` says no.
 
@@ -50,7 +52,7 @@ def train_backlog(
         except (LostClaim, RunError):
             # Another run was faster, or an operator gave the trigger up.
             return
-        yield from _trained(context, progress, fast_path)
+        yield from _trained(context, dagster_run_id, progress, fast_path, waits)
 
 
 def _next_trigger(platform: Platform, pipeline: str) -> TriggerRow | None:
@@ -63,15 +65,34 @@ def _next_trigger(platform: Platform, pipeline: str) -> TriggerRow | None:
     return tick_run(platform, run, lambda _: Attempt.GOING).train
 
 
-def _trained(context: TriggerContext, progress: ProgressCallback | None, fast_path: FastPath) -> Iterator[StageResult]:
+def _trained(
+    context: TriggerContext, dagster_run_id: str, progress: ProgressCallback | None, fast_path: FastPath, waits: Say | None
+) -> Iterator[StageResult]:
+    platform = context.platform
+    longest = platform.settings.max_wait
+
+    def again() -> TriggerContext:
+        # A commit that was under way when Postgres was lost may have taken place.
+        return claim_context(platform, context.trigger, dagster_run_id)
+
     with working_attempt(context):
-        selected = training_set_stage(context)
+        selected = patiently(longest, lambda: training_set_stage(context), waits, again=lambda: training_set_stage(again()))
         yield selected
         require_passed(selected.checks)
-        trained = model_stage(selected.context, progress, fast_path)
+        work = selected.context
+        trained = patiently(
+            longest,
+            lambda: model_stage(work, progress, fast_path),
+            waits,
+            again=lambda: model_stage(again(), progress, fast_path),
+        )
     if trained is None:
         return
     yield trained
     require_passed(trained.checks)
-    view = context.platform.view(context.spec.dataset)
-    yield evaluation_stage(replace(trained.context, view=view), finished=False)
+    last = trained.context
+
+    def evaluated() -> StageResult:
+        return evaluation_stage(replace(last, view=platform.view(last.spec.dataset)), finished=False)
+
+    yield patiently(longest, evaluated, waits)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
+from psycopg2 import errorcodes
 from sqlalchemy.exc import OperationalError
 
 from modyn_dagster.catalog.batches import BatchRow, list_batches
+from modyn_dagster.catalog.database.engine import named_faults
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow, create_run, ensure_pipeline, ensure_spec, get_run, move_run, replay_run
 from modyn_dagster.errors import BatchGap, RunError, UnknownName
@@ -154,18 +156,26 @@ def run_lock(engine: sa.Engine, run: RunRow) -> Iterator[None]:
 
     Raises ``RunError`` when another process still holds it after ten seconds.
     """
-    conn = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    with named_faults(engine):
+        conn = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     try:
-        conn.execute(sa.text("SET lock_timeout = '10s'"))
-        try:
-            conn.execute(sa.select(sa.func.pg_advisory_lock(_LOCK_CLASS, run.id)))
-        except OperationalError as error:
-            raise RunError(f"another process works on {run.title}; wait for it or stop it") from error
+        with named_faults(engine):
+            _lock(conn, run)
         yield
     finally:
         # A connection that leaves the pool ends its session, and with it the lock, even on a dead server.
         conn.detach()
         conn.close()
+
+
+def _lock(conn: sa.Connection, run: RunRow) -> None:
+    conn.execute(sa.text("SET lock_timeout = '10s'"))
+    try:
+        conn.execute(sa.select(sa.func.pg_advisory_lock(_LOCK_CLASS, run.id)))
+    except OperationalError as error:
+        if getattr(error.orig, "pgcode", None) != errorcodes.LOCK_NOT_AVAILABLE:
+            raise
+        raise RunError(f"another process works on {run.title}; wait for it or stop it") from error
 
 
 def require_idle(conn: sa.Connection, run: RunRow) -> None:

@@ -8,6 +8,7 @@ from time to time. Batches walked since then are walked again after a kill; noth
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Final
@@ -17,13 +18,20 @@ from modyn_dagster.catalog.decisions import DecisionRow, decisions_in_batch
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import UNFINISHED, TriggerRow, get_trigger, list_triggers
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.errors import CatalogError, LostClaim, StaleRun
+from modyn_dagster.errors import CatalogError, LostClaim, StaleRun, is_transient
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.checks import require_passed
 from modyn_dagster.pipeline.context import TriggerContext, load_context
-from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt, require_running, working_attempt
+from modyn_dagster.pipeline.decide.attempts import (
+    claim_context,
+    give_up_attempt,
+    release_attempt,
+    require_running,
+    working_attempt,
+)
 from modyn_dagster.pipeline.decide.driver import advance_while_paused
 from modyn_dagster.pipeline.decide.manual_trigger import recorded_manual, repeat_manual
+from modyn_dagster.pipeline.decide.waiting import Patience, Say, patient_events
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
@@ -59,6 +67,7 @@ class BatchReplayed:
         triggers: triggers at its samples.
         decisions: decisions at its samples.
         is_last: whether it is the last batch of the selection.
+        failed: triggers of the run so far that failed, and without whose models it went on.
     """
 
     run: RunRow
@@ -66,6 +75,7 @@ class BatchReplayed:
     triggers: Sequence[TriggerRow]
     decisions: Sequence[DecisionRow] = ()
     is_last: bool = False
+    failed: int = 0
 
 
 def replay(
@@ -73,22 +83,57 @@ def replay(
     request: ReplayRequest,
     progress: Progress | None = None,
     training: ProgressCallback | None = None,
+    waits: Say | None = None,
 ) -> Iterator[BatchReplayed | StageResult]:
-    """Walk the selected batches in ordinal order; ``training`` is called at every step of its trainings.
+    """Walk the selected batches in ordinal order.
 
     Yields a ``BatchReplayed`` per batch and a ``StageResult`` per training set, model and evaluation as they come; at the end
-    the run is finished and every model's evaluation is yielded once more with all its intervals.
+    the run is finished and every model's evaluation is yielded once more with all its intervals. After a transient error the
+    walk waits and goes on at the batch that it had come to.
+
+    Args:
+        platform: the project.
+        request: pipeline, batches and identity.
+        progress: called before each batch.
+        training: called at every step of the trainings.
+        waits: receives a line for every pause after a transient error.
 
     Raises:
         BatchGap: the selection leaves out batches after the run's last one.
+        StillFailing: a transient error did not pass in time; the attempt under way is not lost.
         TriggerFailed: a trigger used up its attempts and the spec says ``on_failure: stop``.
     """
     spec = platform.pipeline(request.pipeline)
     require_runnable(spec, platform.dataset(spec.dataset))
     run, selection = begin_replay(platform, request)
-    view = platform.view(spec.dataset, until=selection[-1].ordinal)
-    with run_lock(platform.engine, run), Measurer(platform) as measurer:
-        yield from _Walk(platform, request, run.id, view, progress, training, measurer).batches(selection)
+    walked, has_waited = 0, False
+
+    def say(line: str) -> None:
+        nonlocal has_waited
+        has_waited = True
+        with suppress(CatalogError, LostClaim):
+            release_attempt(platform, run, request.dagster_run_id, line)
+        if waits is not None:
+            waits(line)
+
+    def walk() -> Iterator[BatchReplayed | StageResult]:
+        nonlocal walked
+        view = platform.view(spec.dataset, until=selection[-1].ordinal)
+        with run_lock(platform.engine, run), Measurer(platform) as measurer:
+            if has_waited:
+                # While the catalog was out of reach, the claim could not be given back.
+                release_attempt(platform, run, request.dagster_run_id, "its process waited for Postgres")
+            steps = _Walk(platform, request, run.id, view, progress, training, measurer)
+            for event in steps.batches(selection, walked):
+                walked += isinstance(event, BatchReplayed)
+                yield event
+
+    yield from patient_events(walk, Patience(platform.settings.max_wait, say), _is_progress)
+
+
+def _is_progress(event: BatchReplayed | StageResult) -> bool:
+    """Tell steps from results that are read again after a pause."""
+    return isinstance(event, BatchReplayed) or event.fresh
 
 
 class _Walk:
@@ -117,9 +162,10 @@ class _Walk:
         # Read anew when this process has changed one: the run's lock keeps others from it.
         self._triggers: Sequence[TriggerRow] | None = None
 
-    def batches(self, selection: Sequence[BatchRow]) -> Iterator[BatchReplayed | StageResult]:
+    def batches(self, selection: Sequence[BatchRow], walked: int) -> Iterator[BatchReplayed | StageResult]:
+        """Walk a selection whose first batches this process has walked before."""
         require_running(self._platform, self._run)
-        for index, batch in enumerate(selection):
+        for index, batch in list(enumerate(selection))[walked:]:
             if self._progress is not None:
                 self._progress(batch.partition_key, index, len(selection))
             yield from self._batch(batch, is_last=batch is selection[-1])
@@ -138,7 +184,8 @@ class _Walk:
             self._run = replace(self._run, last_ordinal=batch.ordinal)
         if monotonic() - self._recorded > _RECORD_SECONDS:
             self._record_place()
-        yield BatchReplayed(self._run, batch, self._triggers_in(batch), self._decisions_in(batch), is_last)
+        failed = sum(row.state == "failed" and ordinal_of(row.point) <= batch.ordinal for row in self._all_triggers())
+        yield BatchReplayed(self._run, batch, self._triggers_in(batch), self._decisions_in(batch), is_last, failed)
 
     def _record_place(self) -> None:
         """Record the last walked batch in the catalog."""
@@ -220,7 +267,9 @@ class _Walk:
                     trained = model_stage(selected.context, self._training, self._request.fast_path)
             except (CatalogError, LostClaim, StaleRun):
                 raise
-            except Exception:  # noqa: BLE001 - user code may raise anything; the attempt has recorded it
+            except Exception as error:  # user code may raise anything; the attempt has recorded it
+                if is_transient(error):
+                    raise
                 with self._platform.transaction() as conn:
                     self._run, trigger = get_run(conn, self._run.id), get_trigger(conn, trigger.id)
                 continue
