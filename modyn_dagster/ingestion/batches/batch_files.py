@@ -5,31 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
-from fastpath.array_types import ByteArray, Int64Array, TimeArray
+from fastpath.array_types import ByteArray, Int64Array
 from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.batch_index import index_path, shard_path
+from modyn_dagster.incremental_fsync import HashingFile
 from modyn_dagster.ingestion.batches.assemble import Assembled
 from modyn_dagster.ingestion.sources.files import FileVersion
 from modyn_dagster.storage import StagedFile, atomic_write, sweep_unfinished
 from modyn_dagster.values.digest import new_hash
-
-
-def write_index(
-    path: Path,
-    times: TimeArray,
-    labels: Int64Array | None,
-    targets: npt.NDArray[np.float64] | None,
-    extents: Extents,
-    files: Sequence[IndexedFile],
-) -> str:
-    """Write an index atomically; returns its checksum."""
-    with atomic_write(path) as out:
-        write_index_to(out, times, labels, targets, extents, files)
-    return out.checksum
 
 
 @contextmanager
@@ -81,14 +65,21 @@ def publish_files(
 
     ``sweep_remains`` comes before.
     """
+    if shard is not None:
+        shard.publish(swept=True)
+    with atomic_write(home / index_path(dataset, ordinal)) as out:
+        write_batch_index(out, content, labels, shard)
+    return out.checksum
+
+
+def write_batch_index(out: HashingFile, content: BatchContent, labels: Int64Array | None, shard: StagedFile | None) -> None:
+    """Write the index of a batch to a binary file; its shard is finished."""
     assembled = content.assembled
     files = [IndexedFile(path, content.files[path].state.size, content.files[path].checksum) for path in assembled.paths]
     if shard is not None:
-        shard.publish(swept=True)
         files.append(IndexedFile(None, shard.size, shard.checksum))
-    index = home / index_path(dataset, ordinal)
     extents = Extents.of(assembled.file, assembled.offsets, assembled.lengths)
-    return write_index(index, assembled.times, labels, assembled.targets, extents, files)
+    write_index_to(out, assembled.times, labels, assembled.targets, extents, files)
 
 
 def content_checksum(files: Mapping[str, FileVersion]) -> str:
