@@ -66,6 +66,7 @@ class SampleStore:
         dtype: np.dtype[Any] | None = None,
         resident: bool = False,
         threads: int = 1,
+        strict: bool = False,
     ) -> Self:
         """Open a store. No file is read before the first key.
 
@@ -83,6 +84,8 @@ class SampleStore:
             dtype: structured type of a row; implies its width.
             resident: copy each file into huge pages of this process when it is first needed.
             threads: number of threads that share a large request.
+            strict: compare all bytes of each file with the digests of its ingestion when the store first opens it, also where its
+                size and time of change are the same. Files of indexes without digests of blocks are compared as a whole.
         """
         paths = by_ordinal(indexes)
         dtype = None if dtype is None else np.dtype(dtype)
@@ -97,6 +100,7 @@ class SampleStore:
                 resident,
                 threads,
                 deleted_checksums or {},
+                strict,
             )
         )
 

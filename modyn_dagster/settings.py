@@ -9,6 +9,7 @@ MODYN_POSTGRES_URL         an existing server to use instead of the embedded one
 MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas             MODYN_POSTGRES_URL
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
+MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
@@ -28,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from modyn_dagster.errors import ConfigError
+
 #: Path of the server of `modyn-dagster ui` below which it serves the reports of comparisons.
 REPORT_PAGES: Final = "/modyn/reports"
 
@@ -42,6 +45,7 @@ class Settings:
     database_prefix: str = ""
     pg_bin: Path | None = None
     postgres_owner_url: str | None = None
+    strict_reads: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -55,6 +59,7 @@ class Settings:
             database_prefix=env.get("MODYN_DATABASE_PREFIX", ""),
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
             postgres_owner_url=env.get("MODYN_POSTGRES_OWNER_URL") or None,
+            strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
         )
 
     @property
@@ -79,5 +84,12 @@ class Settings:
             "MODYN_POSTGRES_URL": self.postgres_url or "",
             "MODYN_DATABASE_PREFIX": self.database_prefix,
             "MODYN_PG_BIN": str(self.pg_bin or ""),
+            "MODYN_STRICT_READS": "true" if self.strict_reads else "",
         }
         return {name: value for name, value in pairs.items() if value}
+
+
+def _is_true(name: str, text: str) -> bool:
+    if text.lower() not in ("", "true", "false"):
+        raise ConfigError("environment", name, text, "must be `true` or `false`")
+    return text.lower() == "true"

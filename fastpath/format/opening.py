@@ -73,6 +73,7 @@ class Opening:
     resident: bool
     threads: int
     deleted_checksums: Mapping[int, str]
+    strict: bool = False
 
 
 def by_ordinal(indexes: Mapping[int, Path] | Iterable[Path]) -> dict[int, Path]:

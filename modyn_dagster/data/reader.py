@@ -35,6 +35,7 @@ class SampleReader:
             checksum.
         deleted: files with the lists of deleted positions, by ordinal of the batches that have one.
         threads: number of threads for a large request.
+        strict: compare the bytes of each file with those of its ingestion when it is first opened.
 
     Attributes:
         store: bytes of the samples by key.
@@ -52,6 +53,7 @@ class SampleReader:
         modified: Mapping[str, int] | None = None,
         deleted: Mapping[int, Path] | None = None,
         threads: int = 1,
+        strict: bool = False,
     ) -> None:
         self._spec, self._columns = spec, tuple(columns or ())
         self._decoder = row_decoder(spec.format)
@@ -65,6 +67,7 @@ class SampleReader:
             deleted=deleted or {},
             dtype=record_dtype(spec.format, self._columns),
             threads=threads,
+            strict=strict,
         )
 
     @cached_property
@@ -142,6 +145,7 @@ def reader_of(
     home: Path,
     modified: Mapping[str, int],
     deleted: DeletedLists,
+    strict: bool = False,
 ) -> SampleReader:
     """A reader of batches by their rows. The lists of deleted positions are read now, indexes on first use."""
     return SampleReader(
@@ -153,6 +157,7 @@ def reader_of(
         checksums={batch.ordinal: str(batch.index_checksum) for batch in batches},
         modified=modified,
         deleted=deleted.verified_paths(),
+        strict=strict,
     )
 
 

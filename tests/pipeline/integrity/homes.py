@@ -93,14 +93,14 @@ def files_of(world: World, kind: str) -> list[Path]:
     return [path for path in found if kind != "models" or path.suffix in (".safetensors", ".pack")]
 
 
-def flip(path: Path, position: int) -> None:
+def flip(path: Path, position: int, bit: int = 0x40) -> None:
     """Change one byte of a file, in place, with its size and time of change kept."""
     status = path.stat()
     with path.open("r+b") as file:
         file.seek(position)
         [byte] = file.read(1)
         file.seek(position)
-        file.write(bytes([byte ^ 0x40]))
+        file.write(bytes([byte ^ bit]))
     keep_time(path, status.st_mtime_ns)
 
 
