@@ -12,6 +12,7 @@ import numpy.typing as npt
 from benchmarks.criteo import blocks, file_name, write_files
 from benchmarks.rows import GROUPS, ROW, ROWS_PER_FILE, Rows
 from fastpath import Columns, SampleStore
+from fastpath.format.blocks import block_digests
 from fastpath.format.index_file import Extents, IndexedFile
 from modyn_dagster.ingestion.batches.batch_files import write_index
 from modyn_dagster.keys import keys_of
@@ -97,7 +98,7 @@ def ingest(folder: Path, paths: Sequence[Path]) -> Data:
         times = np.full(n, np.datetime64("2024-01-01", "us") + np.timedelta64(ordinal, "D"))
         words = [np.array([value], np.int64) for value in (0, ROW.itemsize, 0, ROW.itemsize)]
         extents = Extents(np.zeros(1, np.int32), *words)
-        files = [IndexedFile(path.name, found.st_size, checksum)]
+        files = [IndexedFile(path.name, found.st_size, checksum, block_digests(np.memmap(path, np.uint8, "r")).tobytes())]
         index = folder / f"batches/{_NAME}/{ordinal}.arrow"
         write_index(index, times, rows["label"].astype(np.int64), None, extents, files)
         keys.append(keys_of(ordinal, np.arange(n)))

@@ -1,4 +1,4 @@
-"""Throughput of shuffled reads by key, and its effect on training: figures F0 to F13.
+"""Throughput of shuffled reads by key, and its effect on training: figures F0 to F13, and F17.
 
 ``python benchmarks/throughput.py [--quick] [--json FILE] [--only F1,F5] [--work DIR] [--data FOLDER]``
 
@@ -32,6 +32,8 @@ F11  two threads against one, through the ring and bare; rows/s at 20 M rows aga
      of 20 M rows.
 F12  from a saved state to the batch in the middle of a shuffled epoch of 20 M rows, its training set opened anew.
 F13  a training set of 100 M written with checksum and fsync; opened, and its first batch taken.
+F17  strict reads, which compare every byte with the digests of its ingestion, against default ones: the first pass of a
+     store (F17.strict_first) and later passes (F17.strict).
 
 F6, F9, F11 and F13 themselves, which have a goal for each part, are the least of these parts over its goal: 1 reaches all.
 """
@@ -51,7 +53,7 @@ if __name__ == "__main__":
 
 import torch
 
-from benchmarks.figures import cold, libraries, pictures, reading, scaling, training, training_sets
+from benchmarks.figures import cold, libraries, pictures, reading, scaling, strict, training, training_sets
 from benchmarks.groups import one_of
 from benchmarks.report import Figure, busyness, print_table, write_json
 from benchmarks.setting import QUICK, Setting, Sizes
@@ -64,6 +66,7 @@ _GROUPS: Final[Mapping[tuple[str, ...], Callable[[Setting], Iterator[Figure]]]] 
     ("F9", "F8b"): pictures.figures,
     ("F10",): cold.figures,
     ("F13",): training_sets.figures,
+    ("F17",): strict.figures,
     ("F3", "F11", "F12"): scaling.figures,
 }
 _IDS: Final = frozenset(id for ids in _GROUPS for id in ids)
@@ -83,7 +86,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Throughput of keyed, shuffled samples; figures F0 to F13.")
+    parser = argparse.ArgumentParser(description="Throughput of keyed, shuffled samples; figures F0 to F13, F17.")
     parser.add_argument("--quick", action="store_true", help="everything smaller, about a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
     parser.add_argument("--only", type=one_of(sorted(_IDS)), default=(), help="figures to measure, for example F1,F5")

@@ -72,6 +72,7 @@ class SampleStore:
         threads: int = 1,
         narrow: Mapping[int, np.dtype[Any]] | None = None,
         fill: Mapping[str, Any] | None = None,
+        strict: bool = False,
     ) -> Self:
         """Open a store. No file is read before the first key.
 
@@ -91,6 +92,8 @@ class SampleStore:
             threads: number of threads that share a large request.
             narrow: types of the rows of batches that lack fields of ``dtype``, by ordinal. They are read as rows of ``dtype``.
             fill: values of the fields that such rows lack, by name; others are zero.
+            strict: compare all bytes of each file with the digests of its ingestion when the store first opens it, also where its
+                size and time of change are the same. Files of indexes without digests of blocks are compared as a whole.
         """
         paths = by_ordinal(indexes)
         dtype = None if dtype is None else np.dtype(dtype)
@@ -107,6 +110,7 @@ class SampleStore:
                 deleted_checksums or {},
                 narrow or {},
                 fill or {},
+                strict,
             )
         )
 

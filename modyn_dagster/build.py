@@ -23,6 +23,7 @@ from modyn_dagster.assets.jobs import (
 from modyn_dagster.assets.measurement import measurement_asset
 from modyn_dagster.assets.replay import replay_asset
 from modyn_dagster.assets.samples import freshness_check, samples_asset
+from modyn_dagster.assets.scrub import scrub, scrub_schedule
 from modyn_dagster.assets.specs import DatasetAssets, PipelineAssets
 from modyn_dagster.assets.training import model_asset, training_set_asset
 from modyn_dagster.assets.translator import ModynTranslator
@@ -76,8 +77,8 @@ def build_definitions(
     face = translator or ModynTranslator()
     parts = [_of_dataset(assets) for assets in _datasets(loaded, face)]
     shared = dg.Definitions(
-        jobs=[retention, model_store_gc],
-        schedules=[model_store_gc_schedule, retention_schedule(loaded.pipelines.values())],
+        jobs=[retention, model_store_gc, scrub],
+        schedules=[model_store_gc_schedule, retention_schedule(loaded.pipelines.values()), scrub_schedule],
         resources={
             "modyn": PlatformResource(settings=chosen),
             "modyn_postgres": PostgresResource(settings=chosen),

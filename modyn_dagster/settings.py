@@ -10,6 +10,7 @@ MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas         
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
 MODYN_MAX_WAIT             longest wait for an error that passes, in seconds        3600
+MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
@@ -49,6 +50,7 @@ class Settings:
     pg_bin: Path | None = None
     postgres_owner_url: str | None = None
     max_wait: float = MAX_WAIT
+    strict_reads: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -63,6 +65,7 @@ class Settings:
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
             postgres_owner_url=env.get("MODYN_POSTGRES_OWNER_URL") or None,
             max_wait=_seconds(env.get("MODYN_MAX_WAIT") or str(MAX_WAIT)),
+            strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
         )
 
     @property
@@ -88,6 +91,7 @@ class Settings:
             "MODYN_DATABASE_PREFIX": self.database_prefix,
             "MODYN_PG_BIN": str(self.pg_bin or ""),
             "MODYN_MAX_WAIT": "" if self.max_wait == MAX_WAIT else f"{self.max_wait:g}",
+            "MODYN_STRICT_READS": "true" if self.strict_reads else "",
         }
         return {name: value for name, value in pairs.items() if value}
 
@@ -101,3 +105,9 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < float("inf"):
         raise ConfigError("environment", "MODYN_MAX_WAIT", text, "must be a number of seconds, 0 for no wait")
     return seconds
+
+
+def _is_true(name: str, text: str) -> bool:
+    if text.lower() not in ("", "true", "false"):
+        raise ConfigError("environment", name, text, "must be `true` or `false`")
+    return text.lower() == "true"

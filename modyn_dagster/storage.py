@@ -87,6 +87,13 @@ class StagedFile:
             yield self._plain
         self.finish()
 
+    @contextmanager
+    def as_hashed_file(self) -> Iterator[HashingFile]:
+        """The file, for a writer that needs one; finished after the block. Raises ``WriteFailed``."""
+        with _write_errors(self.path):
+            yield self._file
+        self.finish()
+
     @property
     def checksum(self) -> str:
         """Hex BLAKE2b digest (16 bytes) of everything written by ``write``."""
@@ -114,6 +121,22 @@ class StagedFile:
             self._plain.close()
         with contextlib.suppress(OSError):
             self.temporary.unlink(missing_ok=True)
+
+
+def replace_durably(temporary: Path, path: Path) -> None:
+    """Rename a durable file beside ``path`` to it, for good. Raises ``WriteFailed``."""
+    with _write_errors(path):
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+
+
+def linked_copy(existing: Path, path: Path) -> None:
+    """Replace ``path`` by a second name of an existing file; removing either leaves the other. Raises ``WriteFailed``."""
+    temporary = temporary_name(path)
+    with _write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.link(existing, temporary)
+    replace_durably(temporary, path)
 
 
 def temporary_name(path: Path) -> Path:

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from fastpath.array_types import Int64Array, address_of
 from fastpath.errors import CorruptFile, StoreError
+from fastpath.format.blocks import BLOCK_BYTES, Digests, first_changed_block
 from fastpath.format.deletions import newest_deleted, read_deleted
 from fastpath.format.file_table import FileTable, Opened
 from fastpath.format.index import BatchIndex, private_copy
-from fastpath.format.mapped_files import Expected, open_verified, resident_copy
+from fastpath.format.mapped_files import Expected, Version, open_verified, require_checksum, resident_copy
 from fastpath.format.opening import Opening
 from fastpath.kernels._batches import BATCH_FIELDS, MODES, fill_directory, publish
 from fastpath.kernels._resolve import Resolver
@@ -97,6 +98,9 @@ class BatchTable:
         self._opened: dict[int, _Entry] = {}
         self._ordinal_of: dict[int, int] = {}
         self._kept: dict[int, object] = {}
+        # In a strict store: versions of the compared files, and the digests of the blocks of batches.
+        self._compared: dict[tuple[int, int], Version] = {}
+        self._blocks: dict[int, list[Digests] | None] = {}
         self._table = np.zeros((max(1, len(self.ordinals)), len(BATCH_FIELDS)), dtype=np.int64)
         capacity = 1 << max(4, (2 * len(self.ordinals)).bit_length())
         self._directory = np.full(capacity, -1, dtype=np.int64), np.zeros(capacity, dtype=np.int32)
@@ -208,9 +212,38 @@ class BatchTable:
         expected = self._expected(ordinal, i)
         mapped, version = open_verified(expected)
         if not self._opening.resident:
-            return Opened(str(expected.path), mapped, mapped.address, version)
-        copy = resident_copy(expected.path, version.size)
-        return Opened(str(expected.path), copy, copy.ctypes.data, version)
+            opened = Opened(str(expected.path), mapped, mapped.address, version)
+        else:
+            copy = resident_copy(expected.path, version.size)
+            opened = Opened(str(expected.path), copy, copy.ctypes.data, version)
+        if self._opening.strict and self._compared.get((ordinal, i)) != version:
+            self._compare(ordinal, i, expected, opened)
+            self._compared[ordinal, i] = version
+        return opened
+
+    def _compare(self, ordinal: int, i: int, expected: Expected, opened: Opened) -> None:
+        """Compare all bytes of a file with those of its ingestion, whatever its size and time of change say."""
+        index = self._entry(ordinal).index
+        if ordinal not in self._blocks:
+            self._blocks[ordinal] = index.block_digests()
+        digests, size = self._blocks[ordinal], opened.version.size
+        if digests is None:
+            # An older index: slower, and the place of the damage stays unknown.
+            require_checksum(expected)
+            return
+        block = first_changed_block(opened.address, size, digests[i])
+        if block is None:
+            return
+        start, stop = block * BLOCK_BYTES, min(size, (block + 1) * BLOCK_BYTES)
+        positions = index.positions_in(i, start, stop)
+        samples = "no sample" if positions is None else f"samples {positions[0]} to {positions[1]}"
+        raise CorruptFile(
+            expected.path,
+            f"bytes {start} to {stop} as they were ingested",
+            f"other ones, in {samples} of batch {ordinal}; restore the file from a backup, or replace the batch",
+            key=None if positions is None else (ordinal << 32) + positions[0],
+            dataset=self._opening.roots.dataset,
+        )
 
     def _expected(self, ordinal: int, i: int) -> Expected:
         # Another name of the index, chosen by the caller, says nothing about the name of the shard.

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from fastpath.array_types import Int64Array, TimeArray, address_of
 from fastpath.errors import CorruptFile
-from fastpath.format.index_file import FILES, RUNS, SAMPLES, Extents, IndexedFile, read_stream, values_of
+from fastpath.format.blocks import Digests, n_blocks
+from fastpath.format.index_file import BLOCKS, FILES, RUNS, SAMPLES, Extents, IndexedFile, read_stream, values_of
 from fastpath.format.mapped_files import Expected, Version, open_verified
 from fastpath.format.skeleton import ARROW_ERRORS, Skeleton
 from fastpath.kernels._extents import check_extents
@@ -47,6 +48,7 @@ class BatchIndex:
     sizes: Int64Array
     width: int | None
     _files: pa.RecordBatch
+    _blocks_at: int
 
     @classmethod
     def open(cls, path: Path, checksum: str | None = None) -> Self:
@@ -59,13 +61,15 @@ class BatchIndex:
             skeleton = Skeleton(content, is_stream=True)
             with pa.PythonFile(skeleton, mode="r") as source:
                 samples, runs = (read_stream(source, types) for types in (SAMPLES, RUNS))
-                rest = private_copy(path, np.frombuffer(memoryview(content), dtype=np.uint8)[skeleton.tell() :])
+                files_at = skeleton.tell()
+                rest = private_copy(path, np.frombuffer(memoryview(content), dtype=np.uint8)[files_at:])
             columns = {name: values_of(samples, name, skeleton) for name in SAMPLES}
             extents = Extents(**{name: values_of(runs, name, skeleton) for name in RUNS})
             extents = _private(path, extents) if len(extents.file) == 1 else extents
             listed = Skeleton(rest, is_stream=True)
             with pa.PythonFile(listed, mode="r") as source:
                 files = read_stream(source, FILES)
+                blocks_at = files_at + listed.tell()
             files = pa.record_batch([listed.real(column) for column in files.columns], schema=files.schema)
             files.validate(full=True)
             sizes = values_of(files, "size")
@@ -75,7 +79,7 @@ class BatchIndex:
             raise CorruptFile(path, "the index of a batch", str(error)) from error
         times = columns["time"].view("datetime64[us]")
         width = _checked(path, len(times), extents, sizes)
-        return cls(path, content, version, times, columns["label"], columns["target"], extents, sizes, width, files)
+        return cls(path, content, version, times, columns["label"], columns["target"], extents, sizes, width, files, blocks_at)
 
     @property
     def n(self) -> int:
@@ -90,6 +94,28 @@ class BatchIndex:
     def file(self, i: int) -> IndexedFile:
         """File with this number."""
         return IndexedFile(*(self._files[name][i].as_py() for name in FILES))
+
+    def block_digests(self) -> list[Digests] | None:
+        """Digests of the blocks of each file, ``uint64[n_blocks]``; None for an index without them. Raises ``CorruptFile``."""
+        rest = private_copy(self.path, np.frombuffer(memoryview(self.content), dtype=np.uint8)[self._blocks_at :])
+        if len(rest) == 0:
+            return None
+        try:
+            listed = Skeleton(rest, is_stream=True)
+            with pa.PythonFile(listed, mode="r") as source:
+                digests = values_of(read_stream(source, BLOCKS), "xxh3", listed)
+        except ARROW_ERRORS as error:
+            raise CorruptFile(self.path, "digests of blocks", str(error)) from error
+        counts = [n_blocks(size) for size in self.sizes.tolist()]
+        if len(digests) != sum(counts):
+            raise CorruptFile(self.path, f"digests of {sum(counts)} blocks", str(len(digests)))
+        return np.split(digests, np.cumsum(counts)[:-1])
+
+    def positions_in(self, file: int, start: int, stop: int) -> tuple[int, int] | None:
+        """First and last position whose bytes lie in ``start`` to ``stop`` of a file; None where there is none."""
+        files, offsets, lengths = self.locate(np.arange(self.n))
+        found = np.flatnonzero((files == file) & (offsets < stop) & (offsets + lengths > start))
+        return (int(found[0]), int(found[-1])) if len(found) else None
 
     def locate(self, positions: Int64Array) -> tuple[npt.NDArray[np.int32], Int64Array, Int64Array]:
         """Places of samples: index into ``files``, byte offset and length, each ``[k]``; positions below ``n``."""

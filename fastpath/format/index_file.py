@@ -1,8 +1,9 @@
-"""Index file of a batch: three Arrow IPC streams, one after the other.
+"""Index file of a batch: Arrow IPC streams, one after the other.
 
 ``samples`` has a row per sample, in key order; ``extents`` the runs of samples at equal distances in one file; ``files`` the
-files that the extents refer to. Equal content gives equal bytes: there is no date, no run id, and no path but those of source
-files relative to the dataset's root.
+files that the extents refer to. A fourth stream, ``blocks``, has the digests of the blocks of these files, one file after the
+other (``fastpath.format.blocks``); older indexes end without it. Equal content gives equal bytes: there is no date, no run id,
+and no path but those of source files relative to the dataset's root.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,16 +55,24 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 SAMPLES: Final = {"time": _TIME, "label": pa.int64(), "target": pa.float64()}
 RUNS: Final = {"start": pa.int64(), "file": pa.int32(), "offset": pa.int64(), "stride": pa.int64(), "length": pa.int64()}
 FILES: Final = {"path": pa.string(), "size": pa.int64(), "checksum": pa.string()}
-_REQUIRED: Final = {"time", "file", "offset", "length", "path", "size", "checksum"}
+BLOCKS: Final = {"xxh3": pa.uint64()}
+_REQUIRED: Final = {"time", "file", "offset", "length", "path", "size", "checksum", "xxh3"}
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """File that holds samples: ``path`` relative to the dataset's root, None for the batch's own shard."""
+    """File that holds samples.
+
+    Attributes:
+        path: relative to the dataset's root; None for the batch's own shard.
+        checksum: hex BLAKE2b, 16 bytes.
+        blocks: little-endian digests of its blocks, 8 bytes each; None where they are not known.
+    """
 
     path: str | None
     size: int
     checksum: str
+    blocks: bytes | None = None
 
 
 def write_index_to(
@@ -81,6 +90,9 @@ def write_index_to(
     _write_stream(out, samples, SAMPLES)
     _write_stream(out, runs, RUNS)
     _write_stream(out, {name: [getattr(file, name) for file in files] for name in FILES}, FILES)
+    blocks = [file.blocks for file in files if file.blocks is not None]
+    if len(blocks) == len(files):
+        _write_stream(out, {"xxh3": np.frombuffer(b"".join(blocks), dtype="<u8")}, BLOCKS)
 
 
 def _write_stream(out: Any, columns: Mapping[str, Any], types: Mapping[str, pa.DataType]) -> None:

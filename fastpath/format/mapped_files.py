@@ -83,6 +83,18 @@ def _check(expected: Expected, descriptor: int, status: os.stat_result) -> None:
         raise CorruptFile(expected.path, f"checksum {expected.checksum}, as when it was ingested", checksum)
 
 
+def require_checksum(expected: Expected) -> None:
+    """Read a file, whatever is known of it. Raises ``CorruptFile`` unless it has the expected checksum."""
+    try:
+        with open(expected.path, "rb", buffering=0) as file:
+            found = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=CHECKSUM_BYTES)).hexdigest()
+    except OSError as error:
+        raise CorruptFile(expected.path, f"checksum {expected.checksum}", error.strerror or str(error)) from error
+    if expected.checksum is not None and found != expected.checksum:
+        remedy = "; restore the file from a backup, or replace the batch"
+        raise CorruptFile(expected.path, f"checksum {expected.checksum}, as when it was ingested", found + remedy)
+
+
 def _checksum(path: Path, descriptor: int, status: os.stat_result) -> str:
     identity = _identity(status)
     checksum = verified_checksums.get(identity)

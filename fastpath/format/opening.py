@@ -75,6 +75,7 @@ class Opening:
     deleted_checksums: Mapping[int, str]
     narrow: Mapping[int, np.dtype[Any]]
     fill: Mapping[str, Any]
+    strict: bool = False
 
     def width_of(self, ordinal: int) -> int | None:
         """Bytes of every sample of a batch; None where lengths differ, or are to be found."""

@@ -253,6 +253,17 @@ def mtimes_in_place(conn: sa.Connection, dataset_id: int) -> dict[str, int]:
     return {path: int(mtime) for path, mtime in conn.execute(statement).tuples()}
 
 
+def files_in_place(conn: sa.Connection, dataset_id: int) -> dict[str, tuple[int, str]]:
+    """Files that are read in place, by path: id of the newest batch that ingested one, and its checksum then.
+
+    Of a file that was replaced, the newest counts, as in ``mtimes_in_place``.
+    """
+    columns = source_file.c.path, source_file.c.batch_id, source_file.c.checksum
+    where = (source_file.c.dataset_id == dataset_id) & source_file.c.mtime_ns.is_not(None)
+    rows = conn.execute(sa.select(*columns).where(where).order_by(source_file.c.batch_id)).tuples()
+    return {path: (batch_id, checksum) for path, batch_id, checksum in rows}
+
+
 def owners_of(conn: sa.Connection, row: BatchRow, paths: Sequence[str]) -> dict[str, str]:
     """Paths that another batch has ingested, with its partition key; slices of one bulk import share their files."""
     statement = (

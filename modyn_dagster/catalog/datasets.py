@@ -72,6 +72,11 @@ def get_dataset(conn: sa.Connection, name: str) -> DatasetRow:
     return row
 
 
+def list_datasets(conn: sa.Connection) -> list[DatasetRow]:
+    """All datasets, by name."""
+    return [_dataset_row(row) for row in conn.execute(sa.select(dataset).order_by(dataset.c.name))]
+
+
 def lock_dataset(conn: sa.Connection, dataset_id: int) -> DatasetRow:
     """Read a dataset and lock it until the transaction ends: one writer of ordinals, columns and class names."""
     # FOR NO KEY UPDATE: rows that only refer to the dataset can still be written by others.

@@ -70,6 +70,12 @@ def is_deleted(conn: sa.Connection, dataset_id: int, key: int) -> bool:
     return conn.execute(sa.select(deletion.c.id).where(where)).one_or_none() is not None
 
 
+def deleted_keys(conn: sa.Connection, dataset_id: int, first: int, last: int) -> KeyArray:
+    """Deleted keys between two keys, both included, ascending."""
+    where = (deletion.c.dataset_id == dataset_id) & deletion.c.key.between(first, last)
+    return np.array(conn.execute(sa.select(deletion.c.key).where(where).order_by(deletion.c.key)).scalars().all(), np.uint64)
+
+
 def deletion_stamp(conn: sa.Connection, dataset_id: int) -> int:
     """Version of a dataset's deletions: 0 without any, grows with every further one."""
     statement = sa.select(sa.func.coalesce(sa.func.sum(batch.c.deleted_version), 0)).where(batch.c.dataset_id == dataset_id)

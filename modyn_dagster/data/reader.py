@@ -38,6 +38,7 @@ class SampleReader:
         deleted: files with the lists of deleted positions, by ordinal of the batches that have one.
         threads: number of threads for a large request.
         layouts: columns of the rows of batches that have not all columns of the dataset in their order, by ordinal.
+        strict: compare the bytes of each file with those of its ingestion when it is first opened.
 
     Attributes:
         store: bytes of the samples by key.
@@ -56,6 +57,7 @@ class SampleReader:
         deleted: Mapping[int, Path] | None = None,
         threads: int = 1,
         layouts: Layouts | None = None,
+        strict: bool = False,
     ) -> None:
         self._spec, columns, layouts = spec, tuple(columns or ()), layouts or {}
         self._decoder, dtype = row_decoder(spec.format), record_dtype(spec.format, columns)
@@ -72,6 +74,7 @@ class SampleReader:
             threads=threads,
             narrow=narrow_types(dtype, layouts),
             fill=field_values(spec, columns, dtype),
+            strict=strict,
         )
 
     @cached_property
@@ -152,6 +155,7 @@ def reader_of(
     home: Path,
     modified: Mapping[str, int],
     deleted: DeletedLists,
+    strict: bool = False,
 ) -> SampleReader:
     """A reader of batches by their rows. The lists of deleted positions are read now, indexes on first use."""
     return SampleReader(
@@ -164,6 +168,7 @@ def reader_of(
         modified=modified,
         deleted=deleted.verified_paths(),
         layouts=layouts_of(row, batches),
+        strict=strict,
     )
 
 

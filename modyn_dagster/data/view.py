@@ -33,9 +33,18 @@ class _SharedData:
     """Files and cached arrays of some batches, which views of these batches, or of the first of them, share."""
 
     def __init__(
-        self, engine: sa.Engine, home: Path, row: DatasetRow, spec: DatasetSpec, root: str, batches: Sequence[BatchRow]
+        self,
+        engine: sa.Engine,
+        home: Path,
+        row: DatasetRow,
+        spec: DatasetSpec,
+        root: str,
+        batches: Sequence[BatchRow],
+        *,
+        strict: bool = False,
     ) -> None:
         self._engine, self._home, self._row, self._spec, self._root = engine, home, row, spec, root
+        self.strict = strict
         self._batches = list(batches)
         by_ordinal = {batch.ordinal: batch for batch in batches}
         self.deleted = DeletedLists(home, row.name, batches)
@@ -49,7 +58,14 @@ class _SharedData:
         with transaction(self._engine) as conn:
             modified = mtimes_in_place(conn, self._row.id)
         return reader_of(
-            self._batches, self._spec, self._row, root=self._root, home=self._home, modified=modified, deleted=self.deleted
+            self._batches,
+            self._spec,
+            self._row,
+            root=self._root,
+            home=self._home,
+            modified=modified,
+            deleted=self.deleted,
+            strict=self.strict,
         )
 
 
@@ -66,6 +82,7 @@ class DatasetView:
         root: folder or URL of the dataset's files.
         batches: in ordinal order.
         shared: of a view of at least these batches.
+        strict: compare the bytes of each file with those of its ingestion when it is first opened.
     """
 
     def __init__(
@@ -77,6 +94,8 @@ class DatasetView:
         root: str,
         batches: Sequence[BatchRow],
         shared: _SharedData | None = None,
+        *,
+        strict: bool = False,
     ) -> None:
         self.row = row
         self.spec = spec
@@ -84,7 +103,7 @@ class DatasetView:
         self.engine = engine
         self.home = home
         self._root = root
-        self._shared = shared or _SharedData(engine, home, row, spec, root, batches)
+        self._shared = shared or _SharedData(engine, home, row, spec, root, batches, strict=strict)
 
     @property
     def reader(self) -> SampleReader:
@@ -103,7 +122,8 @@ class DatasetView:
         if not changed:
             return self
         batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
-        view = DatasetView(self.engine, self.home, self.row, self.spec, self._root, batches)
+        strict = self._shared.strict
+        view = DatasetView(self.engine, self.home, self.row, self.spec, self._root, batches, strict=strict)
         view._shared.sides = self._shared.sides
         return view
 

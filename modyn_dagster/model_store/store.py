@@ -14,6 +14,7 @@ from modyn_dagster.model_store.export import export
 from modyn_dagster.model_store.format import tensors
 from modyn_dagster.model_store.format.extra_state import with_extra_state
 from modyn_dagster.model_store.format.hash_tree import ModelId
+from modyn_dagster.model_store.format.record import Record
 from modyn_dagster.model_store.info import ModelInfo, difference, info_of, tree_of
 from modyn_dagster.model_store.provenance.recipe import Architecture, Provenance, architecture_of
 from modyn_dagster.model_store.provenance.retraining import OnDifference
@@ -93,6 +94,11 @@ class ModelStore:
             raise ConfigError("model store", "extra", type(extra).__name__, rule)
         state = with_extra_state(tensors.without_wrappers(state_dict), extra)
         return saving.save(self.repository, state, chosen, base, architecture, provenance)
+
+    def id_of(self, state_dict: Mapping[str, Tensor]) -> ModelId:
+        """Id that a state without an extra part has in any store; nothing is written."""
+        with self.repository.pool() as pool:
+            return Record.of(tensors.without_wrappers(state_dict), pool).id
 
     def load(
         self, model: ModelId, *, retrain: bool = False, environment: OnDifference = "warn", verify: bool = True

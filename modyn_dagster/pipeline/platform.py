@@ -137,7 +137,8 @@ class Platform:
         spec = self.dataset(dataset)
         row = ensure_dataset(conn, spec)
         batches = [batch for batch in visible_batches(conn, row.id) if until is None or batch.ordinal <= until]
-        return DatasetView(self.engine, self.home, row, spec, self.project.root_of(dataset), batches)
+        root, strict = self.project.root_of(dataset), self.settings.strict_reads
+        return DatasetView(self.engine, self.home, row, spec, root, batches, strict=strict)
 
     def close(self) -> None:
         """Close the connections, if any were opened."""

@@ -43,6 +43,7 @@ def test_the_example_loads_with_all_assets_sensors_and_jobs(example: dg.Definiti
     assert jobs == {
         "retention",
         "model_store_gc",
+        "scrub",
         *(f"{kind}__{p}" for kind in ("train", "evaluate", "trigger_now") for p in PIPELINES),
     }
 

@@ -62,3 +62,23 @@ def test_assets_of_ones_own_may_use_a_store_behind_a_url(replayed_face: Face) ->
     result = dg.materialize([copied], resources={"modyn_model_store": resource})
     assert result.output_for_node("copied") == model
     assert [store.list() for store in resource.every_store()] == [[model]]
+
+
+def test_a_scrub_is_off_and_fails_with_the_findings_as_a_table(replayed_face: Face) -> None:
+    schedule = replayed_face.defs.resolve_schedule_def("scrub_weekly")
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+    job = replayed_face.defs.resolve_job_def("scrub")
+    assert job.execute_in_process(instance=replayed_face.instance).success
+    path = next((replayed_face.settings.home / "predictions").rglob("*.arrow"))
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-1])
+    result = job.execute_in_process(instance=replayed_face.instance, raise_on_error=False)
+    path.write_bytes(sound)
+    assert not result.success
+    [failure] = [event for event in result.all_events if event.is_step_failure]
+    metadata = failure.step_failure_data.user_failure_data.metadata
+    assert metadata["damaged_or_missing"].value == 1
+    [record] = metadata["findings"].records
+    assert record.data["path"] == str(path.relative_to(replayed_face.settings.home))
+    assert "`modyn-dagster repair`" in record.data["remedy"]
+    assert "1 files are damaged or missing" in failure.step_failure_data.user_failure_data.description

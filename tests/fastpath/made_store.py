@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fastpath import FixedRows, SampleStore
+from fastpath.format.blocks import block_digests
 from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 
 
@@ -41,7 +42,10 @@ def digest(content: bytes) -> str:
 class MadeStore:
     """Files of a dataset below a folder. Labels are keys modulo 1,000 and times keys modulo 2**40, unless left out."""
 
-    def __init__(self, home: Path, batches: Sequence[MadeBatch], *, labels: str | None = "labels") -> None:
+    def __init__(
+        self, home: Path, batches: Sequence[MadeBatch], *, labels: str | None = "labels", with_blocks: bool = True
+    ) -> None:
+        self.with_blocks = with_blocks
         self.home, self.root, self.batches, self.labels = home, home / "root", batches, labels
         self.indexes: dict[int, Path] = {}
         self.checksums: dict[int, str] = {}
@@ -105,7 +109,8 @@ class MadeStore:
         self.files[batch.ordinal, i] = path
         if name:
             self.modified[name] = path.stat().st_mtime_ns
-        return IndexedFile(name, len(data), digest(data))
+        blocks = block_digests(np.frombuffer(data, np.uint8)).tobytes() if self.with_blocks else None
+        return IndexedFile(name, len(data), digest(data), blocks)
 
 
 def rows(store: SampleStore, keys: np.ndarray) -> np.ndarray:

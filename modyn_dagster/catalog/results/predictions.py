@@ -121,6 +121,12 @@ def _made(conn: sa.Connection, trigger_ids: Sequence[int]) -> dict[int, TakenOve
     return {trigger_id: TakenOver(int(n), float(seconds), int(n_bytes)) for trigger_id, n, seconds, n_bytes in rows if n}
 
 
+def replace_predictions(conn: sa.Connection, file_id: int, *, checksum: str, n_samples: int) -> None:
+    """Record that a file was made again and has other bytes, as after a deletion of samples."""
+    statement = sa.update(prediction_file).where(prediction_file.c.id == file_id)
+    conn.execute(statement.values(checksum=checksum, n_samples=n_samples))
+
+
 def mark_predictions_removed(conn: sa.Connection, ids: Sequence[int]) -> None:
     """Record that retention removed the files; the rows stay."""
     conn.execute(sa.update(prediction_file).where(prediction_file.c.id.in_(ids)).values(removed_at=sa.func.now()))

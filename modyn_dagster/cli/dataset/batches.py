@@ -13,6 +13,7 @@ from modyn_dagster.cli.dataset.delete import delete
 from modyn_dagster.cli.dataset.replace import replace
 from modyn_dagster.cli.project import dataset_spec, open_platform
 from modyn_dagster.cli.removal import remove_dataset
+from modyn_dagster.cli.verify import verify_dataset
 from modyn_dagster.errors import without_secrets
 from modyn_dagster.progress import progress_bar
 
@@ -81,6 +82,7 @@ def dataset() -> None:
 dataset.add_command(delete)
 dataset.add_command(remove_dataset)
 dataset.add_command(replace)
+dataset.add_command(verify_dataset)
 
 
 @dataset.command("import")

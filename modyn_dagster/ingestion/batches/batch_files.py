@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpath.array_types import ByteArray, Int64Array, TimeArray
+from fastpath.format.blocks import BlockHasher
 from fastpath.format.index_file import Extents, IndexedFile, write_index_to
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.batch_index import index_path, shard_path
@@ -32,8 +33,31 @@ def write_index(
     return out.checksum
 
 
+class StagedShard(StagedFile):
+    """A shard that is written and not yet published.
+
+    Attributes:
+        hasher: computes the digests of its blocks.
+        indexed: its entry in the index, after ``finish``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.hasher = BlockHasher()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append. Raises ``WriteFailed``."""
+        super().write(data)
+        self.hasher.update(data)
+
+    def finish(self) -> None:
+        """Make everything written durable. Raises ``WriteFailed``."""
+        super().finish()
+        self.indexed = IndexedFile(None, self.size, self.checksum, self.hasher.digests().tobytes())
+
+
 @contextmanager
-def staged_shard(home: Path, dataset: str, ordinal: int, parts: Iterable[ByteArray] | None) -> Iterator[StagedFile | None]:
+def staged_shard(home: Path, dataset: str, ordinal: int, parts: Iterable[ByteArray] | None) -> Iterator[StagedShard | None]:
     """Write the shard of a batch, if it has one, before the transaction that publishes it. Unpublished, it is removed at the end.
 
     No lock is held meanwhile. Raises ``WriteFailed``, and the errors of computing the parts.
@@ -41,7 +65,7 @@ def staged_shard(home: Path, dataset: str, ordinal: int, parts: Iterable[ByteArr
     if parts is None:
         yield None
         return
-    shard = StagedFile(home / shard_path(dataset, ordinal))
+    shard = StagedShard(home / shard_path(dataset, ordinal))
     try:
         for part in parts:
             shard.write(part.data)
@@ -77,20 +101,36 @@ def sweep_remains(home: Path, dataset: str, shards: Mapping[int, StagedFile | No
 
 
 def publish_files(
-    home: Path, dataset: str, ordinal: int, content: BatchContent, labels: Int64Array | None, shard: StagedFile | None
+    home: Path, dataset: str, ordinal: int, content: BatchContent, labels: Int64Array | None, shard: StagedShard | None
 ) -> str:
     """Publish the shard of a batch, whose row is locked, and write its index; returns the checksum of the index.
 
     ``sweep_remains`` comes before.
     """
-    assembled = content.assembled
-    files = [IndexedFile(path, content.files[path].state.size, content.files[path].checksum) for path in assembled.paths]
     if shard is not None:
         shard.publish(swept=True)
-        files.append(IndexedFile(None, shard.size, shard.checksum))
-    index = home / index_path(dataset, ordinal)
-    extents = Extents.of(assembled.file, assembled.offsets, assembled.lengths)
-    return write_index(index, assembled.times, labels, assembled.targets, extents, files)
+    assembled = content.assembled
+    return write_index(
+        home / index_path(dataset, ordinal),
+        assembled.times,
+        labels,
+        assembled.targets,
+        extents_of(content),
+        indexed_files(content, shard),
+    )
+
+
+def extents_of(content: BatchContent) -> Extents:
+    """Places of the samples of a batch."""
+    assembled = content.assembled
+    return Extents.of(assembled.file, assembled.offsets, assembled.lengths)
+
+
+def indexed_files(content: BatchContent, shard: StagedShard | None) -> list[IndexedFile]:
+    """Entries of the index for the files of a batch that are read in place, and for its finished shard."""
+    versions = [(path, content.files[path]) for path in content.assembled.paths]
+    files = [IndexedFile(path, version.state.size, version.checksum, version.blocks) for path, version in versions]
+    return files if shard is None else [*files, shard.indexed]
 
 
 def content_checksum(files: Mapping[str, FileVersion]) -> str:

@@ -20,13 +20,12 @@ from modyn_dagster.catalog.samples import SampleRows, copy_samples, joined_rows
 from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.data.split import TRAIN, side_of
 from modyn_dagster.errors import DataError, DuplicateFile
-from modyn_dagster.ingestion.batches.batch_files import BatchContent, content_checksum, publish_files, sweep_remains
+from modyn_dagster.ingestion.batches.batch_files import BatchContent, StagedShard, content_checksum, publish_files, sweep_remains
 from modyn_dagster.ingestion.formats.attributes import as_bytes
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.sources.files import FileVersion
 from modyn_dagster.keys import KeyArray, key_of
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.storage import StagedFile
 
 #: Files that are written at a time: a disk makes several durable in hardly more time than one.
 _WRITERS: Final = 8
@@ -38,7 +37,7 @@ class ReadyBatch:
 
     batch: BatchRow
     content: BatchContent
-    shard: StagedFile | None = None
+    shard: StagedShard | None = None
 
 
 def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, ready: Sequence[ReadyBatch]) -> bool:

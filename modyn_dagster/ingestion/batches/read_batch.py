@@ -106,11 +106,11 @@ class BatchReader:
         opened, observed = [], []
         for path in members.paths:
             loaded = self._source.load(path)
-            with _checksum_meanwhile(loaded) as checksum:
+            with _version_meanwhile(loaded) as version:
                 rows = self._rows(loaded)
                 with contained_in_memory(path):
                     observed.append((path, rows.find_columns(roles)))
-            files[path] = FileVersion(loaded.state, checksum.result())
+            files[path] = version.result()
             opened.append((loaded, rows))
         columns = resolve_columns(self._spec, observed)
         pieces = []
@@ -125,9 +125,9 @@ class BatchReader:
         kept = self._kept.pop(path, None)
         if kept is None:
             loaded = self._source.load(path)
-            with _checksum_meanwhile(loaded) as checksum:
+            with _version_meanwhile(loaded) as version:
                 piece = self._piece(columns, loaded, self._rows(loaded), times)
-            kept = piece, FileVersion(loaded.state, checksum.result())
+            kept = piece, version.result()
         self._uses[path] -= 1
         if self._uses[path] > 0:
             self._kept[path] = kept
@@ -148,12 +148,12 @@ class BatchReader:
 
 
 @contextmanager
-def _checksum_meanwhile(loaded: LoadedFile) -> Iterator[Future[str]]:
-    """Checksum of a file, complete after the block; that of a large one is computed in a thread meanwhile."""
+def _version_meanwhile(loaded: LoadedFile) -> Iterator[Future[FileVersion]]:
+    """Version of a file, complete after the block; that of a large one is computed in a thread meanwhile."""
     if loaded.data.nbytes < _HASHED_AT_ONCE:
-        known: Future[str] = Future()
-        known.set_result(loaded.checksum)
+        known: Future[FileVersion] = Future()
+        known.set_result(loaded.version)
         yield known
         return
     with ThreadPoolExecutor(1, thread_name_prefix="checksum") as pool:
-        yield pool.submit(lambda: loaded.checksum)
+        yield pool.submit(lambda: loaded.version)

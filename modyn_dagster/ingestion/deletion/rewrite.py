@@ -65,7 +65,10 @@ class Rewrite:
         index = self._index
         if None not in self._names and index.labels is None and index.targets is None:
             return None
-        files = list(index.files)
+        blocks = index.block_digests()
+        files = [
+            file if blocks is None else replace(file, blocks=blocks[number].tobytes()) for number, file in enumerate(index.files)
+        ]
         if None in self._names:
             number = self._names.index(None)
             files[number] = self._write_shard(files[number], positions)
@@ -93,8 +96,9 @@ class Rewrite:
             rows = rows.joined_with(ranges_of_strings(self._verified_shard(), rows, columns))
         with self._stage(shard_path(self._dataset.name, self._batch.ordinal, self._rewrite + 1)).as_file() as raw:
             out = HashingFile(raw)
-            write_zeroed(self._shard, old.checksum, rows, out)
-        return replace(old, checksum=out.checksum)
+            hasher = write_zeroed(self._shard, old.checksum, rows, out)
+        blocks = None if old.blocks is None else hasher.digests().tobytes()
+        return replace(old, checksum=out.checksum, blocks=blocks)
 
     def _stage(self, path: str) -> StagedFile:
         staged = StagedFile(self._home / path)

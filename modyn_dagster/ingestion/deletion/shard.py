@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpath.array_types import ByteArray
+from fastpath.format.blocks import BlockHasher
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.row_decoding import row_dtype
 from modyn_dagster.errors import CorruptFile
@@ -18,12 +19,15 @@ from modyn_dagster.values.digest import bytes_digest, new_hash
 _CHUNK = 4 << 20
 
 
-def write_zeroed(shard: Path, checksum: str, ranges: Ranges, out: HashingFile) -> None:
-    """Copy a shard with zeros in the ranges, which do not overlap. Raises ``CorruptFile`` when its checksum differs."""
+def write_zeroed(shard: Path, checksum: str, ranges: Ranges, out: HashingFile) -> BlockHasher:
+    """Copy a shard with zeros in the ranges, which do not overlap, and return the digests of the new blocks.
+
+    Raises ``CorruptFile`` when its checksum differs.
+    """
     kept = ranges.lengths > 0
     starts = np.sort(ranges.offsets[kept])
     stops = np.sort((ranges.offsets + ranges.lengths)[kept])
-    digest = new_hash()
+    digest, blocks = new_hash(), BlockHasher()
     base = 0
     with _opened(shard) as file:
         while content := file.read(_CHUNK):
@@ -35,9 +39,11 @@ def write_zeroed(shard: Path, checksum: str, ranges: Ranges, out: HashingFile) -
                 begin, end = max(start - base, 0), min(stop - base, len(chunk))
                 chunk[begin:end] = bytes(end - begin)
             out.write(memoryview(chunk))
+            blocks.update(memoryview(chunk))
             base += len(chunk)
     if digest.hexdigest() != checksum:
         raise CorruptFile(shard, f"checksum {checksum}", digest.hexdigest())
+    return blocks
 
 
 def ranges_of_strings(shard: Path, rows: Ranges, columns: Sequence[Column]) -> Ranges:

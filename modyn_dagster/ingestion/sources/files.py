@@ -11,6 +11,7 @@ from io import FileIO
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from fastpath.array_types import ByteArray
+from fastpath.format.blocks import BlockHasher, block_digests
 from modyn_dagster.errors import DataError
 from modyn_dagster.values.digest import bytes_digest, new_hash
 
@@ -37,10 +38,16 @@ class FileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """State and checksum (hex BLAKE2b, 16 bytes) of a file that was read."""
+    """Version of a file that was read.
+
+    Attributes:
+        checksum: hex BLAKE2b, 16 bytes.
+        blocks: little-endian digests of its blocks (``fastpath.format.blocks``).
+    """
 
     state: FileState
     checksum: str
+    blocks: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +65,18 @@ class LoadedFile:
 
     @property
     def version(self) -> FileVersion:
-        """State and checksum."""
-        return FileVersion(self.state, self.checksum)
+        """State and digests."""
+        return FileVersion(self.state, self.checksum, block_digests(self.data).tobytes())
 
 
-def digest_of(file: BinaryIO | FileIO) -> tuple[str, int]:
-    """Checksum and size of the rest of an open file, read in chunks."""
-    digest, size = new_hash(), 0
+def version_of(file: BinaryIO | FileIO, state: FileState) -> tuple[FileVersion, int]:
+    """Version of an open file with this state, and its size, read in chunks."""
+    digest, blocks, size = new_hash(), BlockHasher(), 0
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
+        blocks.update(chunk)
         size += len(chunk)
-    return digest.hexdigest(), size
+    return FileVersion(state, digest.hexdigest(), blocks.digests().tobytes()), size
 
 
 def require_stable(path: str, unchanged: bool) -> None:

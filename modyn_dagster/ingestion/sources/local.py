@@ -17,12 +17,12 @@ from modyn_dagster.ingestion.sources.files import (
     FileState,
     FileVersion,
     LoadedFile,
-    digest_of,
     path_as_text,
     permanent_errors,
     regular_state,
     require_stable,
     require_text,
+    version_of,
 )
 from modyn_dagster.storage import inside
 
@@ -91,9 +91,9 @@ class LocalSource:
     def version(self, path: str) -> FileVersion:
         """State and checksum, read in chunks."""
         with self.opened(path) as (file, state):
-            checksum, size = digest_of(file)
+            version, size = version_of(file, state)
             require_stable(path, size == state.size)
-        return FileVersion(state, checksum)
+        return version
 
     def locate(self, path: str) -> Path:
         """Absolute path of a file. Raises ``DataError`` when the path, or a symlink in it, leaves the root."""

@@ -15,11 +15,11 @@ from modyn_dagster.ingestion.sources.files import (
     FileState,
     FileVersion,
     LoadedFile,
-    digest_of,
     path_as_text,
     permanent_errors,
     require_stable,
     require_text,
+    version_of,
 )
 from modyn_dagster.ingestion.sources.local import LocalSource
 from modyn_dagster.storage import local_folder
@@ -111,9 +111,9 @@ class RemoteSource:
         """State and checksum."""
         state = self.state(path)
         with permanent_errors(path), self._fs.open(self._full(path), "rb") as file:
-            checksum, size = digest_of(file)
+            version, size = version_of(file, state)
         require_stable(path, size == state.size)
-        return FileVersion(state, checksum)
+        return version
 
     def _mtime_ns(self, path: str) -> int | None:
         try:

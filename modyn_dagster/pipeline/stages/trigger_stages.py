@@ -1,5 +1,6 @@
 """Stages of a trigger as plain functions, for Dagster ops and for replays; and the finish of a run."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -12,7 +13,7 @@ from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import unfinished_trigger
 from modyn_dagster.data.view import DatasetView
-from modyn_dagster.errors import RunError
+from modyn_dagster.errors import CorruptFile, RunError, SelectionError, StorageError
 from modyn_dagster.evaluation.composite.champion import champions
 from modyn_dagster.pipeline import checks
 from modyn_dagster.pipeline.checks import CheckResult
@@ -27,6 +28,8 @@ from modyn_dagster.pipeline.stages.training_set.checks import only_train_samples
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.training import FastPath
+
+logger = logging.getLogger(__name__)
 
 StageName = Literal["training_set", "model", "evaluation"]
 
@@ -84,7 +87,7 @@ def recorded_stages(context: TriggerContext) -> list[StageResult]:
         run_cells = list_evaluations(conn, context.run.id)
     results = []
     if context.training_set is not None and context.training_set.removed_at is None:
-        results.append(_training_set(context, context.training_set))
+        results += _recorded_training_set(context, context.training_set)
     if context.model is not None:
         results.append(_model(context, context.model))
     if any(cell.trigger_id == context.trigger.id for cell in run_cells):
@@ -97,6 +100,20 @@ def _training_set(context: TriggerContext, row: TrainingSetRow) -> StageResult:
     leakage = only_train_samples(context.view, training_set)
     results = [training_set_not_empty(row), leakage, *training_set_checks(row, training_set)]
     return StageResult("training_set", context, row, results)
+
+
+def _recorded_training_set(context: TriggerContext, row: TrainingSetRow) -> list[StageResult]:
+    """Read a training set of the past. A damaged one is selected again; where that fails, the launch goes on without it."""
+    try:
+        return [_training_set(context, row)]
+    except CorruptFile as error:
+        logger.warning("%s: it is selected again", error)
+    try:
+        select_training_set(context)
+        return [_training_set(context, row)]
+    except (RunError, StorageError, SelectionError) as error:
+        logger.warning("the training set of trigger %s is not shown: %s", context.trigger.partition_key, error)
+        return []
 
 
 def _model(context: TriggerContext, row: ModelRow) -> StageResult:

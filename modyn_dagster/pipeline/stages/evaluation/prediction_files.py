@@ -96,7 +96,7 @@ def predict(
     name = predictor_id(model.hash, context.spec.training)
     relative = predictions_path(context.run.id, context.trigger.ordinal, name, *_ends(data, stretch))
     kind = predictor.kind
-    parts = list(predict_range(predictor, lambda keys: predictor.judged(data.read(keys)), _ranges(data, stretch), kind=kind))
+    parts = list(predict_range(predictor, lambda keys: predictor.judged(data.read(keys)), ranges_of(data, stretch), kind=kind))
     written = writer.write(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
 
     def wait() -> dict[str, Any]:
@@ -105,7 +105,8 @@ def predict(
     return PredictedStretch(Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]), wait)
 
 
-def _ranges(data: EvaluationSet, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
+def ranges_of(data: EvaluationSet, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:
+    """Return the positions to predict in some batches, without deleted ones."""
     for batch in stretch:
         deleted = data.view.deleted.positions(batch.ordinal).astype(np.int64)
         yield BatchRange(batch.ordinal, int(batch.n_samples or 0), data.positions(batch), deleted)

@@ -18,11 +18,12 @@ from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.predictions import PredictionFileRow, list_predictions, record_predictions
 from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.errors import RunError
-from modyn_dagster.evaluation.predictions.files import PredictionWriter, read_predictions
+from modyn_dagster.evaluation.predictions.files import PredictionWriter
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.models import predictor_id, predictor_of
 from modyn_dagster.pipeline.stages.evaluation.cells import score_closed_intervals
+from modyn_dagster.pipeline.stages.evaluation.damaged_predictions import read_linked, read_recorded
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
     PredictedStretch,
@@ -62,7 +63,7 @@ def evaluate_model(
         try:
             if stretches:
                 _predict(context, model, data, writer, stretches, predicted, progress)
-            predictions = _concatenated(context, recorded.files, rows, predicted)
+            predictions = _concatenated(context, model, data, recorded.files, rows, predicted)
             scored = score_closed_intervals(
                 context, model, data, predictions, recorded.cells, lambda a: _known_results(context, a), finished=finished
             )
@@ -133,15 +134,17 @@ def _predict(
 
 def _concatenated(
     context: TriggerContext,
+    model: ModelRow,
+    data: EvaluationSet,
     files: Sequence[PredictionFileRow],
     reused: Sequence[dict[str, Any]],
     predicted: Sequence[_Predicted],
 ) -> Predictions | None:
     """Concatenate all predictions of the model in key order; None where there are none."""
-    paths = [(file.path, file.checksum) for file in files if file.removed_at is None]
-    paths += [(values["path"], values["checksum"]) for values in reused]
-    parts = [read_predictions(context.platform.home / path, checksum) for path, checksum in paths]
-    parts += [item.stretch.predictions for item in predicted]
+    parts = [item.stretch.predictions for item in predicted]
+    recorded = (read_recorded(context, model, data, file) for file in files if file.removed_at is None)
+    parts += [part for part in recorded if part is not None]
+    parts += [read_linked(context, model, data, values) for values in reused]
     if not parts:
         return None
     parts.sort(key=lambda part: int(part.keys[0]) if len(part) else 0)

@@ -12,11 +12,11 @@ from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
 from modyn_dagster.catalog.triggers import finish, hold
-from modyn_dagster.errors import DeletedKey, RunError
+from modyn_dagster.errors import DeletedKey, NotReproducible, RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
 from modyn_dagster.pipeline.stages.model.training import checkpoint_of, fit, previous_model, save_optimizers
-from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.training import FastPath, TrainedModel
 from modyn_dagster.triggering import ModelTrained
@@ -67,6 +67,25 @@ def train_model(
     committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
     checkpoint_of(context).remove()
     return committed
+
+
+def remake_model(context: TriggerContext) -> None:
+    """Train the model of a trained trigger again and store it, with its optimizer states, if it is the recorded one.
+
+    Raises ``NotReproducible`` for another model, which is not stored, and errors of training.
+    """
+    recorded, training_set = context.model, context.training_set
+    if recorded is None or training_set is None:
+        raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: it has no model to make again")
+    if not (context.platform.home / training_set.path).is_file():
+        training_set = select_training_set(context)
+    previous = None if context.previous is None else previous_model(context, context.previous)
+    trained = fit(context, training_set, previous=previous, checkpoint=None)
+    found = context.platform.models_of(context.spec).id_of(trained.state_dict)
+    if found != recorded.hash:
+        raise NotReproducible("model", recorded.hash, found)
+    store_model(context, training_set, trained, recorded.seconds or sum(trained.seconds.values()))
+    save_optimizers(context, trained, recorded.hash)
 
 
 def recorded_seconds(context: TriggerContext) -> float | None:

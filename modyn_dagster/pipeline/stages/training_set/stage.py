@@ -27,7 +27,8 @@ from modyn_dagster.selection import (
 from modyn_dagster.selection.online import OnlineSelection
 from modyn_dagster.spec.online import OnlineSpec
 from modyn_dagster.spec.selection import USAGE_AWARE
-from modyn_dagster.storage import StagedFile
+from modyn_dagster.storage import StagedFile, atomic_write
+from modyn_dagster.values.digest import bytes_digest
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ def select_training_set(context: TriggerContext) -> TrainingSetRow:
     """Write the training set of a claimed trigger, and commit file and row while the claim holds.
 
     Until its model is trained, selecting again replaces file and row, because samples may have been deleted since. For a
-    trained trigger the selection must give the recorded bytes, or ``RunError``; a removed file is then written again.
+    trained or skipped trigger the selection must give the recorded bytes, or ``RunError``; file and state are then written again.
     """
     watch = Stopwatch("select")
     selected = _select(context)
-    if context.trigger.state == "trained":
-        return _select_again(context, selected.selection)
+    if context.trigger.state in ("trained", "skipped"):
+        return _select_again(context, selected)
     relative = training_set_path(context.run.id, context.trigger.ordinal)
     with ExitStack() as stack:
         staged = stack.enter_context(_staged(context, relative))
@@ -120,12 +121,12 @@ def open_training_set(context: TriggerContext, row: TrainingSetRow) -> TrainingS
     return TrainingSet.open(context.platform.home / row.path, row.checksum)
 
 
-def _select_again(context: TriggerContext, selection: Selection | OnlineSelection) -> TrainingSetRow:
+def _select_again(context: TriggerContext, selected: _Selected) -> TrainingSetRow:
     recorded = context.training_set
     if recorded is None:
         raise RunError(f"trigger {context.trigger.partition_key} is trained but has no training set; the catalog was changed")
     with _staged(context, recorded.path) as staged:
-        written = stage_training_set(staged, selection)
+        written = stage_training_set(staged, selected.selection)
         if written.checksum != recorded.checksum:
             raise RunError(
                 f"trigger {context.trigger.partition_key}: selecting again gave another training set "
@@ -136,6 +137,11 @@ def _select_again(context: TriggerContext, selection: Selection | OnlineSelectio
             # A process that selected it at the same time may have published the same bytes.
             if staged.is_unpublished:
                 staged.publish()
+    state = recorded.details.get("state")
+    # After a deletion the set may be the same and the state another; the next trigger then computes its own anew.
+    if state is not None and selected.state is not None and bytes_digest(selected.state) == state["checksum"]:
+        with atomic_write(context.platform.home / state["path"]) as out:
+            out.write(selected.state)
     return recorded
 
 

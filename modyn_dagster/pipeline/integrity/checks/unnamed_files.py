@@ -1,0 +1,64 @@
+"""Files below the home folder that no row names: remains of killed writers, of removals, of other installations."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from modyn_dagster.catalog.datasets import list_datasets
+from modyn_dagster.catalog.runs import list_runs
+from modyn_dagster.catalog.triggers import list_triggers
+from modyn_dagster.ingestion.deletion.delete import is_replaced
+from modyn_dagster.pipeline.integrity.finding import Finding, shown_path
+from modyn_dagster.pipeline.operate.removal.datasets import DATASET_FOLDERS
+from modyn_dagster.pipeline.operate.removal.pipelines import RUN_FOLDERS
+from modyn_dagster.pipeline.platform import Platform, checkpoint_path, optimizers_path
+from modyn_dagster.training.checkpoint.parts import SUFFIXES
+
+#: Seconds after which a file counts as left behind: a younger one may be about to be named.
+_SETTLED: Final = 3600
+
+
+def files_at(platform: Platform) -> list[Path]:
+    """List the files in the folders of datasets and runs. Those written later are not on the list."""
+    found, newest = [], time.time() - _SETTLED
+    for top in (*DATASET_FOLDERS, *RUN_FOLDERS):
+        for folder, _, names in os.walk(platform.home / top):
+            for name in names:
+                path = Path(folder, name)
+                try:
+                    if path.lstat().st_mtime < newest:
+                        found.append(path)
+                except FileNotFoundError:
+                    continue
+    return sorted(found)
+
+
+def unnamed_files(platform: Platform, files: Iterable[Path], named: Iterable[Path]) -> Iterator[Finding]:
+    """Yield a finding for every file that is neither named, nor kept for a training, nor replaced by a deletion."""
+    known = {*named, *_kept_for_runs(platform)}
+    rest = [path for path in files if path not in known]
+    with platform.transaction() as conn:
+        datasets = list_datasets(conn) if rest else []
+        rest = [path for path in rest if not any(is_replaced(conn, platform.home, row, path) for row in datasets)]
+    for path in rest:
+        try:
+            fault = f"{path.lstat().st_size:,} bytes that no row of the catalog names"
+        except FileNotFoundError:
+            continue
+        remedy = "nothing reads it, and it may be removed"
+        yield Finding("unnamed", "unnamed", shown_path(platform.home, path), "nobody", fault, remedy)
+
+
+def _kept_for_runs(platform: Platform) -> Iterator[Path]:
+    """Files that no row names by itself: checkpoints, optimizers, and what the next attempt of a trigger replaces."""
+    with platform.transaction() as conn:
+        triggers = [trigger for run in list_runs(conn) for trigger in list_triggers(conn, run.id)]
+    for trigger in triggers:
+        place = trigger.run_id, trigger.ordinal
+        yield platform.home / optimizers_path(*place)
+        if trigger.state not in ("trained", "skipped"):
+            stem = f"training_sets/{trigger.run_id:06d}/{trigger.ordinal:06d}"
+            paths = [checkpoint_path(*place) + suffix for suffix in ("", *SUFFIXES)]
+            yield from (platform.home / path for path in [*paths, f"{stem}.arrow", f"{stem}.state.json"])

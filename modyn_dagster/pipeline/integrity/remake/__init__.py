@@ -1,0 +1,1 @@
+"""Making of damaged or missing files again: with the recorded bytes, or not at all."""

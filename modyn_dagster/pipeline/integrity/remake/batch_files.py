@@ -1,0 +1,64 @@
+"""Index, shard and list of deleted samples of a batch, made again from the source files and from Postgres."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fastpath.format.deletions import write_deleted
+from modyn_dagster.catalog.batches import BatchRow, lock_batch
+from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.deletions import deleted_keys
+from modyn_dagster.data.batch_index import rewrite_number
+from modyn_dagster.errors import NotReproducible
+from modyn_dagster.ingestion.batches.read_batch import BatchReader
+from modyn_dagster.ingestion.batches.remade_batch import RemadeBatch
+from modyn_dagster.ingestion.ingest import read_content
+from modyn_dagster.ingestion.sources.source import open_source
+from modyn_dagster.keys import MAX_BATCH_SIZE, key_of, positions_of
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.storage import StagedFile
+
+_DOING = "made again"
+
+
+def remake_deleted_list(platform: Platform, dataset: DatasetRow, batch: BatchRow, path: Path) -> None:
+    """Write the list of a batch's deleted samples again from the deletions in Postgres.
+
+    Raises ``NotReproducible`` where these give other bytes.
+    """
+    with platform.transaction() as conn:
+        keys = deleted_keys(conn, dataset.id, key_of(batch.ordinal, 0), key_of(batch.ordinal, MAX_BATCH_SIZE - 1))
+    staged = StagedFile(path)
+    try:
+        with staged.as_hashed_file() as out:
+            write_deleted(out, positions_of(keys).astype(np.uint32))
+        if out.checksum != batch.deleted_checksum:
+            raise NotReproducible(path.name, batch.deleted_checksum, out.checksum, doing=_DOING)
+        staged.publish()
+    finally:
+        staged.discard()
+
+
+def remake_batch_files(platform: Platform, dataset: DatasetRow, batch: BatchRow) -> None:
+    """Read the source files of a batch again and write its shard and index, if these give the recorded index.
+
+    The index names the checksums of the shard and of the files read in place, so an equal index means that all are equal.
+
+    Raises:
+        NotReproducible: samples were purged from the batch, or its source files changed.
+        DataError: a source file is gone or cannot be read.
+        UnknownName: the project has no file of the dataset.
+    """
+    if rewrite_number(str(batch.index_path)):
+        raise NotReproducible("batch", "a batch as it was ingested", "one with purged samples", doing=_DOING)
+    spec = platform.dataset(dataset.name)
+    source = open_source(platform.project.root_of(dataset.name), spec.storage_options)
+    content = read_content(source, spec, dataset, batch, BatchReader(source, spec))
+    with RemadeBatch(platform.home, dataset, batch, content) as remade:
+        if remade.checksum != batch.index_checksum:
+            raise NotReproducible("source files", f"index {batch.index_checksum}", remade.checksum, doing=_DOING)
+        with platform.transaction() as conn:
+            current = lock_batch(conn, batch.id)
+            # A purge writes files of its own, and another repair the same ones.
+            if current.index_path == batch.index_path and remade.is_unpublished:
+                remade.publish()
