@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from modyn_dagster.catalog.database.mapping import (
     TIME,
@@ -144,13 +144,36 @@ def list_batches(conn: sa.Connection, dataset_id: int, state: str | None = None)
 
 def visible_batches(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
     """Batches that pipelines see: the ingested ones before the first open one, in ordinal order."""
+    return list_rows(conn, BatchRow, sa.select(batch).where(_visible(dataset_id)).order_by(batch.c.ordinal))
+
+
+def batch_versions(conn: sa.Connection, dataset_id: int) -> str:
+    """Start of the server, then ordinal and version of each row of ``visible_batches``, in order, with semicolons between.
+
+    Equal texts mean equal rows: no two versions of a row have both the same transaction and the same place.
+    """
+    writer, place = sa.literal_column("batch.xmin::text", sa.Text), sa.literal_column("batch.ctid::text", sa.Text)
+    version = sa.func.concat_ws(" ", batch.c.ordinal, writer, place)
+    versions = sa.func.string_agg(version, aggregate_order_by(sa.literal(";"), batch.c.ordinal))
+    text: str = conn.execute(
+        sa.select(sa.func.concat_ws(";", sa.func.pg_postmaster_start_time(), versions)).where(_visible(dataset_id))
+    ).scalar_one()
+    return text
+
+
+def batches_at(conn: sa.Connection, dataset_id: int, ordinals: Sequence[int]) -> list[BatchRow]:
+    """Batches of a dataset by ordinal; ordinals without one are left out."""
+    chosen = batch.c.ordinal == sa.any_(sa.literal(list(ordinals), ARRAY(sa.Integer)))
+    return list_rows(conn, BatchRow, sa.select(batch).where((batch.c.dataset_id == dataset_id) & chosen))
+
+
+def _visible(dataset_id: int) -> sa.ColumnElement[bool]:
     first_open = (
         sa.select(sa.func.coalesce(sa.func.min(batch.c.ordinal), MAX_ORDINAL))
         .where(batch.c.dataset_id == dataset_id, batch.c.state == "open")
         .scalar_subquery()
     )
-    where = (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested") & (batch.c.ordinal < first_open)
-    return list_rows(conn, BatchRow, sa.select(batch).where(where).order_by(batch.c.ordinal))
+    return (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested") & (batch.c.ordinal < first_open)
 
 
 def changed_batches(conn: sa.Connection, dataset_id: int, earlier: Sequence[BatchRow]) -> dict[int, BatchRow]:

@@ -22,6 +22,11 @@ class DeletedLists:
         self._home, self._dataset = home, dataset
         self._read: dict[int, DeletedPositions] = {}
 
+    @property
+    def ordinals(self) -> list[int]:
+        """Ordinals of the batches with deletions, ascending."""
+        return sorted(self._batches)
+
     def positions(self, ordinal: int) -> DeletedPositions:
         """Deleted positions of a batch, ``uint32[k]``, ascending. Raises ``CorruptFile``."""
         if ordinal not in self._batches:
@@ -41,7 +46,7 @@ class DeletedLists:
 
     def _keys(self, first: int, last: int) -> KeyArray:
         """Deleted keys, ascending, of the batches between those of two keys, both included."""
-        ordinals = [ordinal for ordinal in sorted(self._batches) if ordinal_of(first) <= ordinal <= ordinal_of(last)]
+        ordinals = [ordinal for ordinal in self.ordinals if ordinal_of(first) <= ordinal <= ordinal_of(last)]
         return np.concatenate([np.empty(0, np.uint64), *(keys_of(ordinal, self.positions(ordinal)) for ordinal in ordinals)])
 
     def verified_paths(self) -> dict[int, Path]:

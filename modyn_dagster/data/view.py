@@ -1,7 +1,7 @@
 """A dataset as a pipeline sees it at one moment: an immutable list of ingested batches."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Final
@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_place
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.datasets import DatasetRow, sample
 from modyn_dagster.catalog.samples import iter_values
 from modyn_dagster.data.batch_index import open_index
 from modyn_dagster.data.deleted_lists import DeletedLists
+from modyn_dagster.data.known_batches import BatchColumns
 from modyn_dagster.data.reader import SampleReader, reader_of
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of
 from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, ordinal_of, positions_of
@@ -40,18 +40,24 @@ class _SharedData:
         spec: DatasetSpec,
         root: str,
         batches: Sequence[BatchRow],
+        columns: BatchColumns | None,
         *,
-        strict: bool = False,
+        strict: bool,
     ) -> None:
+        self._columns = columns
         self._engine, self._home, self._row, self._spec, self._root = engine, home, row, spec, root
         self.strict = strict
-        self._batches = list(batches)
+        self._batches = batches
         by_ordinal = {batch.ordinal: batch for batch in batches}
         self.deleted = DeletedLists(home, row.name, batches)
         # Caches of functions, not of methods: a cached method would keep this object and its open files alive.
         self.index = lru_cache(maxsize=256)(partial(_read_index, home, by_ordinal))
         self.sides = lru_cache(maxsize=256)(partial(_sides_of_batch, spec.split, by_ordinal))
         self.attribute = lru_cache(maxsize=1024)(partial(_read_attribute, engine, row.id, by_ordinal))
+
+    @cached_property
+    def columns(self) -> BatchColumns:
+        return BatchColumns.of(self._batches) if self._columns is None else self._columns
 
     @cached_property
     def reader(self) -> SampleReader:
@@ -82,10 +88,11 @@ class DatasetView:
         root: folder or URL of the dataset's files.
         batches: in ordinal order.
         shared: of a view of at least these batches.
+        columns: facts of the batches; default: made of their rows when they are asked for.
         strict: compare the bytes of each file with those of its ingestion when it is first opened.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last ones have defaults and are given by name
         self,
         engine: sa.Engine,
         home: Path,
@@ -94,16 +101,22 @@ class DatasetView:
         root: str,
         batches: Sequence[BatchRow],
         shared: _SharedData | None = None,
+        columns: BatchColumns | None = None,
         *,
         strict: bool = False,
     ) -> None:
         self.row = row
         self.spec = spec
-        self.batches = list(batches)
+        self.batches = batches
         self.engine = engine
         self.home = home
         self._root = root
-        self._shared = shared or _SharedData(engine, home, row, spec, root, batches, strict=strict)
+        self._shared = shared or _SharedData(engine, home, row, spec, root, batches, columns, strict=strict)
+
+    @property
+    def columns(self) -> BatchColumns:
+        """Facts of the batches, one element per batch."""
+        return self._shared.columns.head(len(self.batches))
 
     @property
     def reader(self) -> SampleReader:
@@ -114,6 +127,15 @@ class DatasetView:
     def deleted(self) -> DeletedLists:
         """Deleted positions of these batches."""
         return self._shared.deleted
+
+    def batches_at(self, ordinals: Iterable[int]) -> list[BatchRow]:
+        """Batches by ordinal, in the given order; ordinals of no batch are left out."""
+        found = []
+        for ordinal in ordinals:
+            place = bisect_left(self.batches, ordinal, key=_ordinal)
+            if place < len(self.batches) and self.batches[place].ordinal == ordinal:
+                found.append(self.batches[place])
+        return found
 
     def renewed(self) -> "DatasetView":
         """The same batches after later deletions and purges; this view itself if there were none."""
@@ -155,8 +177,9 @@ class DatasetView:
     @property
     def time_reached(self) -> np.datetime64 | None:
         """Largest sample time of the stream, on any side of the split; None when there are no batches."""
-        times = [as_datetime64(batch.time_max) for batch in self.batches if batch.time_max is not None]
-        return max(times) if times else None
+        times = self.columns.last
+        times = times[~np.isnat(times)]
+        return times.max() if len(times) else None
 
     def keys_on(self, side: int, window: KeyRange) -> KeyArray:
         """Keys of a window on one side of the split, in key order and without deleted ones, ``uint64[n]``."""
@@ -210,7 +233,7 @@ class DatasetView:
         """Side of the split of each key."""
         return side_of(keys, self.spec.split)
 
-    def _touched(self, window: KeyRange) -> list[BatchRow]:
+    def _touched(self, window: KeyRange) -> Sequence[BatchRow]:
         """Batches that a window may have keys in: only these are opened, however many there are."""
         first = bisect_left(self.batches, ordinal_of(window.after + 1), key=_ordinal)
         return self.batches[first : bisect_right(self.batches, ordinal_of(window.until), key=_ordinal)]

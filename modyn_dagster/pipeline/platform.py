@@ -1,5 +1,6 @@
 """Project, database and home folder that the stages of a pipeline work with, and the paths of a run's files."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow
+from modyn_dagster.data.known_batches import KnownBatches
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.settings import Settings
@@ -55,6 +56,10 @@ class Platform:
     def _recorded(self) -> dict[str, PipelineSpec]:
         """Parsed specs of runs, by hash."""
         return {}
+
+    @cached_property
+    def _batches(self) -> KnownBatches:
+        return KnownBatches()
 
     @cached_property
     def engine(self) -> sa.Engine:
@@ -136,9 +141,10 @@ class Platform:
         """Read the visible part of a dataset in a transaction."""
         spec = self.dataset(dataset)
         row = ensure_dataset(conn, spec)
-        batches = [batch for batch in visible_batches(conn, row.id) if until is None or batch.ordinal <= until]
-        root, strict = self.project.root_of(dataset), self.settings.strict_reads
-        return DatasetView(self.engine, self.home, row, spec, root, batches, strict=strict)
+        known = self._batches.read(conn, row.id)
+        n = len(known.rows) if until is None else bisect_right(known.rows, until, key=lambda batch: batch.ordinal)
+        root, columns, strict = self.project.root_of(dataset), known.columns.head(n), self.settings.strict_reads
+        return DatasetView(self.engine, self.home, row, spec, root, known.rows[:n], columns=columns, strict=strict)
 
     def close(self) -> None:
         """Close the connections, if any were opened."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,12 +13,18 @@ from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.view import DatasetView, Positions
 from modyn_dagster.keys import KeyArray, KeyRange, key_of
 from modyn_dagster.triggering.stream.loaded_batch import Times
-from modyn_dagster.triggering.stream.training_stream import Stream, StreamBatch
+from modyn_dagster.triggering.stream.training_stream import Loader, Stream, StreamBatch
 
 
 def training_stream(view: DatasetView, origin: int) -> Stream:
     """Return the train samples of a view after a key; deleted ones still count."""
-    return Stream([_stream_batch(view, batch) for batch in view.batches], origin)
+    columns = view.columns
+
+    def loader(place: int) -> Loader:
+        return partial(_loaded, view, view.batches[place])
+
+    times = np.where(np.isnat(columns.train_last), np.datetime64(0, "us"), columns.train_last)
+    return Stream.of_columns(columns.ordinals, columns.n_train, times, loader, origin)
 
 
 def longer_stream(stream: Stream, view: DatasetView, after: int, until: int) -> Stream:
@@ -28,12 +35,13 @@ def longer_stream(stream: Stream, view: DatasetView, after: int, until: int) -> 
 
 
 def _stream_batch(view: DatasetView, batch: BatchRow) -> StreamBatch:
-    def load() -> tuple[Positions, Times]:
-        positions = view.positions_on(batch, TRAIN)
-        return positions, view.times(batch)[positions]
-
     time_max = np.datetime64(0, "us") if batch.train_time_max is None else as_datetime64(batch.train_time_max)
-    return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, load)
+    return StreamBatch(batch.ordinal, int(batch.n_train or 0), time_max, partial(_loaded, view, batch))
+
+
+def _loaded(view: DatasetView, batch: BatchRow) -> tuple[Positions, Times]:
+    positions = view.positions_on(batch, TRAIN)
+    return positions, view.times(batch)[positions]
 
 
 #: Positions of one part. A larger batch has several parts at the same time, which changes no inclusion probability.

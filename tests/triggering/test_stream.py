@@ -161,6 +161,18 @@ def test_a_stream_extended_batch_by_batch_is_the_stream_of_all(content, origin):
     assert [grown.time(key) for key, _ in flat] == [time for _, time in flat]
 
 
+@given(batches, keys)
+def test_a_stream_made_of_columns_is_the_stream_of_the_batches(content, origin):
+    parts, flat = batches_of(content)
+    ordinals, counts = (np.array([getattr(part, name) for part in parts], dtype=np.int64) for name in ("ordinal", "n"))
+    maxima = np.array([part.time_max for part in parts], dtype="datetime64[us]")
+    stream = Stream.of_columns(ordinals, counts, maxima, lambda place: parts[place].load, origin)
+    later = [(key, time) for key, time in flat if key > origin]
+    assert len(stream) == len(later)
+    assert [stream.nth_after(origin, n) for n in range(1, len(later) + 2)] == [*(key for key, _ in later), None]
+    assert [stream.time(key) for key, _ in later] == [time for _, time in later]
+
+
 def test_time_of_a_key_that_is_no_train_sample_is_an_error():
     stream, _ = build([[(3, True), (4, False)]])
     with pytest.raises(UnknownKey):

@@ -141,7 +141,7 @@ def list_rows(conn: sa.Connection, kind: type[Row], statement: sa.Executable) ->
     """Run a query and make a dataclass of every result row."""
     result = conn.execute(statement)
     columns = list(result.keys())
-    # Looked up once, as a run has thousands of cells. A row class has several fields, in the order of its arguments.
+    # Looked up once, as some queries have ten thousand rows. A row class has several fields, in the order of its arguments.
     values = itemgetter(*(columns.index(field.name) for field in fields(kind)))  # type: ignore[arg-type]  # as above
     return [kind(*values(row)) for row in result]
 

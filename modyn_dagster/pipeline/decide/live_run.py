@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow, create_run, ensure_pipeline, ensure_spec, get_run, live_run, move_run
 from modyn_dagster.catalog.triggers import TriggerRow, fail, list_triggers, raise_attempt, reopen, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
@@ -35,9 +36,8 @@ def current_live_run(platform: Platform, pipeline: str) -> RunRow:
     run's last model as its previous model. A run that an operator stopped stays until it is resumed.
     """
     spec = platform.pipeline(pipeline)
-    view = platform.view(spec.dataset)
     with platform.transaction() as conn:
-        pipeline_id = ensure_pipeline(conn, pipeline, view.row.id)
+        pipeline_id = ensure_pipeline(conn, pipeline, ensure_dataset(conn, platform.dataset(spec.dataset)).id)
         spec_id = ensure_spec(conn, pipeline_id, spec_hash(spec), spec.model_dump(mode="json", by_alias=True))
         old = live_run(conn, pipeline)
         begin: dict[str, Any] = {"origin": ORIGIN, "cursor": ORIGIN, "last_ordinal": -1}
@@ -51,6 +51,7 @@ def current_live_run(platform: Platform, pipeline: str) -> RunRow:
             begin = {"origin": old.cursor, "cursor": old.cursor, "last_ordinal": old.last_ordinal}
             begin["previous_model"] = old.previous_model
         elif spec.start == "now":
+            view = platform.read_view(conn, spec.dataset)
             begin = {"origin": view.last_key, "cursor": view.last_key, "last_ordinal": view.last_ordinal}
         return create_run(
             conn,

@@ -142,5 +142,5 @@ def _decide(platform: Platform, run: RunRow) -> Tick:
 
 
 def _missing_measurement(run: RunRow, view: DatasetView, point: int) -> MissingMeasurement:
-    [batch] = [batch.partition_key for batch in view.batches if batch.ordinal == ordinal_of(point)]
-    return MissingMeasurement(run.id, point, str(run.previous_model), batch)
+    [batch] = view.batches_at([ordinal_of(point)])
+    return MissingMeasurement(run.id, point, str(run.previous_model), batch.partition_key)

@@ -128,11 +128,10 @@ class FeatureExtractor:
         return WindowValues(keys, np.concatenate(truths) if truths else None, arrays)
 
     def _parts(self, view: DatasetView, keys: KeyArray, taps: frozenset[str]) -> Iterator[BlockValues]:
-        by_ordinal = {batch.ordinal: batch for batch in view.batches}
         ordinals = ordinals_of(keys)
-        for ordinal in np.unique(ordinals).tolist():
-            positions = positions_of(keys[ordinals == ordinal])
-            blocks = self._blocks(view, by_ordinal[ordinal], np.unique(positions // BLOCK), taps)
+        for batch in view.batches_at(np.unique(ordinals).tolist()):
+            positions = positions_of(keys[ordinals == batch.ordinal])
+            blocks = self._blocks(view, batch, np.unique(positions // BLOCK), taps)
             for number, values in blocks.items():
                 rows = np.searchsorted(values.positions, positions[positions // BLOCK == number])
                 yield _take(values, rows, taps)

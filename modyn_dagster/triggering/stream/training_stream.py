@@ -4,14 +4,20 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from modyn_dagster.errors import UnknownKey
 from modyn_dagster.keys import ORIGIN, KeyRange, key_of, ordinal_of, position_of
 from modyn_dagster.triggering.stream.loaded_batch import LoadedBatch, Positions, Times, microseconds
 
 __all__ = ["Positions", "Stream", "StreamBatch", "Times"]
+
+
+#: Gives positions (ascending) and times of the train samples of a batch.
+Loader = Callable[[], tuple[Positions, Times]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class StreamBatch:
     ordinal: int
     n: int
     time_max: np.datetime64
-    load: Callable[[], tuple[Positions, Times]]
+    load: Loader
 
 
 class Stream:
@@ -47,7 +53,7 @@ class Stream:
     """
 
     def __init__(self, batches: Sequence[StreamBatch], origin: int = ORIGIN) -> None:
-        self._batches: list[StreamBatch] = []
+        self._loaders: list[Loader] = []
         self._ordinals: list[int] = []
         self._ends = [0]
         self._maxima: list[int] = []
@@ -60,13 +66,40 @@ class Stream:
         self._low, self._high, self._first = 0, -1, 0
         self._times = memoryview(b"")
 
+    @classmethod
+    def of_columns(
+        cls,
+        ordinals: npt.NDArray[np.int64],
+        counts: npt.NDArray[np.int64],
+        time_maxima: Times,
+        loader: Callable[[int], Loader],
+        origin: int = ORIGIN,
+    ) -> Self:
+        """The stream of many batches, made of arrays with one element per batch.
+
+        Args:
+            ordinals: ascending.
+            counts: number of train samples.
+            time_maxima: largest time of a train sample, ``datetime64[us]``.
+            loader: gives the loader of a batch by its place in the arrays.
+            origin: key after which the view begins.
+        """
+        stream, filled = cls(()), np.flatnonzero(counts)
+        stream._loaders = [loader(place) for place in filled.tolist()]
+        stream._ordinals = ordinals[filled].tolist()
+        stream._ends = [0, *np.cumsum(counts[filled]).tolist()]
+        stream._maxima = np.maximum.accumulate(time_maxima[filled].astype("datetime64[us]").view(np.int64)).tolist()
+        stream.origin = origin
+        stream._start = stream._rank(origin)
+        return stream
+
     def __len__(self) -> int:
         return self._ends[-1] - self._start
 
     def extended(self, batch: StreamBatch) -> "Stream":
         """The view with one more batch at its end."""
         longer = Stream(())
-        longer._batches, longer._ordinals = self._batches.copy(), self._ordinals.copy()
+        longer._loaders, longer._ordinals = self._loaders.copy(), self._ordinals.copy()
         longer._ends, longer._maxima = self._ends.copy(), self._maxima.copy()
         longer._append(batch)
         longer.origin = self.origin
@@ -96,7 +129,7 @@ class Stream:
         if self._low <= after < self._high and self._times[after + 1 - self._first] >= moment:
             return after + 1
         reached = bisect_left(self._maxima, moment)
-        if reached == len(self._batches):
+        if reached == len(self._ordinals):
             return None
         rank = max(self._ends[reached] + self._inside(reached).count_before(moment), self._rank(after), self._start) + 1
         return self._key(rank) if rank <= self._ends[-1] else None
@@ -145,7 +178,7 @@ class Stream:
     def later_than(self, moment: int, until: int) -> KeyRange:
         """The samples at or before ``until`` at which the running time lies after ``moment``, in microseconds since 1970."""
         index = bisect_right(self._maxima, moment)
-        inside = self._inside(index).count_by(moment) if index < len(self._batches) else 0
+        inside = self._inside(index).count_by(moment) if index < len(self._ordinals) else 0
         return KeyRange(min(self._bound(self._ends[index] + inside), until), until)
 
     def waiting_time(self, after: int, until: int) -> int:
@@ -164,7 +197,7 @@ class Stream:
 
     def _append(self, batch: StreamBatch) -> None:
         if batch.n:
-            self._batches.append(batch)
+            self._loaders.append(batch.load)
             self._ordinals.append(batch.ordinal)
             self._ends.append(self._ends[-1] + batch.n)
             time_max = microseconds(batch.time_max)
@@ -199,5 +232,5 @@ class Stream:
         return self._key(rank) if rank > self._start else self.origin
 
     def _load(self, index: int) -> LoadedBatch:
-        positions, times = self._batches[index].load()
+        positions, times = self._loaders[index]()
         return LoadedBatch(positions, times, self._maxima[index - 1] if index else None)

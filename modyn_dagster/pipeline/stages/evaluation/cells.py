@@ -54,10 +54,9 @@ def _labels(context: TriggerContext, predictions: Predictions) -> npt.NDArray[np
 def _attribute(data: EvaluationSet, name: str, predictions: Predictions) -> npt.NDArray[np.object_]:
     values = np.full(len(predictions), None, dtype=object)
     ordinals = ordinals_of(predictions.keys)
-    for batch in data.view.batches:
+    for batch in data.view.batches_at(np.unique(ordinals).tolist()):
         rows = np.flatnonzero(ordinals == batch.ordinal)
-        if len(rows):
-            values[rows] = data.view.attribute(name, batch)[positions_of(predictions.keys[rows])]
+        values[rows] = data.view.attribute(name, batch)[positions_of(predictions.keys[rows])]
     return values
 
 
@@ -136,7 +135,8 @@ def _cell_plans(
     context: TriggerContext, model: ModelRow, data: EvaluationSet, subsets: Mapping[str, Predictions], intervals: Intervals
 ) -> list[CellPlan]:
     spec = context.spec.evaluation
-    contents = {batch.ordinal: batch.content_checksum for batch in data.view.batches}
+    batches = data.view.batches_at(np.unique(ordinals_of(subsets[ALL].keys)).tolist())
+    contents = {batch.ordinal: batch.content_checksum for batch in batches}
     # Bits of predictions depend not only on weights, but also on how samples are read and on the number of threads.
     name = predictor_id(model.hash, context.spec.training)
     predictor = json.dumps([name, context.run.spec["training"], context.run.threads], sort_keys=True)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.data.known_batches import BatchColumns
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.data.view import DatasetView, Positions
 from modyn_dagster.evaluation.predictions.forward import Predictions
@@ -36,9 +37,19 @@ class EvaluationSet:
         self._origin = origin
 
     @property
-    def batches(self) -> list[BatchRow]:
+    def batches(self) -> Sequence[BatchRow]:
         """Batches that may hold evaluation samples, in order."""
-        return [batch for batch in self.view.batches if self.view.last_key_of(batch.ordinal) > self._origin]
+        return self.view.batches[self._begin :]
+
+    @property
+    def columns(self) -> BatchColumns:
+        """Facts of ``batches``, one element per batch."""
+        return self.view.columns.tail(self._begin)
+
+    @property
+    def _begin(self) -> int:
+        """Number of batches that end at or before the origin."""
+        return int(np.searchsorted(self.view.columns.last_keys, self._origin, side="right"))
 
     def positions(self, batch: BatchRow) -> Positions:
         """Return the positions of a batch that are predicted, including deleted ones."""
@@ -65,10 +76,9 @@ class EvaluationSet:
     def times(self, *, deleted: bool) -> Times:
         """Return the times of the deleted samples, or of the present ones, ``datetime64[us][k]``."""
         times = [np.empty(0, dtype="datetime64[us]")]
-        for batch in self.view.batches:
+        with_deletions = self.view.deleted.ordinals
+        for batch in self.view.batches_at(with_deletions) if deleted else self.view.batches:
             removed = self.view.deleted.positions(batch.ordinal)
-            if deleted and not len(removed):
-                continue
             positions = self._evaluated_positions(batch)
             times.append(self.view.times(batch)[positions[np.isin(positions, removed) == deleted]])
         return np.concatenate(times)

@@ -67,17 +67,15 @@ def closed_model_intervals(context: TriggerContext, data: EvaluationSet, *, fini
     return closed_intervals(model_intervals(context, data), data.view.time_reached, finished=finished)
 
 
-def model_batches(context: TriggerContext, data: EvaluationSet) -> list[BatchRow]:
+def model_batches(context: TriggerContext, data: EvaluationSet) -> Sequence[BatchRow]:
     """Return the batches that a model predicts: all with evaluation samples, or those that its part of the matrix touches."""
     if context.spec.evaluation.matrix not in _COMPOSITES:
         return data.batches
-    timed = [batch for batch in data.batches if batch.time_min is not None and batch.time_max is not None]
-    first = np.array([as_datetime64(batch.time_min) for batch in timed if batch.time_min], dtype="datetime64[us]")
-    last = np.array([as_datetime64(batch.time_max) for batch in timed if batch.time_max], dtype="datetime64[us]")
-    touched = np.zeros(len(timed), dtype=np.bool_)
+    batches, columns = data.batches, data.columns
+    touched = np.zeros(len(batches), dtype=np.bool_)
     for interval in model_intervals(context, data):
-        touched |= (first < interval.end) & (last >= interval.start)
-    return [timed[number] for number in np.flatnonzero(touched)]
+        touched |= (columns.first < interval.end) & (columns.last >= interval.start)
+    return [batches[number] for number in np.flatnonzero(touched).tolist()]
 
 
 def _composites(spec: EvaluationSpec) -> Sequence[Callable[..., Choice]]:

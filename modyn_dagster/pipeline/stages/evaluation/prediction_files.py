@@ -31,15 +31,18 @@ def missing_batches(context: TriggerContext, data: EvaluationSet, files: Sequenc
     """Return the stretches of consecutive batches that the model is to predict and no file covers; each becomes one file."""
     covered = [(ordinal_of(file.first_key), ordinal_of(file.last_key)) for file in files]
     stretches: list[list[BatchRow]] = []
-    open_stretch = False
-    due = {batch.ordinal for batch in model_batches(context, data)}
-    for batch in data.view.batches:
-        missing = batch.ordinal in due and not any(first <= batch.ordinal <= last for first, last in covered)
-        if missing and open_stretch:
+    # Batches of a dataset that pipelines do not see, such as failed ones, part no stretch.
+    due = model_batches(context, data)
+    places = np.searchsorted(data.view.columns.ordinals, [batch.ordinal for batch in due]).tolist()
+    previous = None
+    for place, batch in zip(places, due, strict=True):
+        if any(first <= batch.ordinal <= last for first, last in covered):
+            continue
+        if previous is not None and place == previous + 1:
             stretches[-1].append(batch)
-        elif missing:
+        else:
             stretches.append([batch])
-        open_stretch = missing
+        previous = place
     return stretches
 
 
