@@ -7,12 +7,12 @@ from typing import Final
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.deletions import block_deletions
-from modyn_dagster.catalog.results.models import ModelRow, insert_model, list_models
+from modyn_dagster.catalog.results.models import ModelRow, block_model_removals, insert_model, list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
 from modyn_dagster.catalog.triggers import finish, hold
-from modyn_dagster.errors import DeletedKey, RunError
+from modyn_dagster.errors import DeletedKey, RunError, UnknownModel
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
 from modyn_dagster.pipeline.stages.model.training import checkpoint_of, fit, previous_model, save_optimizers
@@ -115,6 +115,14 @@ def _require_same_model(context: TriggerContext, model_hash: str) -> None:
         )
 
 
+def _is_stored(context: TriggerContext, model_hash: str) -> bool:
+    try:
+        context.platform.models_of(context.spec).size(model_hash)
+    except UnknownModel:
+        return False
+    return True
+
+
 def _require_present(context: TriggerContext, row: TrainingSetRow) -> None:
     """Raise ``DeletedKey`` when a sample was deleted while the model trained on it."""
     current = context.view.renewed()
@@ -152,6 +160,10 @@ def _commit(
         run = get_run(conn, context.run.id, lock=True)
         hold(conn, trigger)
         _require_present(context, row)
+        block_model_removals(conn)
+        if not _is_stored(context, model_hash):
+            # An earlier run had stored the same model, and retention removed it since this one was saved.
+            store_model(context, row, trained, sum(timing.seconds for timing in timings if timing.stage == "train"))
         for timing in timings:
             record_timing(conn, run.id, trigger.id, trigger.attempt, timing)
         seconds = measured_seconds(conn, run.id, trigger.id) if recorded is None else recorded
