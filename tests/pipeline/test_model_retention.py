@@ -167,21 +167,26 @@ def test_impossible_rules_are_refused(retention, fields, rule):
         parse_spec(amount(retention=retention, **fields), PipelineSpec, source="test")
 
 
-def test_a_model_trained_again_while_retention_deletes_it_is_there_afterwards(world_of, monkeypatch):
-    """Retention ends between the save of the equal model and the commit of its row."""
+@pytest.mark.parametrize("step", ["save_optimizers", "_require_present"])
+def test_a_model_trained_again_while_retention_deletes_it_is_there_afterwards(world_of, monkeypatch, step):
+    """Retention ends between the save of the equal model and the commit of its row, before or within its transaction."""
     world = world_with(world_of, newest=1)
-    keep, first = stage.save_optimizers, iter([True])
+    let_win(world, DAYS - 1)
+    oldest = uses(world)[0].hash
+    go_on, first = getattr(stage, step), iter([True])
 
     def retention_first(*arguments):
         if next(first, False):
-            assert retain_models(world.platform, no_aliases).n_models > 0
-        keep(*arguments)
+            retain_models(world.platform, no_aliases)
+            assert oldest not in world.platform.model_store.list()
+        go_on(*arguments)
 
-    monkeypatch.setattr(stage, "save_optimizers", retention_first)
+    monkeypatch.setattr(stage, step, retention_first)
     world.replay("by_amount")
     of_replay = [use for use in uses(world) if use.mode == "replay"]
     assert [use.removed_at for use in of_replay] == [None] * DAYS
     assert {use.hash for use in of_replay} <= set(world.platform.model_store.list())
+    assert {trigger.attempt for trigger in world.triggers(world.run("by_amount", "replay").id)} == {1}
 
 
 def test_a_model_whose_new_row_is_committed_while_retention_runs_stays(world_of, monkeypatch):

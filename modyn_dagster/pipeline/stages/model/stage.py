@@ -63,7 +63,7 @@ def train_model(
         _require_same_model(context, model_hash)
         return context
     save_optimizers(context, trained, model_hash)
-    saving = replace(watch.read(), n_bytes=context.platform.models_of(context.spec).size(model_hash))
+    saving = replace(watch.read(), n_bytes=_stored_bytes(context, training_set, trained, model_hash, seconds))
     committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
     checkpoint_of(context).remove()
     return committed
@@ -115,12 +115,13 @@ def _require_same_model(context: TriggerContext, model_hash: str) -> None:
         )
 
 
-def _is_stored(context: TriggerContext, model_hash: str) -> bool:
+def _stored_bytes(context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str, seconds: float) -> int:
+    """Bytes of a model that was saved; it is saved again where retention removed the equal one of an earlier run since."""
+    store = context.platform.models_of(context.spec)
     try:
-        context.platform.models_of(context.spec).size(model_hash)
+        return store.size(model_hash)
     except UnknownModel:
-        return False
-    return True
+        return store.size(store_model(context, row, trained, seconds))
 
 
 def _require_present(context: TriggerContext, row: TrainingSetRow) -> None:
@@ -161,9 +162,7 @@ def _commit(
         hold(conn, trigger)
         _require_present(context, row)
         block_model_removals(conn)
-        if not _is_stored(context, model_hash):
-            # An earlier run had stored the same model, and retention removed it since this one was saved.
-            store_model(context, row, trained, sum(timing.seconds for timing in timings if timing.stage == "train"))
+        _stored_bytes(context, row, trained, model_hash, timings[0].seconds)
         for timing in timings:
             record_timing(conn, run.id, trigger.id, trigger.attempt, timing)
         seconds = measured_seconds(conn, run.id, trigger.id) if recorded is None else recorded
