@@ -192,7 +192,7 @@ def test_a_model_trained_again_while_retention_deletes_it_is_there_afterwards(wo
 def test_a_model_whose_new_row_is_committed_while_retention_runs_stays(world_of, monkeypatch):
     """The equal model is committed after retention chose the models, and before it deletes them."""
     world = world_with(world_of, newest=1)
-    mark = model_retention.mark_models
+    mark = mark_models
     replays = iter([True])
 
     def replay_afterwards(conn, rows, *, removed):
