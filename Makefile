@@ -21,12 +21,12 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up system-packages demo ui lint check test soak sanitize clean
+.PHONY: help set-up system-packages demo ui lint check test soak sanitize lock audit clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
-	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= and TEST_PROCESSES= (for tests), PART= (of make soak)"
+	@echo "Variables: PYTHON=$(PYTHON) (a Python 3.11), VENV=$(VENV), PYTEST_ARGS= and TEST_PROCESSES= (for tests), PART= (of make soak), ADVISORIES= (of make audit)"
 
 set-up: $(STAMP) ## virtual environment, pinned dependencies, native build; done once
 	@:
@@ -80,6 +80,13 @@ soak: set-up system-packages ## kills at every point, fuzzers, laws with many ex
 
 sanitize: set-up system-packages ## tests of fastpath under the address and undefined-behaviour sanitizers
 	@sh .ci/sanitize.sh '$(BIN)/python'
+
+lock: set-up ## requirements.lock: the pins of constraints.txt with the checksums that the package index gives
+	@$(BIN)/python .ci/lock.py
+
+# Nothing is downloaded: the advisories are a dump in the OSV format.
+audit: set-up ## compare requirements.lock with a dump of advisories: make audit ADVISORIES=path
+	@$(BIN)/python .ci/audit.py requirements.lock '$(ADVISORIES)'
 
 clean: ## remove build products and caches; data (.modyn) and the virtual environment stay
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis '$(STAMP)'

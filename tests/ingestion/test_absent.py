@@ -23,6 +23,7 @@ from modyn_dagster.ingestion.batches.read_batch import BatchReader
 from modyn_dagster.ingestion.ingest import read_content
 from modyn_dagster.ingestion.sources.source import open_source
 from modyn_dagster.spec.dataset import DatasetSpec
+from tests.examples import examples
 from tests.ingestion.world import World, dataset_spec
 
 Row = Mapping[str, Any]
@@ -99,7 +100,7 @@ def assert_reads_equal(world: World, one: DatasetSpec, other: DatasetSpec, seed:
             np.testing.assert_array_equal(values, theirs.columns[name], strict=True)
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     batches=st.lists(st.tuples(st.integers(1, 5), st.sets(st.sampled_from(sorted(NEW)))), min_size=1, max_size=4),
     kind=st.sampled_from(sorted(WRITERS)),

@@ -11,10 +11,12 @@ from modyn_dagster.catalog.results.models import ModelUse, mark_models, model_us
 from modyn_dagster.catalog.triggers import trigger
 from modyn_dagster.errors import ConfigError, TrackingError
 from modyn_dagster.pipeline.context import trained_contexts
+from modyn_dagster.pipeline.operate import model_retention
 from modyn_dagster.pipeline.operate.model_retention import no_aliases, retain_models
 from modyn_dagster.pipeline.operate.retention import apply_retention
 from modyn_dagster.pipeline.stages.evaluation.pending_evaluations import scan_pending
 from modyn_dagster.pipeline.stages.evaluation.stage import evaluate_model
+from modyn_dagster.pipeline.stages.model import stage
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 from tests.pipeline.world import World
@@ -163,3 +165,43 @@ def test_rules_for_models_begin_no_new_run():
 def test_impossible_rules_are_refused(retention, fields, rule):
     with pytest.raises(ConfigError, match=rule):
         parse_spec(amount(retention=retention, **fields), PipelineSpec, source="test")
+
+
+@pytest.mark.parametrize("step", ["save_optimizers", "_require_present"])
+def test_a_model_trained_again_while_retention_deletes_it_is_there_afterwards(world_of, monkeypatch, step):
+    """Retention ends between the save of the equal model and the commit of its row, before or within its transaction."""
+    world = world_with(world_of, newest=1)
+    let_win(world, DAYS - 1)
+    oldest = uses(world)[0].hash
+    go_on, first = getattr(stage, step), iter([True])
+
+    def retention_first(*arguments):
+        if next(first, False):
+            retain_models(world.platform, no_aliases)
+            assert oldest not in world.platform.model_store.list()
+        go_on(*arguments)
+
+    monkeypatch.setattr(stage, step, retention_first)
+    world.replay("by_amount")
+    of_replay = [use for use in uses(world) if use.mode == "replay"]
+    assert [use.removed_at for use in of_replay] == [None] * DAYS
+    assert {use.hash for use in of_replay} <= set(world.platform.model_store.list())
+    assert {trigger.attempt for trigger in world.triggers(world.run("by_amount", "replay").id)} == {1}
+
+
+def test_a_model_whose_new_row_is_committed_while_retention_runs_stays(world_of, monkeypatch):
+    """The equal model is committed after retention chose the models, and before it deletes them."""
+    world = world_with(world_of, newest=1)
+    mark = mark_models
+    replays = iter([True])
+
+    def replay_afterwards(conn, rows, *, removed):
+        mark(conn, rows, removed=removed)
+        conn.commit()
+        if next(replays, False):
+            world.replay("by_amount")
+
+    monkeypatch.setattr(model_retention, "mark_models", replay_afterwards)
+    retain_models(world.platform, no_aliases)
+    assert {use.mode for use in uses(world)} == {"live", "replay"}
+    assert len(present(world)) == len(uses(world))

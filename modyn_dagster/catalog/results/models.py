@@ -22,6 +22,9 @@ from modyn_dagster.catalog.database.mapping import (
 from modyn_dagster.catalog.runs import pipeline, pipeline_run
 from modyn_dagster.catalog.triggers import partition_key, trigger
 
+#: Advisory lock on removals of models: the letters of "modl".
+_LOCK: Final = 0x6D6F646C
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
@@ -121,6 +124,16 @@ def model_uses(conn: sa.Connection) -> list[ModelUse]:
         .join(pipeline, pipeline_run.c.pipeline_id == pipeline.c.id)
     )
     return list_rows(conn, ModelUse, statement.order_by(trigger.c.run_id, trigger.c.ordinal))
+
+
+def lock_model_removals(conn: sa.Connection) -> None:
+    """Take the exclusive lock on removals of models until the transaction ends: rows that name a model are final meanwhile."""
+    conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+def block_model_removals(conn: sa.Connection) -> None:
+    """Take the shared lock on removals of models: none begins until the transactions that hold it end."""
+    conn.execute(sa.select(sa.func.pg_advisory_xact_lock_shared(_LOCK)))
 
 
 def mark_models(conn: sa.Connection, trigger_ids: Sequence[int], *, removed: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.results.evaluations import list_evaluations
-from modyn_dagster.catalog.results.models import ModelUse, mark_models, model_uses
+from modyn_dagster.catalog.results.models import ModelUse, lock_model_removals, mark_models, model_uses
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.errors import TrackingError, UnknownModel
 from modyn_dagster.pipeline.operate.models_in_use import models_in_use
@@ -77,7 +77,12 @@ def retain_models(platform: Platform, aliased: AliasedModels, now: datetime | No
     rows = [use.trigger_id for use in governed if use.hash in going and use.removed_at is None]
     with platform.transaction() as conn:
         mark_models(conn, rows, removed=True)
-    n_models, n_bytes, staying = _delete(platform, going)
+    with platform.transaction() as conn:
+        lock_model_removals(conn)
+        # Trained again since: the row of its new trigger names it.
+        named = {use.hash for use in model_uses(conn) if use.removed_at is None} & going.keys()
+        n_models, n_bytes, staying = _delete(platform, going.keys() - named)
+    staying |= named
     with platform.transaction() as conn:
         # These became bases of new models after they were marked, in this call or in one that was killed.
         marked = [use for use in governed if use.removed_at is not None or use.hash in going]

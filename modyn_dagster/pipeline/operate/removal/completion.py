@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modyn_dagster.catalog.removal.journal import Kind, RemovalRow, end_removal, unfinished_removals
-from modyn_dagster.catalog.results.models import model_uses
+from modyn_dagster.catalog.results.models import lock_model_removals, model_uses
 from modyn_dagster.errors import UnknownModel
 from modyn_dagster.pipeline.operate.removal.plan import RemovalPlan
 from modyn_dagster.pipeline.platform import Platform
@@ -43,15 +43,18 @@ def complete(platform: Platform, kind: Kind, name: str, forget: Forget) -> list[
 
 def _remove_models(platform: Platform, plan: RemovalPlan) -> list[str]:
     stays: list[str] = []
+    if not plan.models:
+        return stays
     with platform.transaction() as conn:
+        lock_model_removals(conn)
         # Trained again since: its new run names it.
-        named = {use.hash for use in model_uses(conn) if use.removed_at is None} if plan.models else set()
-    for root, models in plan.models.items():
-        store = platform.store_at(root)
-        staying = store.delete_unneeded([model for model in models if model not in named])
-        if plan.rebase:
-            staying = _rebase_and_delete(store, staying)
-        stays += [f"model {model} in {root}: other models need it" for model in staying]
+        named = {use.hash for use in model_uses(conn) if use.removed_at is None}
+        for root, models in plan.models.items():
+            store = platform.store_at(root)
+            staying = store.delete_unneeded([model for model in models if model not in named])
+            if plan.rebase:
+                staying = _rebase_and_delete(store, staying)
+            stays += [f"model {model} in {root}: other models need it" for model in staying]
     return stays
 
 

@@ -7,12 +7,12 @@ from typing import Final
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.deletions import block_deletions
-from modyn_dagster.catalog.results.models import ModelRow, insert_model, list_models
+from modyn_dagster.catalog.results.models import ModelRow, block_model_removals, insert_model, list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
 from modyn_dagster.catalog.triggers import finish, hold
-from modyn_dagster.errors import DeletedKey, NotReproducible, RunError
+from modyn_dagster.errors import DeletedKey, NotReproducible, RunError, UnknownModel
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
 from modyn_dagster.pipeline.stages.model.training import checkpoint_of, fit, previous_model, save_optimizers
@@ -63,7 +63,7 @@ def train_model(
         _require_same_model(context, model_hash)
         return context
     save_optimizers(context, trained, model_hash)
-    saving = replace(watch.read(), n_bytes=context.platform.models_of(context.spec).size(model_hash))
+    saving = replace(watch.read(), n_bytes=_stored_bytes(context, training_set, trained, model_hash, seconds))
     committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
     checkpoint_of(context).remove()
     return committed
@@ -134,6 +134,15 @@ def _require_same_model(context: TriggerContext, model_hash: str) -> None:
         )
 
 
+def _stored_bytes(context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str, seconds: float) -> int:
+    """Bytes of a model that was saved; it is saved again where retention removed the equal one of an earlier run since."""
+    store = context.platform.models_of(context.spec)
+    try:
+        return store.size(model_hash)
+    except UnknownModel:
+        return store.size(store_model(context, row, trained, seconds))
+
+
 def _require_present(context: TriggerContext, row: TrainingSetRow) -> None:
     """Raise ``DeletedKey`` when a sample was deleted while the model trained on it."""
     current = context.view.renewed()
@@ -171,6 +180,8 @@ def _commit(
         run = get_run(conn, context.run.id, lock=True)
         hold(conn, trigger)
         _require_present(context, row)
+        block_model_removals(conn)
+        _stored_bytes(context, row, trained, model_hash, timings[0].seconds)
         for timing in timings:
             record_timing(conn, run.id, trigger.id, trigger.attempt, timing)
         seconds = measured_seconds(conn, run.id, trigger.id) if recorded is None else recorded
