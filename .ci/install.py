@@ -3,8 +3,8 @@
 Usage: <python of the virtual environment> .ci/install.py -c constraints.txt <requirement>...
        <python of the virtual environment> .ci/install.py -c constraints.txt --extras test,lint
 
-With ``--extras`` the requirements of these extras of the installed project are meant, with ``core`` its own: the project itself is
-not built again.
+With ``--extras`` the requirements of these extras of the installed project are meant, with ``core`` its own: the project itself
+is not built again.
 """
 
 import ast
