@@ -10,6 +10,8 @@ PART ?= all
 
 BIN := $(abspath $(VENV))/bin
 INSTALL := $(BIN)/python .ci/install.py -c constraints.txt
+# With pip: uv would keep everything else waiting for the end of the build.
+BUILD := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-deps --no-build-isolation -e .
 STAMP := $(VENV)/.set-up
 DEMO_STAMP := $(VENV)/.set-up-demo
 NATIVE := $(shell find fastpath -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name '__init__.py')
@@ -37,10 +39,12 @@ $(DEMO_STAMP): setup.py pyproject.toml constraints.txt $(NATIVE)
 	@test -x '$(BIN)/pip' || { echo "set-up: virtual environment in $(VENV)"; '$(PYTHON)' -m venv '$(VENV)'; }
 	@echo "set-up: build tools"
 	@$(INSTALL) setuptools wheel Cython numpy
-	@echo "set-up: torch (the largest part)"
-	@$(INSTALL) torch
-	@echo "set-up: the other dependencies and the native build, about a minute"
-	@$(INSTALL) --no-build-isolation -e '.[demo]'
+	@echo "set-up: torch (the largest part), and the native build beside it"
+	@$(BUILD) >'$(VENV)/build.log' 2>&1 & built=$$!; \
+	    $(INSTALL) torch; installed=$$?; \
+	    wait $$built || { cat '$(VENV)/build.log' >&2; exit 1; }; exit $$installed
+	@echo "set-up: the other dependencies"
+	@$(INSTALL) --extras core,demo
 	@touch '$@'
 
 $(STAMP): $(DEMO_STAMP)

@@ -3,9 +3,11 @@
 Usage: <python of the virtual environment> .ci/install.py -c constraints.txt <requirement>...
        <python of the virtual environment> .ci/install.py -c constraints.txt --extras test,lint
 
-With ``--extras`` the requirements of these extras of the installed project are meant: the project itself is not built again.
+With ``--extras`` the requirements of these extras of the installed project are meant, with ``core`` its own: the project itself
+is not built again.
 """
 
+import ast
 import os
 import re
 import subprocess
@@ -43,29 +45,36 @@ def main(arguments: list[str]) -> int:
 
 def uv_settings() -> dict[str, str]:
     """Variables for uv by pip's settings, unless they are set."""
+    of_pip = pip_settings()
     found = {}
     for setting, variable in SETTINGS.items():
-        if variable not in os.environ and (value := pip_setting(setting)):
+        if variable not in os.environ and (value := of_pip.get(setting)):
             found[variable] = " ".join(value.split())
     return found
 
 
-def pip_setting(name: str) -> str:
-    """A setting of pip, from its variable or its files; empty if there is none."""
-    value = os.environ.get(f"PIP_{name.upper().replace('-', '_')}")
-    if value is None:
-        command = [*PIP, "config", "get", f"global.{name}"]
-        value = subprocess.run(command, check=False, capture_output=True, text=True).stdout
-    return value.strip()
+def pip_settings() -> dict[str, str]:
+    """Settings of pip by name, from its variables and its files, in one call: each takes half a second."""
+    listed = subprocess.run([*PIP, "config", "list"], check=False, capture_output=True, text=True).stdout
+    found = {}
+    # Later lines come first for pip too: those of the command, then of variables.
+    for origin in ("global", "install", ":env:"):
+        for line in listed.splitlines():
+            name, _, value = line.partition("=")
+            if name.startswith(f"{origin}."):
+                found[name.removeprefix(f"{origin}.")] = str(ast.literal_eval(value))
+    return found
 
 
 def requirements_of(extras: set[str]) -> list[str]:
-    """Requirements of some extras of the installed project."""
+    """Requirements of some extras of the installed project; of ``core`` those of every installation."""
     found = []
     for requirement in requires("modyn-dagster") or []:
         text, _, marker = requirement.partition(";")
         named = re.search(r"""extra == ["'](.+?)["']""", marker)
-        if named is not None and named[1] in extras:
+        if named is None and "core" in extras:
+            found.append(requirement)
+        elif named is not None and named[1] in extras:
             found.append(text.strip())
     return found
 

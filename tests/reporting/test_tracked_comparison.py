@@ -3,13 +3,16 @@
 import secrets
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.content import DagsterRun
+from modyn_dagster.reporting.mlflow.process import TrackerAddress, TrackerProcess
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.reporting.page.plots import report_figures
 from modyn_dagster.reporting.plots.figures import save
+from modyn_dagster.settings import Settings
 from tests.reporting.made_up import a_report
 
 
@@ -41,3 +44,19 @@ def test_a_comparison_is_one_run_whose_scores_and_page_are_the_newest(
     assert kept["report.html"] == b"second"
     assert all(kept[name].startswith(b"\x89PNG") for name in pictures)
     assert tracker.url_of(second).endswith(f"/{experiment.experiment_id}/runs/{second}")
+
+
+@pytest.mark.process
+def test_a_process_shows_the_same_comparison(
+    tracker: Tracker, mlflow_uri: str, shared_engine: sa.Engine, settings: Settings, tmp_path: Path
+) -> None:
+    dataset, page = f"d_{secrets.token_hex(4)}", tmp_path / "report.html"
+    page.write_text("first")
+    first = tracker.sync_comparison(shared_engine, dataset, {"score a": 0.5}, [page])
+    with TrackerProcess(settings, TrackerAddress(mlflow_uri, "http://127.0.0.1:5000", str(tmp_path))) as process:
+        shown = process.sync_comparison(dataset, {"score a": 0.75}, [page], "dagster-8", None)
+    assert shown.mlflow_run == first
+    assert shown.page == tracker.url_of(first)
+    run = open_client(mlflow_uri).get_run(first)
+    assert run.data.metrics == {"score a": 0.75}
+    assert run.data.tags["dagster/run_id"] == "dagster-8"

@@ -9,6 +9,7 @@ import pytest
 
 from modyn_dagster.errors import TrackingError
 from modyn_dagster.reporting.mlflow.process import TrackerAddress, TrackerProcess
+from modyn_dagster.resources.mlflow import MlflowResource, share_tracker
 from modyn_dagster.settings import Settings
 
 pytestmark = pytest.mark.process
@@ -42,3 +43,28 @@ def test_a_process_that_is_gone_is_an_error_that_the_next_sync_makes_up_for(tmp_
             with pytest.raises(TrackingError, match="the next sync adds what is missing"):
                 tracker.sync_triggers(1, [1, 2], "run", None)
     assert not psutil.pid_exists(started)
+
+
+def test_runs_that_share_a_tracker_have_one_process_which_ends_with_the_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODYN_HOME", str(tmp_path))
+    monkeypatch.setenv("MODYN_MLFLOW_URI", NOBODY.uri)
+    settings, before = Settings(tmp_path, tmp_path), children()
+    resource, another = MlflowResource(), MlflowResource(tracking_uri="http://127.0.0.1:2")
+    assert resource.shared_process() is None
+    with share_tracker(settings):
+        [started] = children() - before
+        for _ in range(2):
+            with resource.process(settings) as process:
+                assert process is resource.shared_process() is not None
+            assert children() - before == {started}
+        with another.process(settings) as own:
+            assert own is not process
+            assert len(children() - before) == 2
+        os.kill(started, signal.SIGKILL)
+        psutil.Process(started).wait()
+        with resource.process(settings) as successor:
+            assert successor is not process
+    assert children() - before == set()
+    assert resource.shared_process() is None
