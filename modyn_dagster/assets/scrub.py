@@ -1,5 +1,7 @@
 """The job ``scrub``, which verifies a whole home at a bounded rate, and its schedule."""
 
+from typing import Any
+
 import dagster as dg
 from pydantic import Field
 
@@ -31,7 +33,7 @@ def verify_home(context: dg.OpExecutionContext, config: ScrubConfig, modyn: Plat
     shown = [*faults, *(finding for finding in findings if not finding.is_fault)][:_MOST_SHOWN]
     records = [dg.TableRecord({name: getattr(finding, name) for name in columns}) for finding in shown]
     schema = dg.TableSchema([dg.TableColumn(name) for name in columns])
-    metadata: dict[str, dg.MetadataValue[object]] = {
+    metadata: dict[str, dg.MetadataValue[Any]] = {
         "damaged_or_missing": dg.MetadataValue.int(len(faults)),
         "other_findings": dg.MetadataValue.int(len(findings) - len(faults)),
         "bytes_read": dg.MetadataValue.int(pace.n_bytes),

@@ -76,9 +76,12 @@ def test_a_scrub_is_off_and_fails_with_the_findings_as_a_table(replayed_face: Fa
     path.write_bytes(sound)
     assert not result.success
     [failure] = [event for event in result.all_events if event.is_step_failure]
-    metadata = failure.step_failure_data.user_failure_data.metadata
-    assert metadata["damaged_or_missing"].value == 1
-    [record] = metadata["findings"].records
+    shown = failure.step_failure_data.user_failure_data
+    assert shown is not None
+    assert shown.metadata["damaged_or_missing"].value == 1
+    table = shown.metadata["findings"]
+    assert isinstance(table, dg.TableMetadataValue)
+    [record] = table.records
     assert record.data["path"] == str(path.relative_to(replayed_face.settings.home))
-    assert "`modyn-dagster repair`" in record.data["remedy"]
-    assert "1 files are damaged or missing" in failure.step_failure_data.user_failure_data.description
+    assert "`modyn-dagster repair`" in str(record.data["remedy"])
+    assert "1 files are damaged or missing" in str(shown.description)

@@ -23,10 +23,10 @@ few = settings(max_examples=examples(40), deadline=None)
 
 
 @contextmanager
-def made(of: list[MadeBatch], **arguments: str | None) -> Iterator[MadeStore]:
+def made(of: list[MadeBatch], labels: str | None = "labels") -> Iterator[MadeStore]:
     home = Path(mkdtemp(prefix="fastpath-"))
     try:
-        yield MadeStore(home, of, **arguments)
+        yield MadeStore(home, of, labels=labels)
     finally:
         shutil.rmtree(home)
 

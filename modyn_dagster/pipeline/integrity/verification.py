@@ -16,7 +16,7 @@ from modyn_dagster.pipeline.integrity.checks.models import model_checks, unnamed
 from modyn_dagster.pipeline.integrity.checks.run_files import optimizer_checks, prediction_checks, training_set_checks
 from modyn_dagster.pipeline.integrity.checks.source_files import source_checks
 from modyn_dagster.pipeline.integrity.checks.unnamed_files import files_at, unnamed_files
-from modyn_dagster.pipeline.integrity.finding import Finding
+from modyn_dagster.pipeline.integrity.finding import KINDS, Finding
 from modyn_dagster.pipeline.integrity.pacing import Pace
 from modyn_dagster.pipeline.integrity.scope import Scope
 from modyn_dagster.pipeline.platform import Platform
@@ -38,7 +38,7 @@ def verify(platform: Platform, scope: Scope, pace: Pace, progress: Progress | No
         if progress is not None:
             progress(n, len(checks))
     if is_whole:
-        every = checks if len(scope.kinds) > 1 else planned_checks(platform, Scope.of(platform))
+        every = checks if set(scope.kinds) == set(KINDS) else planned_checks(platform, Scope.of(platform))
         yield from unnamed_files(platform, files, [path for check in every for path in check.paths])
         yield from unnamed_models(platform)
 

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,16 +12,19 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.datasets import get_dataset
+from modyn_dagster.ingestion.batches import batch_files
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.ingestion.deletion.purge import purge_samples
+from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.keys import key_of, keys_of
-from modyn_dagster.pipeline.stages.training_set.stage import TrainingSet
+from modyn_dagster.selection import TrainingSet
 from modyn_dagster.settings import Settings
 from tests.examples import examples
 from tests.pipeline.integrity.homes import DERIVED, PACKED, files_of, findings, flip, full_world, repaired
 from tests.pipeline.world import World
-from tests.projects.tiny import DATASET
+from tests.projects.tiny import DATASET, batch_text
 
 #: Files of the model store may be stored in another form than before, with the same tensors.
 AS_BYTES = sorted(set(DERIVED) - {"models", "optimizers"})
@@ -181,6 +186,40 @@ def test_equal_models_repair_each_others_predictions(world: World) -> None:
     assert [outcome.is_repaired for outcome in repaired(world, pipeline="online", kinds=["predictions"])] == [True]
     assert path.read_bytes() == twin.read_bytes() == content
     assert path.samefile(twin)
+
+
+def test_slices_of_one_import_come_back_like_whole_files(world: World) -> None:
+    source = world.folder / "data"
+    for day in (3, 4):
+        (source / f"day_{day:02d}.csv").write_text(batch_text(day))
+    spec, root = world.platform.dataset(DATASET), world.platform.project.root_of(DATASET)
+    import_history(world.platform.engine, world.platform.home, spec, root, by="count:30")
+    slices = [path for path in files_of(world, "indexes") if path.parent.name == DATASET][3:]
+    assert len(slices) == 3
+    before = {path: path.read_bytes() for path in slices}
+    for path in slices:
+        path.unlink()
+    assert [outcome.is_repaired for outcome in repaired(world, dataset=DATASET)] == [True] * 3
+    assert {path: path.read_bytes() for path in slices} == before
+
+
+def test_an_older_index_comes_back_in_its_own_form(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indexes of earlier versions have no digests of blocks."""
+    (world.folder / "data" / "day_03.csv").write_text(batch_text(3))
+    spec, root = world.platform.dataset(DATASET), world.platform.project.root_of(DATASET)
+    monkeypatch.setattr(batch_files, "indexed_files", without_blocks(batch_files.indexed_files))
+    import_history(world.platform.engine, world.platform.home, spec, root)
+    monkeypatch.undo()
+    path = world.platform.home / "batches" / DATASET / "3.arrow"
+    assert BatchIndex.open(path).block_digests() is None
+    before = path.read_bytes()
+    flip(path, 100)
+    assert [outcome.is_repaired for outcome in repaired(world, dataset=DATASET)] == [True]
+    assert path.read_bytes() == before
+
+
+def without_blocks(indexed_files: Any) -> Any:
+    return lambda *arguments: [replace(file, blocks=None) for file in indexed_files(*arguments)]
 
 
 def test_a_key_of_a_repaired_batch_reads_as_before(world: World) -> None:

@@ -113,7 +113,8 @@ def test_files_that_no_row_names_are_told_and_are_no_fault(world: World) -> None
     found = findings(world)
     assert sorted(finding.path for finding in found) == sorted(str(path.relative_to(home)) for path in stray)
     assert not any(finding.is_fault for finding in found)
-    assert [finding.kind for finding in findings(world, kinds=["unnamed"])] == ["unnamed", "unnamed"]
+    for kinds in (["unnamed"], ["unnamed", "models"]):
+        assert [finding.kind for finding in findings(world, kinds=kinds)] == ["unnamed", "unnamed"]
 
 
 def test_every_kind_of_file_has_a_check(world: World) -> None:
