@@ -4,13 +4,15 @@ import contextlib
 import io
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from modyn_dagster.durability.incremental_fsync import HashingFile, IncrementalFsyncFile
+from modyn_dagster.durability.names import durable_folder, sync_folder
 from modyn_dagster.errors import CorruptFile, StorageError, WriteFailed
-from modyn_dagster.incremental_fsync import HashingFile, IncrementalFsyncFile
 from modyn_dagster.values.digest import checksum_of
 
 _LOCAL_SCHEMES: Final = ("file://", "local://")
@@ -37,13 +39,13 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     temporary = temporary_name(path)
     try:
         with _write_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            durable_folder(path.parent)
             with IncrementalFsyncFile(temporary, mode) as raw, io.BufferedWriter(raw) as file:
                 yield file
                 file.flush()
                 raw.sync()
             os.replace(temporary, path)
-            _sync_directory(path.parent)
+            sync_folder(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -62,7 +64,7 @@ class StagedFile:
         self.path = path
         self.temporary = temporary_name(path)
         with _write_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            durable_folder(path.parent)
             self._synced = IncrementalFsyncFile(self.temporary, 0o666)
         self._plain = io.BufferedWriter(self._synced)
         self._file = HashingFile(self._plain)
@@ -113,7 +115,7 @@ class StagedFile:
             sweep_unfinished([self.path], except_for=[self])
         with _write_errors(self.path):
             os.replace(self.temporary, self.path)
-            _sync_directory(self.path.parent)
+            sync_folder(self.path.parent)
 
     def discard(self) -> None:
         """Remove the file, unless it was published."""
@@ -166,6 +168,18 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
+def sweep_abandoned(folder: Path, older_than: float) -> int:
+    """Remove the temporary files below a folder that are so many seconds old; no writer needs that long. Returns their bytes."""
+    n_bytes = 0
+    for path in folder.rglob(".*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            about = path.stat()
+            if _final_name(path.name) is not None and about.st_mtime < time.time() - older_than:
+                path.unlink()
+                n_bytes += about.st_size
+    return n_bytes
+
+
 def _final_name(name: str) -> str | None:
     """Name of the file that a file with a temporary name would become; None for other names."""
     if name.startswith(".") and name.endswith(".tmp"):
@@ -207,11 +221,3 @@ def _write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteFailed(path, error.strerror or str(error)) from error
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,6 +1,6 @@
 """Repository: the models of one store as files, with their documents and tensor index."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -99,6 +99,12 @@ class Repository:
         """Remove the files of a model, even if others need it."""
         for suffix in (PLAIN, PACKED):
             self.folder.remove(file_of(self.folder.root, model, suffix))
+
+    def settle_removals(self, models: Iterable[ModelId]) -> None:
+        """Let removals survive a power cut, also those of a process that was killed before."""
+        one_per_folder = {model[:2]: model for model in models}
+        for model in one_per_folder.values():
+            self.folder.settle(file_of(self.folder.root, model, PLAIN))
 
     def remove_other_file(self, stored: StoredModel) -> None:
         """Remove the file of the other kind that a model may have beside this one: it is damaged, or needs a removed model."""

@@ -96,6 +96,8 @@ def test_it_listens_in_its_folder_only_with_the_settings_of_the_documentation(ru
         "max_connections": "200",
         "shared_buffers": "256MB",
         "fsync": "on",
+        "full_page_writes": "on",
+        "synchronous_commit": "on",
         "jit": "off",
         "TimeZone": "UTC",
         "password_encryption": "scram-sha-256",

@@ -19,7 +19,7 @@ from typing import Any, Final
 import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 
-from modyn_dagster.incremental_fsync import IncrementalFsyncFile
+from modyn_dagster.durability.incremental_fsync import IncrementalFsyncFile
 from modyn_dagster.model_store import Adaptive, ChangedLayers, Delta, ModelStore, Prices, Provenance, Snapshot
 from modyn_dagster.model_store.strategies.settings import Retrain, Strategy
 from tests.disk import do_not_wait_for_the_disk

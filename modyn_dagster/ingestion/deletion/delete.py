@@ -21,6 +21,7 @@ from modyn_dagster.catalog.deletions import lock_deletions, record_deletions, se
 from modyn_dagster.catalog.triggers import is_training
 from modyn_dagster.data.batch_index import deleted_list_path, rewrite_number
 from modyn_dagster.data.deleted_lists import DeletedLists
+from modyn_dagster.durability.names import settle
 from modyn_dagster.errors import UnknownKey
 from modyn_dagster.keys import KeyArray, keys_of, ordinals_of, positions_of
 from modyn_dagster.storage import atomic_write, sweep_unfinished
@@ -41,6 +42,9 @@ def sweep_replaced(engine: sa.Engine, home: Path, dataset: DatasetRow) -> None:
     for path, age in _replaced(home, dataset.name, batches):
         if path.suffix != ".deleted" or age > 1:
             path.unlink(missing_ok=True)
+    # Purged bytes do not come back by a power cut.
+    for folder in _folders(home, dataset.name):
+        settle(folder)
 
 
 def replaced_pairs(engine: sa.Engine, home: Path, dataset: DatasetRow) -> list[Path]:

@@ -14,7 +14,7 @@ from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.layouts import layout_columns
 from modyn_dagster.data.batch_index import index_path, open_index, rewrite_number, shard_path
-from modyn_dagster.incremental_fsync import HashingFile
+from modyn_dagster.durability.incremental_fsync import HashingFile
 from modyn_dagster.ingestion.deletion.shard import checksums_of, ranges_of_strings, write_zeroed
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.spec.dataset import DatasetSpec

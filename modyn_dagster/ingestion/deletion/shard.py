@@ -11,8 +11,8 @@ from fastpath.array_types import ByteArray
 from fastpath.format.blocks import BlockHasher
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.row_decoding import row_dtype
+from modyn_dagster.durability.incremental_fsync import HashingFile
 from modyn_dagster.errors import CorruptFile
-from modyn_dagster.incremental_fsync import HashingFile
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.values.digest import bytes_digest, new_hash
 

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final, Protocol
 
+from modyn_dagster.durability.names import settle
 from modyn_dagster.model_store.backends.reservations import Files, Reservations, exclusive, shared
 from modyn_dagster.model_store.format.hash_tree import ModelId
 from modyn_dagster.storage import atomic_file, local_folder
@@ -26,6 +27,9 @@ class Folder(Files, Protocol):
 
     def descriptor(self, path: PurePath) -> int:
         """Descriptor of a file, for many threads to read. ``FileNotFoundError`` for a missing file."""
+
+    def settle(self, path: PurePath) -> None:
+        """Let a file, or its removal, survive a power cut, although who made the change may have been killed right after it."""
 
     def shared_lock(self) -> AbstractContextManager[None]:
         """Lock for reading or adding models, held by any number at once."""
@@ -75,6 +79,10 @@ class LocalFolder:
     def remove(self, path: PurePath) -> None:
         """Remove a file, if it exists."""
         Path(path).unlink(missing_ok=True)
+
+    def settle(self, path: PurePath) -> None:
+        """Sync the folder of the file, if there is one."""
+        settle(Path(path).parent)
 
     def shared_lock(self) -> AbstractContextManager[None]:
         """Shared lock on the folder."""

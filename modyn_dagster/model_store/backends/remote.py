@@ -173,6 +173,9 @@ class RemoteFolder:
         """No lock."""
         return nullcontext()
 
+    def settle(self, path: PurePath) -> None:
+        """Do nothing: every change of an object is durable."""
+
     def leftovers(self, older_than: float) -> list[PurePath]:
         """Temporary files and reservations of the store, older than that; none where the file system reports no times."""
         files = self._listing("").items()

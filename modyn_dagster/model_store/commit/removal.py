@@ -34,6 +34,7 @@ def delete(repository: Repository, model: ModelId, *, rebase: bool) -> None:
             # Without a base the first child is stored by itself, and the others on it.
             base = base or child.id
         repository.remove(model)
+        repository.settle_removals([model])
 
 
 def delete_unneeded(repository: Repository, models: Iterable[ModelId]) -> list[ModelId]:
@@ -41,7 +42,13 @@ def delete_unneeded(repository: Repository, models: Iterable[ModelId]) -> list[M
 
     Returns those that stay, sorted: models outside of the set need them. A kill leaves a store in which every model has its base.
     """
-    chosen = set(models) & set(repository.ids())
+    named = set(models)
+    staying = _delete_chosen(repository, named & set(repository.ids()))
+    repository.settle_removals(named)
+    return staying
+
+
+def _delete_chosen(repository: Repository, chosen: set[ModelId]) -> list[ModelId]:
     if not chosen:
         return []
     with repository.folder.removal(*sorted(chosen)):

@@ -72,6 +72,8 @@ def save(
                     repository.remove_duplicate(_commit(repository, writer, strategy, metadata))
                 elif not existing.has_weights:
                     _add_weights(repository, independent, strategy, existing.metadata)
+                else:
+                    repository.folder.settle(existing.path)
             except ConcurrentSave:
                 return record.id
             except StorageError:

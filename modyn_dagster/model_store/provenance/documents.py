@@ -31,6 +31,8 @@ class Documents:
         if self._folder.reservations is not None or not self._has(path, content):
             with self._folder.writing(path) as file:
                 file.write(content)
+        else:
+            self._folder.settle(path)
         return digest
 
     def load(self, digest: str) -> str:

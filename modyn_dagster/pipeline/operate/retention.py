@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -12,8 +13,13 @@ from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.operate.model_retention import NO_MODELS, AliasedModels, RemovedModels, no_aliases, retain_models
 from modyn_dagster.pipeline.platform import Platform, checkpoint_path, optimizers_path
-from modyn_dagster.storage import inside
+from modyn_dagster.storage import inside, sweep_abandoned
 from modyn_dagster.training.checkpoint.parts import SUFFIXES
+
+#: Seconds after which a temporary file counts as abandoned by its writer.
+ABANDONED: Final = 86_400.0
+#: Folders of the home folder with files that are written under temporary names.
+_FOLDERS: Final = ("batches", "shards", "training_sets", "predictions", "checkpoints", "optimizers", "reports")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,8 @@ def apply_retention(platform: Platform, aliased: AliasedModels = no_aliases) -> 
     Files of pending and training triggers are never touched, only those of trained and skipped ones. Rows are marked first and
     files removed afterwards, so a kill in between leaves a file that the next call removes. A model whose predictions were
     removed keeps its scores and is not evaluated on new data any more. ``aliased`` names models with an alias in MLflow.
+
+    Temporary files of killed writers go as well once they are a day old.
     """
     removed = Counter[str]()
     with platform.transaction() as conn:
@@ -42,6 +50,7 @@ def apply_retention(platform: Platform, aliased: AliasedModels = no_aliases) -> 
         with platform.transaction() as conn:
             paths = _mark_removed(conn, platform, run, removed)
         removed["n_bytes"] += _unlink(platform, paths)
+    removed["n_bytes"] += sum(sweep_abandoned(platform.home / folder, ABANDONED) for folder in _FOLDERS)
     return Removed(**removed, models=retain_models(platform, aliased))
 
 

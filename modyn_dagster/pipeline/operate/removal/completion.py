@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from modyn_dagster.catalog.removal.journal import Kind, RemovalRow, end_removal, unfinished_removals
 from modyn_dagster.catalog.results.models import lock_model_removals, model_uses
+from modyn_dagster.durability.names import settle
 from modyn_dagster.errors import UnknownModel
 from modyn_dagster.pipeline.operate.removal.plan import RemovalPlan
 from modyn_dagster.pipeline.platform import Platform
@@ -75,3 +76,5 @@ def _remove(platform: Platform, relative: str) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+    # The journal is about to forget it.
+    settle(path.parent)

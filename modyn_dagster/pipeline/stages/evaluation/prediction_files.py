@@ -1,6 +1,5 @@
 """Prediction files of a trigger's model: missing stretches, links to files of equal models, and new files."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.predictions import PredictionFileRow, same_predictions
 from modyn_dagster.catalog.runs import RunRow, get_run
+from modyn_dagster.durability.names import durable_link
 from modyn_dagster.evaluation.predictions.blocks import BatchRange
 from modyn_dagster.evaluation.predictions.files import PredictionWriter, WrittenPredictions
 from modyn_dagster.evaluation.predictions.forward import Predictions, predict_range
@@ -147,11 +147,8 @@ def _predicts_alike(run: RunRow, other: RunRow) -> bool:
 
 def _link(home: Path, existing: str, path: str) -> bool:
     """Link a file under a second name; removing either leaves the other. False where the existing file is missing."""
-    (home / path).parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(home / existing, home / path)
-    except FileExistsError:
+        durable_link(home / existing, home / path)
         return (home / existing).samefile(home / path)
     except OSError:
         return False
-    return True

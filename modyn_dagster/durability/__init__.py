@@ -1,0 +1,1 @@
+"""Files and names that survive a power cut."""

@@ -1,0 +1,60 @@
+"""Names of files and folders that survive a power cut: a name is durable once its folder is synced, whatever its file is."""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+from modyn_dagster.errors import WriteFailed
+
+#: Folders whose names survive, as far as this process knows.
+_synced: Final = set[Path]()
+
+
+def sync_folder(folder: Path) -> None:
+    """Let the names in a folder, and the removal of others, survive a power cut. Raises ``OSError``."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def durable_folder(folder: Path) -> None:
+    """Create a folder unless it exists, so that its name and those of its parents survive. Raises ``OSError``.
+
+    A process that was killed after it created a folder may not have synced it, so folders that exist are synced once per
+    process; that costs next to nothing where they have not changed.
+    """
+    exists = folder.is_dir()
+    if (exists and folder in _synced) or folder.parent == folder:
+        return
+    durable_folder(folder.parent)
+    if not exists:
+        folder.mkdir(exist_ok=True)
+    # A folder that this account may not read is none that it has made.
+    with contextlib.suppress(PermissionError):
+        sync_folder(folder.parent)
+    _synced.add(folder)
+
+
+def durable_link(existing: Path, path: Path) -> None:
+    """Give a file a second name; one that exists is left as it is. Raises ``OSError``."""
+    durable_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        os.link(existing, path)
+    sync_folder(path.parent)
+
+
+def settle(folder: Path) -> None:
+    """Let names in a folder, and removals, survive that another process, killed since, may not have synced.
+
+    A folder that is missing has neither. Raises ``WriteFailed`` when the operating system refuses.
+    """
+    if not folder.is_dir():
+        return
+    try:
+        durable_folder(folder)
+        sync_folder(folder)
+    except OSError as error:
+        raise WriteFailed(folder, error.strerror or str(error)) from error
