@@ -87,6 +87,8 @@ def replay(
     require_runnable(spec, platform.dataset(spec.dataset))
     run, selection = begin_replay(platform, request)
     view = platform.view(spec.dataset, until=selection[-1].ordinal)
+    # The same rows as the view's, so that thousands of them are held once.
+    selection = view.batches_at([batch.ordinal for batch in selection])
     with run_lock(platform.engine, run), Measurer(platform) as measurer:
         yield from _Walk(platform, request, run.id, view, progress, training, measurer).batches(selection)
 
