@@ -125,6 +125,11 @@ class SampleStore:
         return len(self._opening.indexes)
 
     @property
+    def n_opened(self) -> int:
+        """Number of batches that were opened; their indexes stay mapped as long as the store lives."""
+        return self._batches.n_opened
+
+    @property
     def dtype(self) -> np.dtype[Any] | None:
         """Type of a row, if the store was opened with one."""
         return self._opening.dtype

@@ -118,16 +118,23 @@ class BatchTable:
         except CorruptFile as error:
             raise error.read_for(self._opening.roots.dataset) from error
 
-    def open_all(self) -> list[BatchIndex]:
-        """Indexes of all batches."""
-        return [self.open(ordinal) for ordinal in self.ordinals.tolist()]
+    @property
+    def n_opened(self) -> int:
+        """Number of opened batches."""
+        return len(self._opened)
 
     def common_width(self) -> int | None:
         """Bytes that the samples of all batches have; None when they differ."""
         if self._opening.width is not None:
             return self._opening.width
-        widths = {index.width for index in self.open_all() if index.n}
-        return widths.pop() if len(widths) == 1 else None
+        width = None
+        for ordinal in self.ordinals.tolist():
+            index = self.open(ordinal)
+            # One batch of several widths, such as text, decides for all: there may be thousands.
+            if index.n and (index.width is None or width not in (None, index.width)):
+                return None
+            width = index.width if index.n else width
+        return width
 
     def label_kind(self) -> LabelKind | None:
         """Kind of the labels in the indexes: class indices, regression targets, or None."""

@@ -142,6 +142,12 @@ def list_batches(conn: sa.Connection, dataset_id: int, state: str | None = None)
     return list_rows(conn, BatchRow, sa.select(batch).where(where).order_by(batch.c.ordinal))
 
 
+def partition_keys(conn: sa.Connection, dataset_id: int) -> list[str]:
+    """Partition keys of all batches of a dataset, in ordinal order."""
+    statement = sa.select(batch.c.partition_key).where(batch.c.dataset_id == dataset_id).order_by(batch.c.ordinal)
+    return list(conn.execute(statement).scalars())
+
+
 def visible_batches(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
     """Batches that pipelines see: the ingested ones before the first open one, in ordinal order."""
     return list_rows(conn, BatchRow, sa.select(batch).where(_visible(dataset_id)).order_by(batch.c.ordinal))

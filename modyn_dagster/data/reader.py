@@ -84,6 +84,11 @@ class SampleReader:
         reader.store = self.store.resident()
         return reader
 
+    @property
+    def is_resident(self) -> bool:
+        """True if it keeps copies of its files in memory."""
+        return "resident" in self.__dict__
+
     def read(self, keys: KeyArray) -> Samples:
         """Read samples: rows as parsed ``columns``, files as ``blobs``.
 

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,12 @@ Positions = npt.NDArray[np.int64]
 CHUNK: Final = 100_000
 
 
+#: Batches that a reader has open before another one takes its place; each holds about twenty kilobytes of memory.
+MOST_OPEN: Final = 1024
+#: A reader that was asked for so few times is not replaced.
+_FEW_USES: Final = 2
+
+
 class _SharedData:
     """Files and cached arrays of some batches, which views of these batches, or of the first of them, share."""
 
@@ -45,6 +52,8 @@ class _SharedData:
         strict: bool,
     ) -> None:
         self._columns = columns
+        self._reader: SampleReader | None = None
+        self._replacing, self._uses, self._most_open = Lock(), 0, MOST_OPEN
         self._engine, self._home, self._row, self._spec, self._root = engine, home, row, spec, root
         self.strict = strict
         self._batches = batches
@@ -59,8 +68,21 @@ class _SharedData:
     def columns(self) -> BatchColumns:
         return BatchColumns.of(self._batches) if self._columns is None else self._columns
 
-    @cached_property
     def reader(self) -> SampleReader:
+        """The reader in use, or a new one in its place once that has many batches open. Requests keep the reader they have."""
+        with self._replacing:
+            self._uses += 1
+            if self._reader is not None and self._reader.store.n_opened > self._most_open and not self._reader.is_resident:
+                if self._uses > _FEW_USES:
+                    self._reader = None
+                else:
+                    # Single requests need so many.
+                    self._most_open = 2 * self._reader.store.n_opened
+            if self._reader is None:
+                self._reader, self._uses = self._opened_reader(), 0
+            return self._reader
+
+    def _opened_reader(self) -> SampleReader:
         with transaction(self._engine) as conn:
             modified = mtimes_in_place(conn, self._row.id)
         return reader_of(
@@ -121,7 +143,7 @@ class DatasetView:
     @property
     def reader(self) -> SampleReader:
         """Reader of these batches, and maybe of later ones."""
-        return self._shared.reader
+        return self._shared.reader()
 
     @property
     def deleted(self) -> DeletedLists:

@@ -66,7 +66,7 @@ def new_data_sensor(assets: DatasetAssets) -> dg.SensorDefinition:
 
 
 def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: DatasetAssets) -> dg.SensorResult:
-    from modyn_dagster.catalog.batches import list_batches
+    from modyn_dagster.catalog.batches import list_batches, partition_keys
     from modyn_dagster.catalog.datasets import get_dataset
     from modyn_dagster.ingestion.registration import register_ready_batches
 
@@ -74,11 +74,12 @@ def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: Dat
     spec, root = platform.project.datasets[name], platform.project.root_of(name)
     look = register_ready_batches(platform.engine, spec, root, json.loads(context.cursor) if context.cursor else None)
     with platform.transaction() as conn:
-        batches = list_batches(conn, get_dataset(conn, name).id)
+        dataset_id = get_dataset(conn, name).id
+        keys, waiting = partition_keys(conn, dataset_id), list_batches(conn, dataset_id, "open")
     partitions = batches_of(name)
     # Also those that the command line registered, or that a tick registered which did not come to its end.
-    fresh = unknown_partitions(context.instance, partitions, [batch.partition_key for batch in batches])
-    requests = ingestion_requests(context.instance, assets.dataset, [batch for batch in batches if batch.state == "open"])
+    fresh = unknown_partitions(context.instance, partitions, keys)
+    requests = ingestion_requests(context.instance, assets.dataset, waiting)
     message = f"{len(look.registered)} new batches, {len(look.waiting)} may still be written, {len(requests)} to ingest"
     context.log.info(message)
     return dg.SensorResult(

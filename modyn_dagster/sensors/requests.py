@@ -173,11 +173,11 @@ def measurement_request(
 
 def partitions_to_add(instance: dg.DagsterInstance, platform: "Platform", dataset: str) -> list[dg.AddDynamicPartitionsRequest]:
     """Partitions of batches that the command line has ingested and Dagster has not heard of, in order."""
-    from modyn_dagster.catalog.batches import list_batches
+    from modyn_dagster.catalog.batches import partition_keys
     from modyn_dagster.catalog.datasets import get_dataset
 
     partitions = batches_of(dataset)
     with platform.transaction() as conn:
-        batches = list_batches(conn, get_dataset(conn, dataset).id)
-    fresh = unknown_partitions(instance, partitions, [batch.partition_key for batch in batches])
+        keys = partition_keys(conn, get_dataset(conn, dataset).id)
+    fresh = unknown_partitions(instance, partitions, keys)
     return [partitions.build_add_request(fresh)] if fresh else []

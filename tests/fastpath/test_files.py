@@ -195,3 +195,13 @@ def test_what_remembers_hashes_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         path.write_bytes(bytes([i]))
         open_verified(Expected(path, 1, digest(bytes([i]))))
     assert len(fastpath.format.mapped_files.verified_checksums) <= 3
+
+
+def test_the_width_of_a_store_is_settled_by_the_first_batch_whose_samples_differ(tmp_path: Path) -> None:
+    rows = [MadeBatch(ordinal, [PlacedSample(0, 0, b"abc")] * 2) for ordinal in range(2)]
+    text = MadeBatch(2, [PlacedSample(0, 0, b"abc"), PlacedSample(0, 0, b"abcd")])
+    later = [MadeBatch(ordinal, [PlacedSample(0, 0, b"abc")]) for ordinal in range(3, 9)]
+    files = MadeStore(tmp_path, [*rows, text, *later])
+    with files.open() as store:
+        assert store.width is None
+        assert store.n_opened == 3

@@ -117,8 +117,10 @@ def replay(
             waits(line)
 
     def walk() -> Iterator[BatchReplayed | StageResult]:
-        nonlocal walked
+        nonlocal walked, selection
         view = platform.view(spec.dataset, until=selection[-1].ordinal)
+        # The same rows as the view's, so that thousands of them are held once.
+        selection = view.batches_at([batch.ordinal for batch in selection])
         with run_lock(platform.engine, run), Measurer(platform) as measurer:
             if has_waited:
                 # While the catalog was out of reach, the claim could not be given back.
