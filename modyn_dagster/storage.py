@@ -129,7 +129,7 @@ def replace_durably(temporary: Path, path: Path) -> None:
     """Rename a durable file beside ``path`` to it, for good. Raises ``WriteFailed``."""
     with _write_errors(path):
         os.replace(temporary, path)
-        _sync_directory(path.parent)
+        sync_folder(path.parent)
 
 
 def linked_copy(existing: Path, path: Path) -> None:
