@@ -20,7 +20,7 @@ LANES: Final = {
         "integration/postgres_killed",
     ),
     # They share a process with everything imported.
-    "faults": ("faults/histories", "faults/power_cut", "faults/surroundings"),
+    "faults": ("faults/histories", "faults/invariants", "faults/power_cut", "faults/surroundings"),
     # Both MLflow and its tables take seconds, in every worker that needs them.
     "MLflow": (
         "reporting/champion_check",

@@ -14,7 +14,7 @@ from tests.faults.worker import Worker
 
 pytestmark = pytest.mark.process
 #: Seeds of the soak part; MODYN_TESTS_SEEDS=FIRST-LAST takes others.
-SEEDS: Final = os.environ.get("MODYN_TESTS_SEEDS", "0-19")
+SEEDS: Final = os.environ.get("MODYN_TESTS_SEEDS", "0-14")
 
 
 def seeds() -> range:

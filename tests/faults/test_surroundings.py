@@ -58,6 +58,7 @@ def test_a_server_without_free_connections_is_named_and_nothing_is_half_done(
         for task, *arguments in STEPS:
             crowded.server.execute(f'alter database "{database}" connection limit {free}')
             ending = crowded.run(task, *arguments)
+            assert free or not ending.is_done, "no connection at all is enough for nothing"
             if not ending.is_done:
                 assert "DatabaseDown" in str(ending.error), crowded.story
                 assert "too many connections" in str(ending.error), crowded.story
