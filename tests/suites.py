@@ -45,6 +45,7 @@ LAWS: Final = {
         "tests/ingestion",
         "tests/catalog_ingestion",
         "tests/catalog",
+        "tests/errors",
         "tests/spec",
         "tests/values",
         "tests/project",

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 DAMAGED: Final = 3
 
 _KIND: Final = click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only files of this kind; can be repeated."
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    metavar="KIND",
+    help=f"Only files of this kind: {', '.join(KINDS)}. Can be repeated.",
 )
 _RATE: Final = click.option("--rate", type=float, metavar="MB/S", help="Read at most so many megabytes a second.")
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

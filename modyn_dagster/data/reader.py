@@ -15,8 +15,8 @@ from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place, visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow
 from modyn_dagster.data.deleted_lists import DeletedLists
-from modyn_dagster.data.layouts import Filling, Layouts, field_values, layouts_of, narrow_types
-from modyn_dagster.data.row_decoding import record_dtype, row_decoder
+from modyn_dagster.data.rows.layouts import Filling, Layouts, field_values, layouts_of, narrow_types
+from modyn_dagster.data.rows.row_decoding import record_dtype, row_decoder
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.dataset import DatasetSpec

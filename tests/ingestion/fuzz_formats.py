@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from modyn_dagster.catalog.datasets import Column, DatasetRow
-from modyn_dagster.data.row_decoding import CsvDecoder, JsonlDecoder, RowDecoder
+from modyn_dagster.data.rows.row_decoding import CsvDecoder, JsonlDecoder, RowDecoder
 from modyn_dagster.errors import DataError, UnexpectedFault
 from modyn_dagster.ingestion.batches.assemble import assemble
 from modyn_dagster.ingestion.batches.members import Members

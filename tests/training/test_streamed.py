@@ -16,7 +16,7 @@ from PIL import Image
 from fastpath import TrainingSet
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.reader import SampleReader
-from modyn_dagster.data.row_decoding import row_dtype
+from modyn_dagster.data.rows.row_decoding import row_dtype
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import BadSample, CorruptFile, NonFiniteLoss, UnknownKey
 from modyn_dagster.keys import KeyArray, keys_of

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fastpath.array_types import ByteArray
 from fastpath.format.blocks import BlockHasher
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.row_decoding import row_dtype
+from modyn_dagster.data.rows.row_decoding import row_dtype
 from modyn_dagster.durability.incremental_fsync import HashingFile
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.ingestion.formats.base import Ranges

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.catalog.layouts import declared_dtype, widened
-from modyn_dagster.data.arrow_rows import ARROW_TYPES
+from modyn_dagster.data.rows.arrow_rows import ARROW_TYPES
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import NAN

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from fastpath.array_types import ByteArray
 from fastpath.arrays.lines import contains
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import infer_rows, read_rows
+from modyn_dagster.data.rows.arrow_rows import infer_rows, read_rows
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.base import Ranges, span_bytes, spans
 from modyn_dagster.ingestion.formats.columns import ObservedColumn, merge_columns, observed_columns, require_names

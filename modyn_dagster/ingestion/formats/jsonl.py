@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastpath.array_types import ByteArray
 from fastpath.arrays.lines import find_lines
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import read_objects
+from modyn_dagster.data.rows.arrow_rows import read_objects
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.base import Ranges, after_bom, first_bad_byte, span_bytes, spans
 from modyn_dagster.ingestion.formats.columns import ObservedColumn, merge_columns, observed_columns, require_names

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.row_decoding import row_dtype
+from modyn_dagster.data.rows.row_decoding import row_dtype
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.columns import ObservedColumn, require_names
 from modyn_dagster.ingestion.sources.files import LoadedFile

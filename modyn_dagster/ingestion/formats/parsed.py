@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import ARROW_TYPES
+from modyn_dagster.data.rows.arrow_rows import ARROW_TYPES
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.formats.columns import ObservedColumn, observed_columns
 

@@ -8,7 +8,7 @@ import numpy as np
 from fastpath import gather_into
 from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.row_decoding import RowDecoder
+from modyn_dagster.data.rows.row_decoding import RowDecoder
 from modyn_dagster.ingestion.formats.base import OpenRows, RowFormat
 from modyn_dagster.ingestion.sources.files import FileState, LoadedFile
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modyn_dagster.data.row_decoding import CsvDecoder
+from modyn_dagster.data.rows.row_decoding import CsvDecoder
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats import csv as csv_module
 from modyn_dagster.ingestion.formats import jsonl as jsonl_module

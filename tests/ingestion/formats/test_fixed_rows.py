@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.row_decoding import FixedRowsDecoder
+from modyn_dagster.data.rows.row_decoding import FixedRowsDecoder
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.formats.fixed_rows import FixedRows
 from modyn_dagster.spec.formats import FixedRowsFormat

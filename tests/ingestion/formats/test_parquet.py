@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fastpath import gather_ranges
 from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.row_decoding import ParquetDecoder
+from modyn_dagster.data.rows.row_decoding import ParquetDecoder
 from modyn_dagster.errors import DataError, SchemaMismatch
 from modyn_dagster.ingestion.formats.parquet import Parquet, encode_table
 from modyn_dagster.spec.formats import ParquetFormat

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.data.arrow_rows import Fetch, as_arrays, no_rows, read_objects, read_rows
+from modyn_dagster.data.rows.arrow_rows import Fetch, as_arrays, no_rows, read_objects, read_rows
 from modyn_dagster.spec.formats import CsvFormat, FilesFormat, FixedRowsFormat, Format, JsonlFormat, ParquetFormat
 
 #: Strings are stored as the position of their bytes in the shard.

@@ -11,7 +11,7 @@ from fastpath.array_types import Int64Array
 from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.datasets import Column, DatasetRow
 from modyn_dagster.catalog.layouts import layout_columns
-from modyn_dagster.data.arrow_rows import no_rows
+from modyn_dagster.data.rows.arrow_rows import no_rows
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import FixedRowsFormat, ParquetFormat
