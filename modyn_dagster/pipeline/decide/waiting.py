@@ -5,7 +5,7 @@ while it waits therefore leaves what any killed process leaves.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -94,7 +94,9 @@ def patiently(longest: float, work: Callable[[], T], say: Say | None = None, *, 
         work = again or work
 
 
-def patient_events(begin: Callable[[], Iterator[T]], patience: Patience, is_progress: Callable[[T], bool]) -> Iterator[T]:
+def patient_events(
+    begin: Callable[[], Iterator[T]], patience: Patience, is_progress: Callable[[T], bool]
+) -> Generator[T, None, None]:
     """Yield the events of an iterator that is begun again after a transient error. Raises as ``patiently`` does."""
     while True:
         try:
