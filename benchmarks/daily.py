@@ -1,6 +1,6 @@
 """Time that a user waits for in daily work: figures D1 to D4, D7, D8 and P1.
 
-``python benchmarks/daily.py [--quick] [--json FILE] [--only demo,import,many,scale,live,pipelines] [--work DIR]``
+``python benchmarks/daily.py [--quick] [--json FILE] [--only demo,import,many,scale,page,live,pipelines] [--work DIR]``
 
 Starts a Postgres of its own the way the product does, imports the data, and replays pipelines by the command line, each once.
 
@@ -8,13 +8,14 @@ demo    D1 of the demo's three pipelines.
 import  D4 of 1,000 batches of 500 rows.
 many    D1 and D8 of 1,000 batches of 500 rows with 10 and with 100 triggers.
 scale   D2 and D3 of 10,000 batches of 20 rows against 1,000, with 100 triggers and 100 intervals at both.
+page    D3.page of 10,000 batches of 20 rows, in Chromium.
 pipelines  P1: sixty pipelines on one dataset of 1,000 batches of 20 rows, all waiting for data, under a running daemon.
 live    D7: files delivered to a running daemon, cold and warm, and a backlog, warm; with intervals of 5 s.
 
 D1    wall of `pipeline replay` over its ledger + 4 s + 5 ms a batch + 100 ms a trigger; the parts stand beside it.
 D2    peak memory of a replay at 10,000 batches over that at 1,000.
 D3    cost a batch at 10,000 batches over that at 1,000: of an import with events, a replay, `pipeline status`, and a tick that
-      finds nothing new.
+      finds nothing new. D3.page: seconds of the page of an asset with that many partitions, beyond those of an empty one.
 D4    wall of an import with its events in Dagster, a batch; from an empty database.
 D7    from the tick that registers a file to the committed model, without the wait for the tick that decides and without the
       seconds of the ledger; 20 waiting triggers of about 0.5 s; waits for ticks stand beside both.
@@ -35,7 +36,7 @@ if __name__ == "__main__":
     # The repository's root instead of this folder: its modules are found, and hide nobody else's.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.figures import importing, live, many_batches, many_pipelines, replaying
+from benchmarks.figures import asset_page, importing, live, many_batches, many_pipelines, replaying
 from benchmarks.groups import one_of
 from benchmarks.measure import Machine
 from benchmarks.report import Figure, busyness, print_table, write_json
@@ -49,6 +50,7 @@ _GROUPS: Final[Mapping[str, Callable[[Path, tuple[int, int], Machine], Iterator[
     "import": lambda work, sizes, machine: importing.imported(work, *sizes, machine),
     "many": lambda work, sizes, machine: replaying.made_up(work, *sizes, machine),
     "scale": lambda work, sizes, machine: many_batches.scaled(work, 10 * sizes[0], machine),
+    "page": lambda work, sizes, machine: asset_page.asset_page(work, 10 * sizes[0], machine),
     "pipelines": lambda work, sizes, machine: many_pipelines.many_pipelines(work, sizes[0], machine),
     "live": lambda work, _, machine: live.live(work, machine),
 }
