@@ -39,7 +39,15 @@ MARKED: Final = {
 }
 #: Parts with the laws of some folders under the profile ``deep``, and with what is marked for them.
 LAWS: Final = {
-    "laws-data": ("tests/data", "tests/ingestion", "tests/catalog_ingestion", "tests/catalog", "tests/spec", "tests/values"),
+    "laws-data": (
+        "tests/data",
+        "tests/errors",
+        "tests/ingestion",
+        "tests/catalog_ingestion",
+        "tests/catalog",
+        "tests/spec",
+        "tests/values",
+    ),
     "laws-fastpath": ("tests/fastpath",),
     "laws-models": ("tests/model_store", "tests/benchmarks"),
     "laws-policies": ("tests/selection", "tests/triggering"),
