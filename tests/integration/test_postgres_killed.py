@@ -5,10 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -94,9 +92,10 @@ def import_days(deployment: Deployment, days: int) -> None:
 
 def started(deployment: Deployment, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", "from modyn_dagster.cli import main; main()", *arguments]
-    environment: Mapping[str, Any] = deployment.environment | {"MODYN_MLFLOW_URI": ""} | variables
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=deployment.project, env=environment, text=True, **pipes)
+    environment = deployment.environment | {"MODYN_MLFLOW_URI": ""} | variables
+    return subprocess.Popen(
+        command, cwd=deployment.project, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def wait_for_model(deployment: Deployment) -> None:
@@ -105,10 +104,10 @@ def wait_for_model(deployment: Deployment) -> None:
 
 
 @pytest.mark.soak("kills-replay")
-@pytest.mark.parametrize("round_", range(4))
+@pytest.mark.parametrize("round_", range(3))
 def test_the_command_goes_on_with_a_replay_once_postgres_is_back(own_server: RunningServer, tmp_path: Path, round_: int) -> None:
-    with deployed(own_server, tmp_path, [amount(PIPELINE, every=10)]) as deployment:
-        import_days(deployment, 12)
+    with deployed(own_server, tmp_path, [amount(PIPELINE, every=20)]) as deployment:
+        import_days(deployment, 8)
         process = started(deployment, "pipeline", "replay", PIPELINE)
         wait_for_model(deployment)
         time.sleep(0.3 * round_)
@@ -124,8 +123,8 @@ def test_the_command_goes_on_with_a_replay_once_postgres_is_back(own_server: Run
 
 @pytest.mark.soak("kills-replay")
 def test_a_postgres_that_does_not_come_back_is_one_sentence(own_server: RunningServer, tmp_path: Path) -> None:
-    with deployed(own_server, tmp_path, [amount(PIPELINE, every=10)]) as deployment:
-        import_days(deployment, 12)
+    with deployed(own_server, tmp_path, [amount(PIPELINE, every=20)]) as deployment:
+        import_days(deployment, 8)
         process = started(deployment, "pipeline", "replay", PIPELINE, MODYN_MAX_WAIT="2")
         wait_for_model(deployment)
         kill(own_server)
