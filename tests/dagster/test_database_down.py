@@ -27,7 +27,8 @@ def down(project: Path, home: Path, instance: dg.DagsterInstance) -> Face:
     """A face whose Postgres is not there."""
     add_partitions(instance, batches_of(DATASET), ["day_00"])
     add_partitions(instance, triggers_of("by_amount"), ["000001-000000"])
-    return Face(Settings(project, home, postgres_url="postgresql://me:top-secret@127.0.0.1:1/postgres"), instance)
+    address = "postgresql://me:top-secret@127.0.0.1:1/postgres"
+    return Face(Settings(project, home, postgres_url=address, max_wait=0), instance)
 
 
 def test_the_definitions_load(down: Face) -> None:

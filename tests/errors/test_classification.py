@@ -64,7 +64,7 @@ def object_store_error(status: int, code: str) -> Exception:
     return made
 
 
-class StatedError(psycopg2.Error):  # type: ignore[misc]  # psycopg2 has no types
+class StatedError(psycopg2.Error):  # type: ignore[misc]  # the driver has no types
     """Error of the driver with a state, which only the server can give to a real one."""
 
     def __init__(self, state: str) -> None:
