@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -175,10 +176,15 @@ def test_in_a_browser_the_pages_work_also_with_a_token_and_a_page_of_another_ori
         page = context.new_page()
         failures: list[str] = []
         page.on("response", lambda answer: failures.append(answer.url) if answer.status >= 400 else None)
-        with page.expect_websocket() as opened:
-            page.goto(f"http://{HOST}:{reader.port}/assets/prices", wait_until="load")
-        opened.value.wait_for_event("framereceived")
+        answered = threading.Event()
+        page.on("websocket", lambda socket: socket.on("framereceived", lambda _: answered.set()))
+        page.goto(f"http://{HOST}:{reader.port}/assets/prices", wait_until="load")
         page.get_by_role("button", name="Materialize").first.wait_for()
+        for _ in range(300):
+            if answered.is_set():
+                break
+            page.wait_for_timeout(100)
+        assert answered.is_set()
         assert failures == []
 
         other = browser.new_context().new_page()

@@ -116,10 +116,13 @@ def test_one_run_judges_many_models_and_one_that_cannot_be_judged_fails_it_after
     with face.platform.transaction() as conn:
         conn.exec_driver_sql("delete from evaluation")
         conn.exec_driver_sql(f"update prediction_file set checksum = 'another' where trigger_id = {first.id}")
+        [stored] = conn.exec_driver_sql(f"select hash from model where trigger_id = {first.id}").scalars()
+    for path in (face.settings.home / "models").rglob(f"*{stored}*"):
+        path.write_bytes(b"damaged")
     keys = [row.partition_key for row in replayed]
     result = face.materialize(ALL[2], partition=keys[-1], config={"triggers": keys})
     assert [event.partition for event in result.get_asset_materialization_events()] == [second.partition_key]
-    assert "another" in error_of(result)
+    assert stored in error_of(result)
 
 
 def test_retention_removes_files_and_leaves_rows(face: Face, project: Path, days: list[str]) -> None:

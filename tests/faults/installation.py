@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.pipeline.platform import Platform
@@ -19,6 +19,9 @@ from tests.faults.invariants import leftovers, violations
 from tests.faults.plan import Fault, Plan
 from tests.faults.worker import Ending, Worker
 from tests.projects.tiny import Content, batch_text, drop, write_project
+
+#: Seconds that a task waits for an error that passes: a few tries, as some faults never heal.
+_MAX_WAIT: Final = 2.0
 
 
 @dataclass
@@ -136,7 +139,8 @@ def installed(server: RunningServer, worker: Worker, folder: Path, pipelines: Se
     """An installation without data."""
     project = write_project(folder / "project", pipelines)
     (folder / "home").mkdir()
-    with _database(server, server.settings(project, folder / "home", ""), TEMPLATE) as settings:
+    plain = replace(server.settings(project, folder / "home", ""), max_wait=_MAX_WAIT)
+    with _database(server, plain, TEMPLATE) as settings:
         yield Installation(folder, settings, server, worker)
 
 
