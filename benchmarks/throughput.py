@@ -9,13 +9,13 @@ Torch has one thread but where models are trained. The page cache is warm but wh
 unmapped, written back and dropped, and it is checked that they are gone.
 
 F0   SampleStore.read of shuffled keys into given buffers, and BatchStream, against a plain C loop over the mapped files with the
-     same keys and threads; beside BatchStream the loop permutes and gathers keys and weights as well.
+     same keys and threads; beside BatchStream the loop permutes and gathers keys and weights as well. F0.4GiB: on gigabytes.
 F1   BatchStream with 2 threads over a random half of all keys, whole set shuffled, against a vectorised sequential scan
      of all files (``open().read()`` each); rows/s. F1.one_thread, F1.store: the same with 1 thread, and without the
      stream.
 F2   the same against Modyn's local baseline: a generator of samples and the default collate.
-F3   the store's kernel on shuffled keys against the same keys in order; F3.4GiB on gigabytes. F3.contiguous: against
-     rows without gaps.
+F3   the store's kernel on shuffled keys against the same keys in order; F3.4GiB on gigabytes, F3.4GiB_loop the same ratio of
+     the plain C loop. F3.contiguous: against rows without gaps.
 F4   F1 against ``np.take`` on one memory map of all rows, converted the same way.
 F5   CPU time of a batch of one row through the torch loader: what Python costs. F5.difference: CPU time that a batch of
      65,536 costs beyond the kernels it calls (order, keys, gather).
@@ -29,7 +29,7 @@ F9   JPEG files packed at ingestion, read by shuffled keys, against ``open().rea
      against Pillow.
 F10  cold rows in key order, by share of rows wanted, against the best of five other ways.
 F11  two threads against one, through the ring and bare; rows/s at 20 M rows against 1 M; anonymous memory of an epoch
-     of 20 M rows.
+     of 20 M rows. F11.kernel_loop, F11.rows_loop: the same ratios of the plain C loop.
 F12  from a saved state to the batch in the middle of a shuffled epoch of 20 M rows, its training set opened anew.
 F13  a training set of 100 M written with checksum and fsync; opened, and its first batch taken.
 F17  strict reads, which compare every byte with the digests of its ingestion, against default ones: the first pass of a

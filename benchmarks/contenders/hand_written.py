@@ -46,7 +46,7 @@ class Written:
 
     Attributes:
         run: its steps and seconds.
-        judged: seconds of them for forward passes without learning.
+        judged: seconds of them for forward passes without learning, and for choosing by them.
         model: with what it learnt.
     """
 
@@ -88,11 +88,12 @@ class Setup:
         task, threads = Task("class", n_classes=2), torch.get_num_threads()
         return train(spec, data, task=task, seed=_SEED, threads=threads, source="benchmark")
 
-    def by_hand(self, kept: float = 1.0) -> Written:
+    def by_hand(self, kept: float = 1.0, *, chosen: bool = False) -> Written:
         """The same batches, updates and record of losses.
 
         With a share ``kept`` below 1 the whole batch goes through the model first, without gradients and in evaluation mode,
-        and the first so many of it are learnt from: what choosing them could cost at the least.
+        and the first so many of it are learnt from: what choosing them could cost at the least. ``chosen`` draws them in
+        proportion to their losses with replacement, in as few calls of torch as it takes, and does not check them.
         """
         torch.manual_seed(seed_for(_SEED, "torch"))
         model, labels, n = self.build(), torch.from_numpy(self.rows.labels), len(self.rows.labels)
@@ -108,9 +109,12 @@ class Setup:
                 inputs, targets, w = [tensor[at] for tensor in self.inputs], labels[at], weights[at]
                 if kept < 1:
                     before, k = time.perf_counter(), round(kept * len(at))
-                    _judge(model, inputs)
+                    outputs = _judge(model, inputs)
+                    if chosen:
+                        inputs, targets, w = _drawn(outputs, inputs, targets, w, k)
                     judged += time.perf_counter() - before
-                    inputs, targets, w = [tensor[:k] for tensor in inputs], targets[:k], w[:k]
+                    if not chosen:
+                        inputs, targets, w = [tensor[:k] for tensor in inputs], targets[:k], w[:k]
                 optimizer.zero_grad()
                 each = nn.functional.cross_entropy(model(*inputs), targets, reduction="none")
                 loss = torch.dot(each, w) / w.sum()
@@ -128,10 +132,19 @@ def run_of(found: TrainedModel) -> Run:
 
 
 @torch.no_grad()
-def _judge(model: nn.Module, inputs: list[Tensor]) -> None:
+def _judge(model: nn.Module, inputs: list[Tensor]) -> Tensor:
     model.eval()
-    model(*inputs)
+    outputs: Tensor = model(*inputs)
     model.train()
+    return outputs
+
+
+@torch.no_grad()
+def _drawn(outputs: Tensor, inputs: list[Tensor], targets: Tensor, w: Tensor, k: int) -> tuple[list[Tensor], Tensor, Tensor]:
+    losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
+    at = torch.multinomial(losses, k, replacement=True)
+    weights = losses.sum() / (k * losses[at]) * w[at]
+    return [tensor[at] for tensor in inputs], targets[at], weights
 
 
 def mlp(name: str, n: int, batch_size: int, hidden: list[int]) -> Setup:

@@ -4,14 +4,18 @@ import ctypes
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.epochs import n_epochs
+from benchmarks.measure import Contender, timed
 from benchmarks.rows import BATCH, N_CATEGORICAL, N_NUMERIC
 
 Keys = npt.NDArray[np.uint64]
@@ -62,6 +66,23 @@ class PlainLoop:
 
     def _filled(self, n: int) -> dict[str, npt.NDArray[Any]]:
         return {name: values[:n] for name, values in self._out.items()}
+
+
+def looped(paths: Sequence[Path], keys: Keys, *, threads: int) -> Contender:
+    """As many passes of the loop over the rows of ``keys`` as our own contenders make."""
+    loop = PlainLoop(paths, threads)
+    return _repeated(len(keys), lambda: loop.batches(keys))
+
+
+def permuted(paths: Sequence[Path], keys: Keys, order: npt.NDArray[np.int64], *, threads: int) -> Contender:
+    """The same in the order of positions ``int64[n]``, with keys and weights gathered beside them."""
+    loop, weights = PlainLoop(paths, threads), np.ones(len(keys), np.float32)
+    return _repeated(len(keys), lambda: loop.permuted(keys, weights, order))
+
+
+def _repeated(n: int, batches: Callable[[], Iterator[Any]]) -> Contender:
+    epochs = n_epochs(n)
+    return timed(epochs * n, lambda: deque(chain.from_iterable(batches() for _ in range(epochs)), maxlen=0))
 
 
 def _address(values: npt.NDArray[Any]) -> ctypes.c_void_p:

@@ -34,7 +34,8 @@ def batch_then_sample(machine: Machine, *, quick: bool, setups: Sequence[Setup] 
     """``bts.<setup>.<policy>.<figure>``, half of every batch being kept.
 
     ``forward`` is what choosing costs over a forward pass by hand; ``step`` is the whole step over one by hand that sends the
-    batch through the model, then learns from the first half of it without having chosen anything.
+    batch through the model, then learns from the first half of it without having chosen anything. ``by_hand.forward`` is what
+    a few calls of torch cost that choose by loss, and ``plain`` what ours costs over them.
     """
     policies = ("loss",) if quick else tuple(_POLICIES)
     for setup in setups or _setups(_ROWS[quick]):
@@ -69,28 +70,38 @@ def goals(milliseconds: float) -> tuple[float | None, float | None]:
 
 
 def _chosen(setup: Setup, policies: tuple[str, ...], machine: Machine) -> Iterator[Figure]:
-    written, trained = list[Written](), {name: list[TrainedModel]() for name in policies}
+    written, drawn = list[Written](), list[Written]()
+    trained = {name: list[TrainedModel]() for name in policies}
 
     def by_hand() -> Run:
         written.append(setup.by_hand(_KEPT))
         return written[-1].run
+
+    def drawn_by_hand() -> Run:
+        drawn.append(setup.by_hand(_KEPT, chosen=True))
+        return drawn[-1].run
 
     def ours(name: str) -> Run:
         spec = DownsamplingSpec.model_validate({"policy": name, "ratio": _KEPT, "options": _POLICIES[name]})
         trained[name].append(setup.ours(spec))
         return run_of(trained[name][-1])
 
-    contenders = {"by_hand": by_hand} | {name: lambda name=name: ours(name) for name in policies}
+    contenders = {"by_hand": by_hand, "drawn_by_hand": drawn_by_hand} | {name: lambda name=name: ours(name) for name in policies}
     rounds = interleave(contenders, machine, rounds=ROUNDS, warm_up=1)
     passes = [each.judged for each in written[-ROUNDS:]]
     what = f"{setup.what}, half of them kept"
     yield Figure(f"bts.{setup.name}.pass", f"{what}: a forward pass", _scaled(Spread.of(passes), setup, 1e3), "ms/step")
+    draws = [each.judged for each in drawn[-ROUNDS:]]
+    least = Spread.of([one / other for one, other in zip(draws, passes, strict=True)])
+    yield Figure(f"bts.{setup.name}.by_hand.forward", f"{what} by loss, drawn by hand: choosing / the pass", least, "x")
     for name in policies:
         prefix, by = f"bts.{setup.name}.{name}", f"{what} by {name}"
         choosing = [found.seconds["select"] for found in trained[name][-ROUNDS:]]
         yield Figure(f"{prefix}.choosing", f"{by}: choosing", _scaled(Spread.of(choosing), setup, 1e3), "ms/step")
         forward = Spread.of([one / other for one, other in zip(choosing, passes, strict=True)])
         yield Figure(f"{prefix}.forward", f"{by}: choosing / the pass", forward, "x", _FORWARD, at_most=True)
+        plain = Spread.of([one / other for one, other in zip(choosing, draws, strict=True)])
+        yield Figure(f"{prefix}.plain", f"{by}: choosing / choosing by loss by hand", plain, "x")
         step = Spread.of([a.seconds / b.seconds for a, b in zip(rounds.runs[name], rounds.runs["by_hand"], strict=True)])
         yield Figure(f"{prefix}.step", f"{by}: the step / one by hand", step, "x", _FORWARD, at_most=True)
 

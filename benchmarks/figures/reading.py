@@ -1,16 +1,16 @@
 """F0 to F5 and F7: keyed, shuffled rows against everything that reads the same files on this machine."""
 
 import time
-from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.contenders import modyn, scan
-from benchmarks.contenders.plain_loop import PlainLoop
+from benchmarks.contenders.plain_loop import PlainLoop, looped, permuted
 from benchmarks.data import COLUMNS
-from benchmarks.epochs import bare, loaded, n_epochs, stream, streamed
+from benchmarks.epochs import bare, loaded, stream, streamed
 from benchmarks.measure import Contender, Spread, interleave, timed
 from benchmarks.report import Figure
 from benchmarks.rows import BATCH, digest
@@ -88,8 +88,7 @@ def _contenders(setting: Setting, two: SampleStore, one: SampleStore) -> dict[st
     n, shuffled = len(chosen), np.random.default_rng(4).permutation(chosen)
     mapped = scan.join(data.paths, setting.work / "rows" / "joined.bin")
     positions = data.positions(shuffled)
-    loops = {threads: PlainLoop(data.paths, threads) for threads in (1, 2)}
-    weights, order = np.ones(n, np.float32), np.random.default_rng(4).permutation(n)
+    order = np.random.default_rng(4).permutation(n)
     return {
         "ours, 2 threads": streamed(stream(one, chosen, threads=2, prefetch=_PREFETCH), n),
         "ours, 1 thread": streamed(stream(one, chosen, threads=1, prefetch=_PREFETCH), n),
@@ -97,23 +96,17 @@ def _contenders(setting: Setting, two: SampleStore, one: SampleStore) -> dict[st
         "bare, 1 thread": bare(one, shuffled),
         "sorted": bare(two, chosen),
         "contiguous": bare(two, data.keys[:n]),
-        "plain loop, 2 threads": _repeated(n, lambda: loops[2].batches(shuffled)),
-        "plain loop, 1 thread": _repeated(n, lambda: loops[1].batches(shuffled)),
-        "plain loop, sorted": _repeated(n, lambda: loops[2].batches(chosen)),
-        "permuted loop, 2 threads": _repeated(n, lambda: loops[2].permuted(chosen, weights, order)),
-        "permuted loop, 1 thread": _repeated(n, lambda: loops[1].permuted(chosen, weights, order)),
+        "plain loop, 2 threads": looped(data.paths, shuffled, threads=2),
+        "plain loop, 1 thread": looped(data.paths, shuffled, threads=1),
+        "plain loop, sorted": looped(data.paths, chosen, threads=2),
+        "permuted loop, 2 threads": permuted(data.paths, chosen, order, threads=2),
+        "permuted loop, 1 thread": permuted(data.paths, chosen, order, threads=1),
         "scan": timed(data.n, lambda: _drain(scan.sequential(data.paths))),
         "np.take": timed(n, lambda: _drain(scan.taken(mapped, positions))),
         "modyn": timed(BATCH, lambda: _drain(islice(modyn.batches(data.paths), 1))),
         "loader": loaded(stream(one, chosen, threads=2, prefetch=_PREFETCH), n),
         "loader, 1 thread": loaded(stream(one, chosen, threads=1, prefetch=_PREFETCH), n),
     }
-
-
-def _repeated(n: int, batches: Callable[[], Iterator[Any]]) -> Contender:
-    """As many passes over ``n`` rows as our own contenders make."""
-    epochs = n_epochs(n)
-    return timed(epochs * n, lambda: _drain(chain.from_iterable(batches() for _ in range(epochs))))
 
 
 def _python_share(setting: Setting, store: SampleStore) -> Iterator[Figure]:

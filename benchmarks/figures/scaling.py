@@ -1,4 +1,7 @@
-"""F3 at 4 GiB, F11 and F12: speed-up by threads, cost of gigabytes, and time to resume an epoch in its middle."""
+"""F3 at 4 GiB, F11 and F12: speed-up by threads, cost of gigabytes, and time to resume an epoch in its middle.
+
+A plain C loop over the same rows shows what the machine makes of the same ratio.
+"""
 
 import json
 import subprocess
@@ -10,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.contenders.plain_loop import looped, permuted
 from benchmarks.data import Data
 from benchmarks.epochs import bare, stream, streamed
 from benchmarks.measure import Run, Spread, interleave
@@ -29,7 +33,7 @@ _SAMPLE_BYTES: Final = 13 * 4 + 26 * 8 + 4 + 8 + 4
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
-    """F3.4GiB, F12 and F11 by part, then F11."""
+    """F3.4GiB, F0.4GiB, F12 and F11 by part, then F11."""
     yield from with_least("F11", _parts(setting)) if setting.wants("F11") else _parts(setting)
 
 
@@ -57,11 +61,14 @@ def _threads(setting: Setting) -> Iterator[Figure]:
                 "ring, 1": streamed(stream(one, chosen, threads=1), len(chosen)),
                 "bare, 2": bare(two, shuffled),
                 "bare, 1": bare(one, shuffled),
+                "loop, 2": looped(data.paths, shuffled, threads=2),
+                "loop, 1": looped(data.paths, shuffled, threads=1),
             },
             setting.machine,
         )
     yield Figure("F11.ring", "2 threads / 1 thread, through the ring", rounds.ratio("ring, 2", "ring, 1"), "x", 1.3)
     yield Figure("F11.kernel", "2 threads / 1 thread, bare kernel", rounds.ratio("bare, 2", "bare, 1"), "x", 1.5)
+    yield Figure("F11.kernel_loop", "the same of a plain C loop", rounds.ratio("loop, 2", "loop, 1"), "x")
 
 
 def _sizes(setting: Setting) -> Iterator[Figure]:
@@ -70,6 +77,7 @@ def _sizes(setting: Setting) -> Iterator[Figure]:
     small, most = (large.part(n) for n in setting.sizes.scaling_files)
     chosen = large.half()
     shuffled = np.random.default_rng(4).permutation(chosen)
+    orders = {data.n: np.random.default_rng(4).permutation(data.n) for data in (small, most)}
     with large.open(threads=2) as all_rows, small.open(threads=2) as a, most.open(threads=2) as b:
         contenders = {
             "large": bare(all_rows, shuffled),
@@ -77,12 +85,21 @@ def _sizes(setting: Setting) -> Iterator[Figure]:
             "small": streamed(stream(a, small.keys, threads=2), small.n),
             "most": streamed(stream(b, most.keys, threads=2), most.n),
             "most, blocks": streamed(stream(b, most.keys, threads=2, shuffle="blocks"), most.n),
+            "large, loop": looped(large.paths, shuffled, threads=2),
+            "large, sorted, loop": looped(large.paths, chosen, threads=2),
+            "small, loop": permuted(small.paths, small.keys, orders[small.n], threads=2),
+            "most, loop": permuted(most.paths, most.keys, orders[most.n], threads=2),
         }
         rounds = interleave(contenders, setting.machine)
     gib = f"{large.n * 160 / 2**30:.1f} GiB"
     yield Figure("F3.4GiB", f"shuffled / the same rows in key order, {gib}", rounds.ratio("large", "large, sorted"), "x", 0.6)
+    yield Figure("F3.4GiB_loop", "the same of a plain C loop", rounds.ratio("large, loop", "large, sorted, loop"), "x")
+    yield Figure("F0.4GiB", f"shuffled, {gib}, 2 threads / plain C loop", rounds.ratio("large", "large, loop"), "x", 0.8)
     what = f"rows/s at {most.n / 1e6:.3g} M rows / at {small.n / 1e6:.3g} M rows"
     yield Figure("F11.rows", f"{what}, whole set shuffled", rounds.ratio("most", "small"), "x", 0.8)
+    yield Figure(
+        "F11.rows_loop", "the same of a plain C loop with keys and weights", rounds.ratio("most, loop", "small, loop"), "x"
+    )
     yield Figure("F11.rows_blocks", f"{what}, shuffled in blocks", rounds.ratio("most, blocks", "small"), "x")
     for name in contenders:
         yield Figure(f"rows.scaling.{name.replace(', ', '_')}", name, rounds.rate(name), "rows/s")
