@@ -15,4 +15,6 @@ def gather_columns(
     operations: npt.NDArray[np.int64],
     outputs: npt.NDArray[np.int64],
     threads: int,
+    ahead: bool,
 ) -> int: ...
+def evict(rows: npt.NDArray[np.uint8]) -> None: ...

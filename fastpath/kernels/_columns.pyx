@@ -6,7 +6,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from fastpath.kernels._crew cimport PARTS_OF_A_THREAD, together
-from fastpath.kernels._gathering cimport Places, address_of, fastpath_prefetch, fastpath_stream, fastpath_streamed
+from fastpath.kernels._gathering cimport Places, address_of, fastpath_evict, fastpath_prefetch, fastpath_stream, fastpath_streamed
 from fastpath.kernels._guard cimport ready
 
 
@@ -23,7 +23,7 @@ cdef extern from "convert.h" nogil:
 
 cdef enum:
     BLOCK = 16                    # rows an operation does at a time
-    RING = 64                     # rows with computed addresses: a block, and those prefetched ahead of it
+    RING = 64                     # rows with computed addresses: a block, and those ahead of it, which may be prefetched
     STAGE = 16384                 # bytes for a block of output rows, which stay in the first-level cache
     LARGE = 2097152               # bytes of output that exceed a core's own cache
     ALIGNED = 64                  # rows of any output that end at a multiple of 64 bytes
@@ -56,6 +56,7 @@ cdef struct Gather:
     Output* output                # OUT
     int64_t outputs
     bint past                     # IN  write past the caches, through the stage
+    bint ahead                    # IN  prefetch rows
 
 
 OPERATIONS = {fastpath_operations[i].name.decode(): i for i in range(FASTPATH_OPERATIONS)}
@@ -63,7 +64,8 @@ OPERATIONS = {fastpath_operations[i].name.decode(): i for i in range(FASTPATH_OP
 
 cdef inline void _ask(const Gather* gather, const uint8_t** ring, int64_t i) noexcept nogil:
     ring[i % RING] = address_of(&gather.places, i)
-    fastpath_prefetch(ring[i % RING] + gather.first, gather.span)
+    if gather.ahead:
+        fastpath_prefetch(ring[i % RING] + gather.first, gather.span)
 
 
 cdef void _aim(Gather* gather, uint8_t* stage) noexcept nogil:
@@ -153,11 +155,12 @@ def gather_columns(
     const int64_t[:, ::1] operations,
     const int64_t[:, ::1] outputs,
     int64_t threads,
+    bint ahead,
 ):
     """Fill columns from rows in up to ``threads`` threads; returns 0, or an address that could not be read.
 
     ``first`` and ``span`` are the bytes of a row that are read. ``operations`` are rows of (operation, byte in the row, count,
-    output, byte in the output's row), ``outputs`` of (address, bytes of a row).
+    output, byte in the output's row), ``outputs`` of (address, bytes of a row). ``ahead``: prefetch rows; the bytes are the same.
     """
     cdef int64_t n = file.shape[0]
     cdef int64_t rows, parts, i
@@ -182,9 +185,17 @@ def gather_columns(
         gather.places.base, gather.places.file, gather.places.offset = &bases[0], &file[i * rows], &offset[i * rows]
         gather.places.n, gather.first, gather.span = min(rows, n - i * rows), first, span
         gather.operations, gather.outputs = operations.shape[0], outputs.shape[0]
-        gather.past = _goes_past(outputs, n)
+        gather.past, gather.ahead = _goes_past(outputs, n), ahead
         _fill(gather, memory + i * room, operations, outputs, i * rows)
     with nogil:
         fault = together(_gather, gathers, sizeof(Gather), parts, threads)
     free(gathers)
     return fault
+
+
+def evict(const uint8_t[:, :] rows):
+    """Write contiguous rows of bytes back and drop them from all caches, where the processor lets programs do so."""
+    cdef Py_ssize_t i
+    if rows.shape[1]:
+        for i in range(rows.shape[0]):
+            fastpath_evict(&rows[i, 0], rows.shape[1])

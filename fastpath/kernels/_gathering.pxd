@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 cdef extern from "copy.h" nogil:
     void fastpath_copy(uint8_t* to, const uint8_t* source, int64_t n)
+    void fastpath_evict(const uint8_t* start, int64_t n)
     void fastpath_prefetch(const uint8_t* start, int64_t n)
     void fastpath_stream(uint8_t* to, const uint8_t* source, int64_t n)
     void fastpath_streamed()

@@ -13,6 +13,7 @@ from fastpath.errors import StoreError
 from fastpath.kernels._blobs import copy_ranges
 from fastpath.kernels._columns import gather_columns
 from fastpath.rows.attempts import Scratch
+from fastpath.rows.prefetching import MANY_ROWS, prefetching_gains
 from fastpath.rows.requests import Copy
 
 
@@ -126,7 +127,8 @@ class ColumnCopy:
     def __call__(self, first: int, bases: AddressArray, scratch: Scratch, n: int, threads: int) -> int:
         """Copy the n keys from ``first`` in up to ``threads`` threads."""
         outputs = self.outputs + first * self.outputs[:, 1:] * _ADDRESS_ONLY
-        return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *self.span, self.operations, outputs, threads)
+        ahead = n < MANY_ROWS or prefetching_gains()
+        return gather_columns(bases, scratch.file[:n], scratch.offset[:n], *self.span, self.operations, outputs, threads, ahead)
 
 
 def checked_keys(keys: KeyArray) -> KeyArray:

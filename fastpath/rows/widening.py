@@ -68,4 +68,4 @@ def columns_of_rows(rows: ByteArray, columns: Columns, out: Arrays) -> None:
     bases = np.array([address_of(rows)], dtype=np.uint64)
     places = columns.places(n, out)
     files, offsets = np.zeros(n, dtype=np.int32), width * np.arange(n, dtype=np.int64)
-    gather_columns(bases, files, offsets, *columns.span, columns.operations, places, 1)
+    gather_columns(bases, files, offsets, *columns.span, columns.operations, places, 1, True)
