@@ -32,7 +32,7 @@ def samples_asset(assets: DatasetAssets) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=assets.op("samples"),
         specs=[assets.spec("samples").replace_attributes(partitions_def=partitions, skippable=True)],
-        check_specs=check_specs("samples", key, partitions),
+        check_specs=check_specs("samples", key),
         backfill_policy=dg.BackfillPolicy.single_run(),
         op_tags=class_tags("ingestion"),
     )

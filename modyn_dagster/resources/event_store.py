@@ -209,24 +209,35 @@ def _by_asset(
     """Materializations with their ids, by asset, and rows of check executions."""
     made: dict[dg.AssetKey, list[tuple[EventLogEntry, int]]] = {}
     checked: dict[tuple[Any, ...], dict[str, Any]] = {}
+    targets: dict[tuple[str, str | None], int] = {}
     for entry, event_id in zip(entries, ids, strict=True):
         event = entry.get_dagster_event()
         if event.is_step_materialization:
-            made.setdefault(event.step_materialization_data.materialization.asset_key, []).append((entry, event_id))
-        else:
-            row = _execution(entry, event.asset_check_evaluation_data, event_id)
+            materialization = event.step_materialization_data.materialization
+            made.setdefault(materialization.asset_key, []).append((entry, event_id))
+            targets[materialization.asset_key.to_string(), materialization.partition] = event_id
+    for entry, event_id in zip(entries, ids, strict=True):
+        event = entry.get_dagster_event()
+        if not event.is_step_materialization:
+            row = _execution(entry, event.asset_check_evaluation_data, event_id, targets)
             # A check evaluated twice in one run is one execution, with the later result.
             checked[tuple(row[name] for name in _EXECUTION)] = row
     return made, list(checked.values())
 
 
-def _execution(entry: EventLogEntry, evaluation: dg.AssetCheckEvaluation, event_id: int) -> dict[str, Any]:
-    """Row of Dagster's table of check executions, from which its pages show results."""
+def _execution(
+    entry: EventLogEntry, evaluation: dg.AssetCheckEvaluation, event_id: int, targets: Mapping[tuple[str, str | None], int]
+) -> dict[str, Any]:
+    """Row of Dagster's table of check executions, from which its pages show results.
+
+    A check of a materialization that is stored with it is shown as current on its partition.
+    """
     from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
-    target = evaluation.target_materialization_data
+    told, asset_key = evaluation.target_materialization_data, evaluation.asset_key.to_string()
+    target = targets.get((asset_key, evaluation.partition)) if told is None else told.storage_id
     return {
-        "asset_key": evaluation.asset_key.to_string(),
+        "asset_key": asset_key,
         "check_name": evaluation.check_name,
         "run_id": entry.run_id,
         "partition": evaluation.partition,
@@ -234,7 +245,7 @@ def _execution(entry: EventLogEntry, evaluation: dg.AssetCheckEvaluation, event_
         "evaluation_event": dg.serialize_value(entry),
         "evaluation_event_timestamp": datetime.fromtimestamp(entry.timestamp, UTC).replace(tzinfo=None),
         "evaluation_event_storage_id": event_id,
-        "materialization_event_storage_id": None if target is None else target.storage_id,
+        "materialization_event_storage_id": target,
     }
 
 

@@ -113,6 +113,17 @@ def test_events_stored_in_bulk_are_those_of_yielded_ones(storage: dg.DagsterInst
     assert newest.run_id == result.run_id
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("storage", ["postgres"], indirect=True)
+def test_checks_stored_with_their_materializations_are_shown_as_current_on_the_partitions(storage: dg.DagsterInstance) -> None:
+    assert run_of(storage, bulk=True).success
+    infos = storage.event_log_storage.get_asset_check_partition_info(CHECKS)
+    assert {(info.check_key.name, info.partition_key) for info in infos} >= {
+        (check.name, key) for check in CHECKS for key in KEYS
+    }
+    assert all(info.is_current for info in infos if info.partition_key is not None)
+
+
 def planned(instance: dg.DagsterInstance) -> list[str]:
     """Everything that Dagster tells of a run that announces its work and does none: its events, and the assets' newest run."""
     partitions = dg.StaticPartitionsDefinition(list(KEYS))
