@@ -118,12 +118,19 @@ def _parsed(name: str, text: str) -> Iterator[Mapping[str, Any]]:
 def findings_of(pins: Mapping[str, Version], advisories: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Advisories about locked versions."""
     for advisory in advisories:
-        for affected in advisory.get("affected", []):
-            name = canonicalize_name(affected.get("package", {}).get("name", ""))
-            if is_python(affected) and name in pins and is_affected(pins[name], affected):
-                names = " = ".join([advisory["id"], *advisory.get("aliases", [])])
-                fixed = [event["fixed"] for events in _ranges(affected) for event in events if "fixed" in event]
-                yield Finding(name, pins[name], names, advisory.get("summary", "no summary"), fixed)
+        try:
+            yield from _findings(pins, advisory)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise NotRun(f"{advisory['id']}: is no advisory in the OSV format: {error!r}") from error
+
+
+def _findings(pins: Mapping[str, Version], advisory: Mapping[str, Any]) -> Iterator[Finding]:
+    for affected in advisory.get("affected", []):
+        name = canonicalize_name(affected.get("package", {}).get("name", ""))
+        if is_python(affected) and name in pins and is_affected(pins[name], affected):
+            names = " = ".join([advisory["id"], *advisory.get("aliases", [])])
+            fixed = [event["fixed"] for events in _ranges(affected) for event in events if "fixed" in event]
+            yield Finding(name, pins[name], names, advisory.get("summary", "no summary"), fixed)
 
 
 def is_python(affected: Mapping[str, Any]) -> bool:
@@ -132,7 +139,11 @@ def is_python(affected: Mapping[str, Any]) -> bool:
 
 
 def is_affected(version: Version, affected: Mapping[str, Any]) -> bool:
-    """True for a listed version, or one inside a range. A version that cannot be compared counts as affected."""
+    """True for a listed version, or one inside a range. A version that cannot be compared counts as affected.
+
+    Advisories do not name builds: 2.9.0+cpu is as affected as 2.9.0.
+    """
+    version = Version(version.public)
     try:
         listed = {Version(text) for text in affected.get("versions", []) if _is_version(text)}
         return version in listed or any(_inside(version, events) for events in _ranges(affected))

@@ -106,6 +106,9 @@ def _remember(path: Path | None, content: dict[str, Any]) -> None:
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-        os.replace(temporary, path)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                json.dump(content, file)
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
@@ -17,6 +17,9 @@ class _Check:
     blocking: bool
     description: str
 
+
+#: Partitions of failed checks that a summary names.
+_NAMED: Final = 20
 
 _CHECKS: Final[Mapping[str, Sequence[_Check]]] = {
     "samples": [
@@ -71,6 +74,30 @@ def check_evaluations(
             blocking=result.blocking,
             partition=partition_key,
             metadata=result.metadata,
+        )
+
+
+def check_summaries(key: dg.AssetKey, results: Mapping[str, Sequence["CheckResult"]]) -> Iterator[dg.AssetCheckEvaluation]:
+    """Results of a run for checks without partitions, by partition: Dagster waits for one of each check that it planned.
+
+    The result of a single partition is told as it is; of several it is said how many there were and which did not pass.
+    """
+    by_check: dict[str, list[tuple[str, CheckResult]]] = {}
+    for partition, checks in results.items():
+        for result in checks:
+            by_check.setdefault(result.name, []).append((partition, result))
+    for name, judged in by_check.items():
+        failed = [partition for partition, result in judged if not result.passed]
+        (_, first), *others = judged
+        counted: dict[str, Any] = {"partitions": len(judged), "not passed": ", ".join(failed[:_NAMED])}
+        yield dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=name,
+            passed=not failed,
+            severity=dg.AssetCheckSeverity.ERROR if first.blocking else dg.AssetCheckSeverity.WARN,
+            description=f"{len(failed)} of {len(judged)} partitions did not pass" if others else first.description,
+            blocking=first.blocking,
+            metadata=counted if others else first.metadata,
         )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from modyn_dagster.assets.checks import check_evaluations, check_outputs, check_specs
+from modyn_dagster.assets.checks import check_evaluations, check_outputs, check_specs, check_summaries
 from modyn_dagster.assets.specs import DatasetAssets, add_partitions, batches_of
 from modyn_dagster.assets.translator import AssetProps, ModynTranslator
 from modyn_dagster.errors import DataError, UnexpectedFault, UnknownName
@@ -57,6 +57,7 @@ class _Ingestion:
         from modyn_dagster.pipeline.checks import labels_present, require_passed, samples_in_order
 
         done, failures = {}, []
+        judged: dict[str, list[CheckResult]] = {}
         for partition in self._context.partition_keys:
             try:
                 self._ingest(partition)
@@ -71,7 +72,12 @@ class _Ingestion:
             n_late = self._late(batch)
             done[partition] = samples_metadata(batch, dataset, n_late)
             checks = [labels_present(self._assets.dataset, batch), samples_in_order(batch, n_late)]
+            judged[partition] = checks
             yield from check_evaluations(self._key, partition, checks)
+            if any(check.blocking and not check.passed for check in checks):
+                break
+        yield from check_summaries(self._key, judged)
+        for checks in judged.values():
             require_passed(checks)
         if failures:
             for partition, metadata in done.items():

@@ -1,5 +1,7 @@
 """Specs of sample formats: rows of CSV, JSON, Parquet or binary files, or whole files."""
 
+import math
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
@@ -34,15 +36,20 @@ class AbsentRule(Spec):
             raise ValueError(f"is no value of a column of {dtype}")
         if dtype == "int64" and not -(2**63) <= fill < 2**63:  # type: ignore[operator]  # an int, as fits says
             raise ValueError("does not fit into int64")
-        return float(fill) if dtype == "float64" else fill
+        return float(_held(fill, np.dtype(np.float64))) if dtype == "float64" else fill
 
     def filled_field(self, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-        """The fill as a field of a record, of shape (). Raises ``ValueError`` where the dtype cannot hold it exactly."""
+        """The fill as a field of a record, of shape (). Raises ``ValueError`` where the dtype cannot hold it.
+
+        A fraction is rounded to the nearest number of the dtype.
+        """
         base = dtype.subdtype[0] if dtype.subdtype is not None else dtype
         fill = float("nan") if self.fill == NAN and base.kind == "f" else self.fill
         kinds: dict[str, Any] = {"b": bool, "i": int, "u": int, "f": (int, float), "S": str, "U": str, "M": str}
         if not isinstance(fill, kinds.get(base.kind, ())) or isinstance(fill, bool) != (base.kind == "b"):
             raise ValueError(f"is no value of a field of {base}")
+        if base.kind in "iuf":
+            return _held(fill, base)
         try:
             value = np.array(fill, dtype=base)
         except (ValueError, OverflowError) as error:
@@ -50,6 +57,19 @@ class AbsentRule(Spec):
         if base.kind in "SU" and str(value.astype(str)) != fill:
             raise ValueError(f"does not fit into a field of {base}")
         return value
+
+
+def _held(fill: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+    """A number in a dtype. Raises ``ValueError`` for an integer that it would change, and for a fraction out of its range."""
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"), suppress(OverflowError):
+            value = np.array(float(fill)).astype(dtype)
+            exact = not isinstance(fill, int) or (np.isfinite(value) and int(value) == fill)
+            if exact and np.isfinite(value) == math.isfinite(fill):
+                return value
+    elif np.iinfo(dtype).min <= fill <= np.iinfo(dtype).max:
+        return np.array(fill, dtype=dtype)
+    raise ValueError(f"does not fit into {dtype}")
 
 
 def _check_delimiter(delimiter: str) -> str:

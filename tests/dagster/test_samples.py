@@ -40,7 +40,38 @@ def test_a_batch_is_materialized_with_what_a_person_looks_at(face: Face, days: l
         assert metadata[picture].startswith("![Labels](data:image/svg+xml;base64,")
     columns = metadata["dagster/column_schema"].columns
     assert [(column.name, column.type) for column in columns][:2] == [("time", "string"), ("x", "float64")]
-    assert face.evaluations(result) == {("labels_present", "day_01"): True, ("in_order", "day_01"): True}
+    checks, places = ("labels_present", "in_order"), ("day_01", None)
+    assert face.evaluations(result) == {(check, place): True for check in checks for place in places}
+
+
+def executions(face: Face, run_id: str) -> set[tuple[str, str | None, str]]:
+    """Check, partition and status of what Dagster shows of a run's checks of the samples."""
+    store = face.instance.event_log_storage
+    found = set()
+    for name in ("labels_present", "in_order"):
+        for record in store.get_asset_check_execution_history(dg.AssetCheckKey(dg.AssetKey(SAMPLES), name), limit=100):
+            if record.run_id == run_id:
+                found.add((name, record.partition, record.status.value))
+    return found
+
+
+def test_every_check_that_a_run_planned_has_a_result(face: Face, days: list[str]) -> None:
+    find(face)
+    result = face.materialize(SAMPLES, partition="day_00")
+    names, run = ("labels_present", "in_order"), result.run_id
+    assert executions(face, run) == {(name, key, "SUCCEEDED") for name in names for key in ("day_00", None)}
+    # One batch is good, one comes too late, one is bad.
+    deliver(face.settings.project, "late_day_03", batch_text(0))
+    deliver(face.settings.project, "late_day_04", "no,header\n1,2\n")
+    find(face)
+    result = face.materialize(SAMPLES, batches=("day_01", "late_day_04"))
+    assert not result.success
+    found = executions(face, result.run_id)
+    assert {status for _, key, status in found if key is None} == {"SUCCEEDED", "FAILED"}
+    assert ("in_order", None, "FAILED") in found
+    assert ("in_order", "late_day_03", "FAILED") in found
+    assert ("in_order", "day_01", "SUCCEEDED") in found
+    assert not any(status == "PLANNED" for _, _, status in found)
 
 
 def test_late_samples_are_counted_and_a_check_warns_of_them(face: Face, days: list[str]) -> None:
@@ -51,7 +82,7 @@ def test_late_samples_are_counted_and_a_check_warns_of_them(face: Face, days: li
     assert result.success, "late samples stop nothing"
     shown = {key: metadata["late_samples"] for key, metadata in face.materializations(*SAMPLES).items()}
     assert shown == {"day_00": 0, "day_01": 0, "day_02": 0, "late_day_01": ROWS}
-    [check] = [found for found in result.get_asset_check_evaluations() if found.check_name == "in_order"]
+    [check] = [found for found in result.get_asset_check_evaluations() if found.check_name == "in_order" and found.partition]
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "40 of 40 samples are older than what earlier batches had reached" in str(check.description)
 

@@ -74,6 +74,12 @@ def test_where_nothing_can_be_written_each_process_asks(remembered: Path, answer
     assert answered() in (True, False)
 
 
+def test_a_folder_in_its_place_leaves_no_files_behind(remembered: Path, answered: Callable[[], bool]) -> None:
+    remembered.mkdir(parents=True)
+    assert answered() in (True, False)
+    assert list(remembered.parent.iterdir()) == [remembered]
+
+
 def test_rows_are_the_same_with_and_without_it() -> None:
     rng = np.random.default_rng(0)
     rows = np.frombuffer(rng.bytes(997 * ROW.itemsize), ROW).copy()

@@ -23,6 +23,7 @@ from modyn_dagster.ingestion.batches.read_batch import BatchReader
 from modyn_dagster.ingestion.ingest import read_content
 from modyn_dagster.ingestion.sources.source import open_source
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.formats import AbsentRule
 from tests.examples import examples
 from tests.ingestion.world import World, dataset_spec
 
@@ -297,3 +298,54 @@ def test_a_batch_read_before_the_dataset_was_widened_names_its_own_layout(world:
         assert commit_batches(conn, world.home, dataset_spec(), old, [ReadyBatch(batch, content)])
         assert get_batch(conn, old.id, "b").layout == 0
     assert world.reader(wide).read(world.keys(wide)).columns["z"].tolist() == [4.0, 4.0]
+
+
+@settings(max_examples=examples(200))
+@given(
+    fill=st.one_of(
+        st.integers(-(2**65), 2**65),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.sampled_from([10**400, 2**24 + 1, 2**53 + 1]),
+    ),
+    dtype=st.sampled_from(["i1", "u1", "i2", ">u4", "i8", "u8", "f4", ">f8"]),
+)
+def test_a_number_that_its_field_cannot_hold_is_refused_and_no_other(fill: int | float, dtype: str) -> None:
+    field = np.dtype(dtype)
+    if isinstance(fill, float):
+        with np.errstate(over="ignore"):
+            fits = field.kind == "f" and bool(np.isfinite(np.array(fill).astype(field))) == bool(np.isfinite(fill))
+    elif field.kind == "f":
+        exact = 2 ** (np.finfo(field).nmant + 1)
+        # Integers beyond that have neighbours of their own; the last bits of those that fit are zeros.
+        fits = abs(fill) <= exact or (abs(fill) < 10**30 and fill % (1 << (abs(fill).bit_length() - exact.bit_length() + 1)) == 0)
+    else:
+        fits = np.iinfo(field).min <= fill <= np.iinfo(field).max
+    rule = AbsentRule(fill=fill)
+    if not fits:
+        with pytest.raises(ValueError, match=r"fit into|no value"):
+            rule.filled_field(field)
+        return
+    held = rule.filled_field(field)
+    assert held.dtype == field
+    np.testing.assert_array_equal(held, np.array(fill, dtype=field))
+
+
+@pytest.mark.parametrize(("fill", "dtype"), [(2**53 + 1, "float64"), (10**400, "float64"), (2**63, "int64")])
+def test_a_number_that_its_column_cannot_hold_is_refused(fill: int, dtype: str) -> None:
+    with pytest.raises(ValueError, match="does not fit into"):
+        AbsentRule(fill=fill).value_as(dtype)
+
+
+@pytest.mark.parametrize("line", ['"größe": 2.5', '"gr\\u00F6\\u00dfe": 2.5', '"größe": 2.5, "note": "a\\/b"', '"größe": null'])
+def test_a_name_is_found_however_json_writes_it(world: World, line: str) -> None:
+    world.write("a.jsonl", '{"time": "2020-01-01", "x": 1, "label": 0, "note": "c"}\n')
+    noted = line if "note" in line else f'{line}, "note": "größe"'
+    world.write("b.jsonl", f'{{"time": "2020-01-02", "x": 1, "label": 0, {noted}}}\n')
+    world.write("c.jsonl", '{"time": "2020-01-03", "x": 1, "label": 0, "note": "größe \\\\ größe"}\n')
+    spec = dataset_spec(format={"kind": "jsonl"}, absent={"größe": {"fill": 4}}, batches={"kind": "file", "pattern": "*.jsonl"})
+    world.run_import(spec)
+    states = {batch.partition_key: batch.error for batch in world.batches(spec)}
+    assert set(states.values()) == {None}
+    # An explicit null is a missing number, not a column that is absent.
+    held = np.nan if "null" in line else 2.5
+    np.testing.assert_array_equal(world.reader(spec).read(world.keys(spec)).columns["größe"], [4.0, held, 4.0])

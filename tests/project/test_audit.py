@@ -52,7 +52,16 @@ def test_without_advisories_the_audit_is_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "no JSON", "[]", "[1]", '[{"id": "X", "affected": [{"package": {"ecosystem": "npm"}}]}]']
+    "content",
+    [
+        "",
+        "no JSON",
+        "[]",
+        "[1]",
+        '[{"id": "X", "affected": [{"package": {"ecosystem": "npm"}}]}]',
+        '[{"id": "X", "affected": [{"package": {"ecosystem": "PyPI", "name": "other"}, "ranges": [{"type": "ECOSYSTEM"}]}]}]',
+        '[{"id": "X", "affected": [{"package": {"ecosystem": "PyPI", "name": "other"}, "ranges": 1}]}]',
+    ],
 )
 def test_a_dump_that_says_nothing_is_no_success(tmp_path: Path, content: str) -> None:
     result = audit(tmp_path, content)
@@ -83,6 +92,12 @@ def test_other_versions_and_withdrawn_advisories_are_no_findings(tmp_path: Path,
     result = audit(tmp_path, [content, advisory(versions=["9"])])
     assert result.returncode == 0, result.stdout
     assert "2 packages" in result.stdout
+
+
+def test_a_build_is_as_affected_as_its_version(tmp_path: Path) -> None:
+    lock = LOCK.replace("1.5", "1.5+cpu")
+    for content in (advisory([{"introduced": "0"}, {"last_affected": "1.5"}]), advisory(versions=["1.5"])):
+        assert audit(tmp_path, [content], lock).returncode == 1
 
 
 def test_a_dump_may_be_an_archive_a_folder_or_have_an_advisory_a_line(tmp_path: Path) -> None:

@@ -185,9 +185,16 @@ class JsonlFile:
         return [[run.get(name, ObservedColumn(name, "nothing", has_missing=True)) for name in names] for run in observed]
 
     def _not_mentioned(self, names: Collection[str]) -> set[str]:
-        """Names of fields that the text does not contain: Arrow adds a column of nulls for one that no object has."""
-        text = self._data.tobytes() if names else b""
-        return {name for name in names if json.dumps(name).encode() not in text}
+        """Names of fields that no object has: Arrow adds a column of nulls for one that it was told to read.
+
+        Without escapes a name stands in the text as it is, so a search is enough to tell that it does not.
+        """
+        if not names:
+            return set()
+        text = self._data.tobytes()
+        if b"\\" in text:
+            return set(names) - {column.name for run in self._infer(CHUNK_BYTES) for column in run}
+        return {name for name in names if json.dumps(name, ensure_ascii=False).encode() not in text}
 
     def _read(self, columns: Sequence[Column] | None, keep: Callable[[pa.Table], T], max_bytes: int) -> list[_Run[T]]:
         """Parse all runs of lines, in threads. Without ``columns`` dtypes are inferred."""
