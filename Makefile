@@ -47,9 +47,10 @@ $(DEMO_STAMP): setup.py pyproject.toml constraints.txt $(NATIVE)
 	@$(INSTALL) --extras core,demo
 	@touch '$@'
 
+# Tests start many processes, several at a time: none of them is to compile what it imports.
 $(STAMP): $(DEMO_STAMP)
 	@echo "set-up: what tests and checks need"
-	@$(INSTALL) --extras test,lint
+	@UV_COMPILE_BYTECODE=1 $(INSTALL) --extras test,lint
 	@touch '$@'
 	@echo "set-up: done"
 

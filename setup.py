@@ -11,6 +11,9 @@ from setuptools import Extension, find_packages, setup
 ROOT = Path(__file__).parent
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
+#: Code that every kernel with memoryviews would otherwise contain.
+SHARED = "fastpath.kernels._shared"
+
 # Upper bounds that are not obvious are explained in docs/dependencies.md.
 REQUIREMENTS = [
     "alembic>=1.13,<2",
@@ -90,18 +93,22 @@ def version() -> str:
 
 
 def extensions() -> list[Extension]:
-    """One extension per ``fastpath/**/*.pyx``, under its dotted name; all are built again when a header changes."""
+    """One extension per ``fastpath/**/*.pyx``, built again when a header changes, and one with the code that they share."""
     headers = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "fastpath").rglob("*.h"))]
     sources = sorted(path.relative_to(ROOT) for path in (ROOT / "fastpath").rglob("*.pyx"))
-    return [
+    compiled = {
+        "include_dirs": [np.get_include(), "fastpath/kernels"],
+        "define_macros": [("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
+        # Python asks for debugging symbols, which take a third of the time.
+        "extra_compile_args": ["-O3", "-g0"],
+    }
+    shared = Extension(SHARED, [f"{SHARED.replace('.', '/')}.c"], **compiled)
+    return [shared] + [
         Extension(
             ".".join(source.with_suffix("").parts),
             [str(source)],
-            include_dirs=[np.get_include(), "fastpath/kernels"],
             depends=headers,
-            define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
-            # Python asks for debugging symbols, which take a third of the time.
-            extra_compile_args=["-O3", "-g0"],
+            **compiled,
         )
         for source in sources
     ]
@@ -126,7 +133,7 @@ setup(
     install_requires=REQUIREMENTS,
     extras_require=EXTRAS,
     # Cython first, then the C compiler, each a file per core.
-    ext_modules=cythonize(extensions(), language_level=3, nthreads=CORES),  # type: ignore[no-untyped-call]  # Cython has no types
+    ext_modules=cythonize(extensions(), language_level=3, nthreads=CORES, shared_utility_qualified_name=SHARED),  # type: ignore[no-untyped-call]  # Cython has no types
     options={"build_ext": {"parallel": CORES}},
     entry_points={
         "console_scripts": ["modyn-dagster = modyn_dagster.cli:main"],

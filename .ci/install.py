@@ -34,9 +34,10 @@ def main(arguments: list[str]) -> int:
     if not UV.exists():
         subprocess.run([*PIP, "install", "-qq", "-c", "constraints.txt", "uv"], check=False, capture_output=True)
     if UV.exists():
-        # As pip does: the best version of all indexes, and compiled modules, which the first start would have to compile.
+        # As pip does: the best version of all indexes. Modules are compiled when they are first imported, as to compile all
+        # of them takes longer than to install them; UV_COMPILE_BYTECODE=1 does so.
         command = [UV, "pip", "install", "--quiet", "--python", sys.executable, "--index-strategy", "unsafe-best-match"]
-        found = subprocess.run([*command, "--compile-bytecode", *arguments], check=False, env=os.environ | uv_settings())
+        found = subprocess.run([*command, *arguments], check=False, env=os.environ | uv_settings())
         if found.returncode == 0:
             return 0
         sys.stderr.write("set-up: uv could not; pip tries the same\n")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -74,13 +75,17 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
     return replay
 
 
-#: Events are shown together: so many at most, and after at most so many seconds.
+#: Events wait for those that are shown with them: so many at most.
 _MOST_EVENTS: Final = 500
-_SECONDS: Final = 5.0
+#: Seconds after which events are shown whose pages in MLflow are there.
+SHOW_AFTER: Final = 5.0
 
 
 class _ReplayEvents:
-    """A replay as Dagster and MLflow show it. Events wait until there are many, or the last ones are old enough."""
+    """A replay as Dagster and MLflow show it.
+
+    Events wait until there are many, or the last ones are old enough, and MLflow has the pages that they link to.
+    """
 
     def __init__(
         self,
@@ -117,11 +122,15 @@ class _ReplayEvents:
                         self._links.name_run(run)
                     if isinstance(event, BatchReplayed):
                         self._waiting.append(event)
+                        if event.is_last:
+                            self._links.hurry()
                     elif event.fresh or not (self._waits(event) or self._patiently(partial(self._is_shown, event))):
                         self._links.name_trigger(event.context)
                         self._waiting.append(event)
-                    if len(self._waiting) >= _MOST_EVENTS or self._clock() - self._last >= _SECONDS:
+                    if len(self._waiting) >= _MOST_EVENTS:
                         yield from self._patiently(self._shown_now)
+                    elif self._clock() - self._last >= SHOW_AFTER and (ready := self._n_ready()):
+                        yield from self._patiently(partial(self._shown_now, ready))
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -161,31 +170,45 @@ class _ReplayEvents:
             key = self._assets.key("measurement")
             yield dg.AssetMaterialization(key, partition=event.batch.partition_key, metadata=measured)
 
-    def _shown_now(self) -> list[AssetEvent]:
-        """Show what waits in Dagster, in bulk, with links to the pages of MLflow; returns what the op has to yield itself."""
+    def _n_ready(self) -> int:
+        """Number of events that wait, from the first one on, whose pages in MLflow are known."""
+        return sum(1 for _ in takewhile(self._is_ready, self._waiting))
+
+    def _is_ready(self, item: "BatchReplayed | StageResult") -> bool:
         from modyn_dagster.pipeline.stages.trigger_stages import StageResult
 
-        waiting = self._waiting
-        run_page = self._links.run_page()
-        contexts = {item.partition_key: item.context for item in waiting if isinstance(item, StageResult)}
-        pages = dict(zip(contexts, self._links.trigger_pages(list(contexts)), strict=True))
-        if contexts:
-            add_partitions(self._context.instance, triggers_of(self._assets.name), list(contexts))
+        links = self._links
+        page = links.trigger_page(item.partition_key) if isinstance(item, StageResult) else links.run_page
+        return page is not None or links.is_off
+
+    def _shown_now(self, n: int | None = None) -> list[AssetEvent]:
+        """Show the first events that wait in Dagster, in bulk, with links to MLflow; returns what the op has to yield itself.
+
+        By default all of them, after a wait for their pages.
+        """
+        from modyn_dagster.pipeline.stages.trigger_stages import StageResult
+
+        if n is None and self._n_ready() < len(self._waiting):
+            self._links.wait()
+        waiting, left_over = self._waiting[:n], self._waiting[len(self._waiting[:n]) :]
+        keys = dict.fromkeys(item.partition_key for item in waiting if isinstance(item, StageResult))
+        if keys:
+            add_partitions(self._context.instance, triggers_of(self._assets.name), list(keys))
         events: list[AssetEvent] = []
         composite = None
         for item in waiting:
             if not isinstance(item, StageResult):
-                events += self._batch(item, run_page)
+                events += self._batch(item, self._links.run_page)
                 continue
             if item.stage == "evaluation" and composite is None:
                 # The same for all models of the run, and dearer than the rest.
                 composite = composite_metadata(item.context)
-            events += stage_events(self._assets, item, pages[item.partition_key], composite)
+            events += stage_events(self._assets, item, self._links.trigger_page(item.partition_key), composite)
         walked = [event.partition for event in events if event.asset_key == self._assets.key("replay")]
         if walked:
-            self._context.log.info(f"batches {walked[0]} to {walked[-1]} are replayed; {len(contexts)} triggers have news")
+            self._context.log.info(f"batches {walked[0]} to {walked[-1]} are replayed; {len(keys)} triggers have news")
         left = list(show_at_once(self._context, events))
-        self._waiting, self._last = [], self._clock()
+        self._waiting, self._last = left_over, self._clock()
         return left
 
     def _waits(self, event: "StageResult") -> bool:

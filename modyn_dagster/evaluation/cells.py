@@ -40,7 +40,7 @@ def score_intervals(
     >>> [cell["accuracy"].value for cell in score_intervals(stream, [Interval(t, t + 1, t) for t in times], ["accuracy"])]
     [1.0, 0.0]
     """
-    ordered = by_time(predictions)
+    ordered = _within(by_time(predictions), intervals)
     times, truth = ordered.times, ordered.truth
     labelled = is_labelled(truth)
     n_samples = [part.stop - part.start for part in _parts(times, intervals)]
@@ -113,6 +113,14 @@ def by_time(predictions: Predictions) -> Predictions:
     keys, times = predictions.keys, predictions.times
     sorted_already = (times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (keys[1:] > keys[:-1]))
     return predictions if sorted_already.all() else predictions.take(np.lexsort((keys, times)))
+
+
+def _within(ordered: Predictions, intervals: Sequence[Interval]) -> Predictions:
+    """Leave out sorted predictions before the first interval and after the last: metrics sort what they are given."""
+    parts = _parts(ordered.times, intervals)
+    if not parts:
+        return ordered
+    return ordered.take(slice(min(part.start for part in parts), max(part.stop for part in parts)))
 
 
 def _parts(times: npt.NDArray[np.datetime64], intervals: Sequence[Interval]) -> list[slice]:

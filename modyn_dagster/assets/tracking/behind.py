@@ -1,10 +1,10 @@
-"""MLflow behind a replay: told by a process of its own while the replay goes on, waited for only where a page is linked."""
+"""MLflow behind a replay: told by a process of its own while the replay goes on, which waits for it only at its end."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Lock
-from typing import TYPE_CHECKING
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from modyn_dagster.pipeline.platform import Platform
     from modyn_dagster.reporting.mlflow.process import Shown, TrackerProcess
 
+#: Seconds between two questions: what is named meanwhile is shown together, and a trigger once instead of at each of its stages.
+_REST: Final = 3.0
+
 
 class TrackingBehind:
     """Shows one run and its triggers in MLflow, in the order they are named.
 
     After the first failure nothing more is shown: the next run makes up for what is missing. Triggers named while the process is
-    busy are shown together, each once.
+    busy, or rests, are shown together, each once.
     """
 
     def __init__(self, context: dg.AssetExecutionContext, process: "TrackerProcess | None") -> None:
@@ -31,7 +34,7 @@ class TrackingBehind:
         self._process = process
         self._dagster = context.run.run_id, page_of(context.run.run_id)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mlflow")
-        self._lock = Lock()
+        self._lock, self._hurried = Lock(), Event()
         self._named: dict[int, str] = {}
         self._pages: dict[str, str] = {}
         self._asked: list[Future[None]] = []
@@ -50,19 +53,41 @@ class TrackingBehind:
         if not waits:
             self._ask(lambda process: self._show_triggers(process, shown.run.id))
 
+    @property
     def run_page(self) -> str | None:
-        """Page of the run, once all that was named is shown; None where MLflow is off or does not answer."""
-        self._wait()
+        """Page of the run; None before it is shown, and where MLflow is off or does not answer."""
         return self._run_page
 
-    def trigger_pages(self, partition_keys: Sequence[str]) -> list[str | None]:
-        """Pages of triggers that were named, once all that was named is shown."""
-        self._wait()
-        return [self._pages.get(key) for key in partition_keys]
+    def trigger_page(self, partition_key: str) -> str | None:
+        """Page of a trigger that was named; None before it is shown, and where MLflow is off or does not answer."""
+        return self._pages.get(partition_key)
+
+    @property
+    def is_off(self) -> bool:
+        """True if no more pages come: MLflow is off, or does not answer."""
+        return self._process is None or self._failure is not None
+
+    def hurry(self) -> None:
+        """Show without rests what is named from here on: little else is left to do."""
+        self._hurried.set()
+
+    def wait(self) -> None:
+        """Wait until all that was named is shown; warn once where it cannot be."""
+        rests_again = not self._hurried.is_set()
+        self._hurried.set()
+        asked, self._asked = self._asked, []
+        for future in asked:
+            future.result()
+        if rests_again:
+            self._hurried.clear()
+        if self._failure is not None and self._process is not None:
+            self._context.log.warning(f"not shown in MLflow: {self._failure}")
+            self._process = None
 
     def close(self) -> None:
         """Wait for what was named."""
-        self._wait()
+        self.hurry()
+        self.wait()
         self._thread.shutdown()
 
     def _ask(self, show: "Callable[[TrackerProcess], None]") -> None:
@@ -75,6 +100,7 @@ class TrackingBehind:
                 show(process)
             except TrackingError as error:
                 self._failure = error
+            self._hurried.wait(_REST)
 
     def _show_run(self, process: "TrackerProcess", run: int) -> None:
         self._run_page = self._link(process.sync_run(run, *self._dagster)).page
@@ -90,14 +116,6 @@ class TrackingBehind:
         if self._run_page is None and not self._pages:
             self._context.instance.add_run_tags(self._context.run.run_id, {"mlflow/run_id": shown.mlflow_run})
         return shown
-
-    def _wait(self) -> None:
-        asked, self._asked = self._asked, []
-        for future in asked:
-            future.result()
-        if self._failure is not None and self._process is not None:
-            self._context.log.warning(f"not shown in MLflow: {self._failure}")
-            self._process = None
 
 
 @contextmanager

@@ -38,6 +38,8 @@ def open_engine(target: Settings | sa.URL, role: RoleName = "writer") -> sa.Engi
     return sa.create_engine(
         url,
         pool_pre_ping=True,
+        # Rows of one statement in few round trips instead of one each.
+        executemany_mode="values_plus_batch",
         pool_size=_POOL_SIZE,
         max_overflow=_POOL_SIZE,
         connect_args={

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from modyn_dagster.reporting.mlflow.content import Content, log_missing_inputs
-from modyn_dagster.reporting.mlflow.series import SERIES_PREFIXES, Point, digest_of
+from modyn_dagster.reporting.mlflow.series import SERIES_PREFIXES, Point, Series, digest_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -23,29 +23,39 @@ _OTHERS_PER_CALL: Final = 100
 _DIGEST: Final = "modyn/digest"
 
 
-def update_run(client: MlflowClient, run: Run, content: Content) -> bool:
-    """Send the differences; False, with nothing sent, if the run has a parameter or point that is wrong: MLflow keeps those."""
+def update_run(client: MlflowClient, run: Run, content: Content, sent: Mapping[str, Series]) -> str | None:
+    """Send the differences. None, with nothing sent, if the run has a parameter or point that is wrong: MLflow keeps those.
+
+    Args:
+        client: of MLflow.
+        run: as it is in MLflow.
+        content: as it is to be.
+        sent: series that the run had earlier, by digest; where it still has that digest, its points are not read.
+
+    Returns:
+        The digest of the series.
+    """
     digest = digest_of(content.series)
     same = run.data.tags.get(_DIGEST) == digest
-    metrics = [] if same else _missing_points(client, run, content)
+    metrics = [] if same else _missing_points(client, run, content, sent.get(run.data.tags.get(_DIGEST, "")))
     if metrics is None or _contradicts(run.data.params, content.params):
-        return False
+        return None
     params = {name: value for name, value in content.params.items() if name not in run.data.params}
     metrics += _changed_numbers(run, content.numbers)
     log_missing_inputs(client, run, content.inputs)
     # Tags go last: the digest says that all points are in MLflow.
     _send(client, run.info.run_id, params, metrics, _changed_tags(run, content) | ({} if same else {_DIGEST: digest}))
     _set_status(client, run, content)
-    return True
+    return digest
 
 
-def _missing_points(client: MlflowClient, run: Run, content: Content) -> list[tuple[str, Point]] | None:
+def _missing_points(client: MlflowClient, run: Run, content: Content, sent: Series | None) -> list[tuple[str, Point]] | None:
     """Points to add; None if the run has points that it should not have."""
     if {name for name in run.data.metrics if name.startswith(SERIES_PREFIXES)} - content.series.keys():
         return None
     missing = []
     for name, points in content.series.items():
-        present = _points(client, run, name)
+        present = _points(client, run, name) if sent is None else set(sent.get(name, ()))
         if present - set(points):
             return None
         missing += [(name, point) for point in points if point not in present]

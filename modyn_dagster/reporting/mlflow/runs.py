@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from modyn_dagster.reporting.mlflow.changes import update_run
 from modyn_dagster.reporting.mlflow.client import address_of, tracking_errors
 from modyn_dagster.reporting.mlflow.content import Content
+from modyn_dagster.reporting.mlflow.series import Series
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 _SOURCE: Final = {"mlflow.source.name": "modyn-dagster", "mlflow.source.type": "JOB"}
+
+#: Runs whose series are remembered, the last ones: so many triggers of a replay are scored again at its end.
+_MOST_REMEMBERED: Final = 256
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +34,7 @@ class TrackedRuns:
         self._client = client
         self._address = address_of(client.tracking_uri)
         self._experiments: dict[str, str] = {}
+        self._sent: dict[str, dict[str, Series]] = {}
 
     def ensure(self, experiment_id: str, content: Content, stored: str | None) -> Run:
         """Run with the identity of a content: by its stored id, else by its tags, else a new one."""
@@ -39,13 +44,18 @@ class TrackedRuns:
         return run
 
     def write(self, run: Run, content: Content) -> bool:
-        """Update a run, sending only the differences; series are not read again while their digest is the same.
+        """Update a run, sending only the differences; series are not read again while their digest is one that was sent.
 
         False, with nothing sent, if the run has a wrong parameter or point: MLflow can only add to both, so the run must be
         replaced.
         """
         with self._errors():
-            return update_run(self._client, run, content)
+            digest = update_run(self._client, run, content, self._sent.pop(run.info.run_id, {}))
+        if digest is not None:
+            self._sent[run.info.run_id] = {digest: content.series}
+            for oldest in list(self._sent)[:-_MOST_REMEMBERED]:
+                del self._sent[oldest]
+        return digest is not None
 
     def exists(self, run_id: str) -> bool:
         """Tell whether a run exists and is not in the trash."""

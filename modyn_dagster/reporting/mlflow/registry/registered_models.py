@@ -87,7 +87,8 @@ class RegisteredModels:
                 self._mark(name, known, dict(zip(keys[first:], texts[first:], strict=True)))
                 if _newest_is_of(shown, run):
                     self._move(registered, {"current": known[keys[-1]], "champion": known[champion]})
-                self._client.set_registered_model_tag(name, tag, digests)
+                if registered.tags.get(tag) != digests:
+                    self._client.set_registered_model_tag(name, tag, digests)
             text = versions_page(in_order(shown)[-VERSIONS_ON_PAGE:], run.pipeline)
             if registered.description != text:
                 self._client.update_registered_model(name, text)
