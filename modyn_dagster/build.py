@@ -115,7 +115,7 @@ def _of_pipeline(assets: PipelineAssets) -> dg.Definitions:
         made.append(measurement_asset(assets))
     sensors = [triggering_sensor(assets, list(jobs))]
     jobs.append(trigger_now_job(assets))
-    if assets.pipeline.notify is not None:
-        jobs.append(notify_job(assets))
+    if (notify := assets.pipeline.notify) is not None:
+        jobs.append(notify_job(assets, notify))
         sensors.append(notifying_sensor(assets, jobs[-1]))
     return dg.Definitions(assets=made, jobs=jobs, sensors=sensors)

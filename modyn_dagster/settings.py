@@ -13,6 +13,7 @@ MODYN_MAX_WAIT             longest wait for an error that passes, in seconds    
 MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
+MODYN_MLFLOW_TIMEOUT       longest wait of a run for MLflow, in seconds             60
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
 MODYN_MAX_IMAGE_PIXELS     largest image that the parser ``images`` decodes         67108864
 MODYN_MAX_IMAGE_BYTES      most bytes of an encoded image                           67108864
@@ -38,6 +39,9 @@ REPORT_PAGES: Final = "/modyn/reports"
 #: Default of ``MODYN_MAX_WAIT``: long enough to free a disk or to restart a server by hand.
 MAX_WAIT: Final = 3600.0
 
+#: Default of ``MODYN_MLFLOW_TIMEOUT``: enough for MLflow to make its tables on a busy machine.
+MLFLOW_TIMEOUT: Final = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -51,6 +55,7 @@ class Settings:
     postgres_owner_url: str | None = None
     max_wait: float = MAX_WAIT
     strict_reads: bool = False
+    mlflow_timeout: float = MLFLOW_TIMEOUT
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -64,8 +69,9 @@ class Settings:
             database_prefix=env.get("MODYN_DATABASE_PREFIX", ""),
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
             postgres_owner_url=env.get("MODYN_POSTGRES_OWNER_URL") or None,
-            max_wait=_seconds(env.get("MODYN_MAX_WAIT") or str(MAX_WAIT)),
+            max_wait=_seconds("MODYN_MAX_WAIT", env.get("MODYN_MAX_WAIT") or str(MAX_WAIT), zero=True),
             strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
+            mlflow_timeout=_seconds("MODYN_MLFLOW_TIMEOUT", env.get("MODYN_MLFLOW_TIMEOUT") or str(MLFLOW_TIMEOUT), zero=False),
         )
 
     @property
@@ -92,18 +98,19 @@ class Settings:
             "MODYN_PG_BIN": str(self.pg_bin or ""),
             "MODYN_MAX_WAIT": "" if self.max_wait == MAX_WAIT else f"{self.max_wait:g}",
             "MODYN_STRICT_READS": "true" if self.strict_reads else "",
+            "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
         }
         return {name: value for name, value in pairs.items() if value}
 
 
-def _seconds(text: str) -> float:
-    """Parse a number of seconds; ``ConfigError`` for anything but a number from 0 up."""
+def _seconds(name: str, text: str, *, zero: bool) -> float:
+    """Parse a number of seconds; ``ConfigError`` for anything but a number above 0, or 0 where that has a meaning."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise ConfigError("environment", "MODYN_MAX_WAIT", text, "must be a number of seconds, 0 for no wait")
+    if not 0 <= seconds < float("inf") or (seconds == 0 and not zero):
+        raise ConfigError("environment", name, text, f"must be a number of seconds{', 0 for no wait' if zero else ' above 0'}")
     return seconds
 
 

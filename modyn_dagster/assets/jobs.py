@@ -13,6 +13,7 @@ from modyn_dagster.resources.mlflow import MlflowResource
 from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.spec.base import seconds_of
+from modyn_dagster.spec.operation import NotifySpec
 
 # Owners of jobs are in beta in Dagster 1.13, which says so for every job, and again where it resolves one by itself.
 warnings.filterwarnings("ignore", message="Parameter `owners` of", category=dg.BetaWarning)
@@ -127,7 +128,7 @@ def trigger_now_job(assets: PipelineAssets) -> dg.JobDefinition:
     return job
 
 
-def notify_job(assets: PipelineAssets) -> dg.JobDefinition:
+def notify_job(assets: PipelineAssets, spec: NotifySpec) -> dg.JobDefinition:
     """Tell the pipeline's hook what it has not been told. A process of its own: a hook may hang, or end it."""
     pipeline = assets.name
 
@@ -149,7 +150,7 @@ def notify_job(assets: PipelineAssets) -> dg.JobDefinition:
         description=f"Tell the hook of {pipeline} of triggers, failed trainings and bad scores.",
         executor_def=dg.in_process_executor,
         # Dagster's run monitoring ends a hook that hangs.
-        tags={"dagster/max_runtime": "600"},
+        tags={"dagster/max_runtime": str(seconds_of(spec.max_run_time))},
         owners=assets.pipeline.owners,
     )
     def job() -> None:

@@ -1,7 +1,7 @@
 """Triggers: pending -> training -> trained | skipped | failed, each step only while the claim holds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -165,6 +165,18 @@ def reopen(conn: sa.Connection, row: TriggerRow, max_attempts: int) -> TriggerRo
 def set_mlflow_run(conn: sa.Connection, trigger_id: int, mlflow_run_id: str) -> None:
     """Record the MLflow run that shows a trigger; not a transition."""
     conn.execute(sa.update(trigger).where(trigger.c.id == trigger_id).values(mlflow_run_id=mlflow_run_id))
+
+
+def forget_mlflow_runs(conn: sa.Connection, trigger_ids: Collection[int]) -> None:
+    """Mark triggers as not shown in MLflow as they are now; the next sync of their run finds their runs there again."""
+    stale = trigger.c.id.in_(trigger_ids) & trigger.c.mlflow_run_id.is_not(None)
+    conn.execute(sa.update(trigger).where(stale).values(mlflow_run_id=None))
+
+
+def untracked_triggers(conn: sa.Connection, run_id: int) -> list[TriggerRow]:
+    """List the settled triggers of a run that MLflow does not show as they are, in order."""
+    settled = (trigger.c.run_id == run_id) & trigger.c.state.not_in(UNFINISHED) & trigger.c.mlflow_run_id.is_(None)
+    return list_rows(conn, TriggerRow, sa.select(trigger).where(settled).order_by(trigger.c.ordinal))
 
 
 def _change_attempt(conn: sa.Connection, row: TriggerRow, condition: sa.ColumnElement[bool], **values: Any) -> TriggerRow:

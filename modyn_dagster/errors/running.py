@@ -111,6 +111,25 @@ class TrackingError(ModynError):
         self.address, self.reason = address, reason
 
 
+class TrackingSilence(TrackingError):
+    """MLflow server that has not answered within ``seconds``."""
+
+    def __init__(self, address: str, seconds: float) -> None:
+        super().__init__(address, f"no answer within {seconds:g} s (MODYN_MLFLOW_TIMEOUT)")
+        self.seconds = seconds
+
+
+class TickHangs(RunError):
+    """Tick of a sensor that does not end; ``place`` is the function that it is in."""
+
+    def __init__(self, sensor: str, seconds: float, place: str) -> None:
+        super().__init__(
+            f"{sensor}: a tick has not ended for {seconds:.0f} s, it is in {place}; nothing is decided until it ends: "
+            "correct what hangs and reload the code location, or restart the daemon"
+        )
+        self.sensor, self.place = sensor, place
+
+
 class LawBroken(ModynError):
     """Triggering policy that breaks a law of policies, so that its decisions may not be reproducible.
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
-from modyn_dagster.errors import TrackingError
+from modyn_dagster.bounded_call import BoundedCall, StillGoing
+from modyn_dagster.errors import TrackingError, TrackingSilence
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
     from modyn_dagster.reporting.mlflow.process import TrackerAddress, TrackerProcess
     from modyn_dagster.reporting.mlflow.tracker import Tracker
+
+T = TypeVar("T")
+
+#: Called by work that has got further.
+Progress = Callable[[], None]
 
 _SHARED: Final[ContextVar[TrackerProcess | None]] = ContextVar("shared tracker", default=None)
 
@@ -39,6 +46,8 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
         default="",
         description="Folder or URL for files of new experiments; default: mlflow in MODYN_HOME, with a server its own choice.",
     )
+
+    _silence: TrackingSilence | None = PrivateAttr(default=None)
 
     @property
     def enabled(self) -> bool:
@@ -64,11 +73,40 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
         """Ids of the models of a pipeline with one of some aliases; ``TrackingError`` when MLflow does not answer, or is off."""
         from modyn_dagster.reporting.mlflow.registry.versions import aliased_models
 
-        return aliased_models(self.client(), pipeline, aliases)
+        timeout = Settings.from_environment().mlflow_timeout
+        return self.within(timeout, lambda _progress: aliased_models(self.client(), pipeline, aliases))
 
-    def tracker(self) -> Tracker | None:
-        """Tracker of runs and triggers; None when tracking is off. ``TrackingError`` when MLflow does not answer."""
-        return _tracker(self._uri, self._ui, self._artifacts) if self.enabled else None
+    def tracker(self) -> Tracker:
+        """Tracker of runs and triggers; ``TrackingError`` when MLflow does not answer."""
+        return _tracker(self._uri, self._ui, self._artifacts)
+
+    @property
+    def is_silent(self) -> bool:
+        """True once something ``within`` a time had no answer; a Dagster run has a resource of its own."""
+        return self._silence is not None
+
+    def within(self, seconds: float, work: Callable[[Progress], T]) -> T:
+        """Result of something that asks MLflow, and calls its argument whenever it has got further.
+
+        ``TrackingError`` after a time without either, and from then on at once.
+        """
+        from modyn_dagster.reporting.mlflow.client import address_of
+
+        if self._silence is not None:
+            raise self._silence
+        last = time.monotonic()
+
+        def progress() -> None:
+            nonlocal last
+            last = time.monotonic()
+
+        call = BoundedCall("mlflow", lambda: work(progress))
+        while (left := last + seconds - time.monotonic()) > 0:
+            with suppress(StillGoing):
+                return call.result(left)
+        # Whatever the thread still shows is right, since every sync may be repeated.
+        self._silence = TrackingSilence(address_of(self._uri), seconds)
+        raise self._silence
 
     @contextmanager
     def process(self, settings: Settings) -> Iterator[TrackerProcess | None]:

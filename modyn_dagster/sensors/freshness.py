@@ -7,7 +7,7 @@ import dagster as dg
 from modyn_dagster.assets.samples import freshness_evaluation
 from modyn_dagster.assets.specs import DatasetAssets
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.ticks import skip_if_unavailable
+from modyn_dagster.sensors.ticks import bounded_tick
 from modyn_dagster.spec.base import seconds_of
 
 
@@ -16,15 +16,16 @@ def freshness_sensor(assets: DatasetAssets, maximum: str) -> dg.SensorDefinition
 
     It looks twenty times within the time allowed, but at most every ten seconds and at least every minute.
     """
+    sensor = f"freshness__{assets.dataset.name}"
 
     @dg.sensor(
-        name=f"freshness__{assets.dataset.name}",
+        name=sensor,
         minimum_interval_seconds=min(60, max(10, seconds_of(maximum) // 20)),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Fails the check `fresh` of {assets.dataset.name} when no batch has arrived for {maximum}.",
     )
     def fresh(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        return skip_if_unavailable(lambda: _tick(context, modyn, assets))
+        return bounded_tick(sensor, lambda: _tick(context, modyn, assets))
 
     return fresh
 

@@ -12,7 +12,7 @@ from modyn_dagster.assets.dagster_runs import BATCH_TAG, DATASET_TAG, ended_runs
 from modyn_dagster.assets.specs import DatasetAssets, batches_of, unknown_partitions
 from modyn_dagster.backoff import growing_pause
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.ticks import skip_if_unavailable
+from modyn_dagster.sensors.ticks import bounded_tick
 from modyn_dagster.spec.dataset import DatasetSpec
 
 if TYPE_CHECKING:
@@ -51,16 +51,17 @@ def _ingestion_run(instance: dg.DagsterInstance, dataset: DatasetSpec, partition
 
 def new_data_sensor(assets: DatasetAssets) -> dg.SensorDefinition:
     """New batches of one dataset. Off until somebody switches it on; the cursor is what the last look saw."""
+    sensor = f"new_data__{assets.dataset.name}"
 
     @dg.sensor(
-        name=f"new_data__{assets.dataset.name}",
+        name=sensor,
         asset_selection=dg.AssetSelection.assets(assets.key("samples")),
         minimum_interval_seconds=assets.dataset.sensor_interval,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"Looks for new batches of {assets.dataset.name}, registers them in order, and asks for their ingestion.",
     )
     def new_data(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        return skip_if_unavailable(lambda: _tick(context, modyn.platform(), assets))
+        return bounded_tick(sensor, lambda: _tick(context, modyn.platform(), assets))
 
     return new_data
 

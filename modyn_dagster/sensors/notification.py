@@ -8,7 +8,7 @@ import dagster as dg
 from modyn_dagster.assets.dagster_runs import NOTIFY_TAG, ended_runs
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.sensors.ticks import skip_if_unavailable
+from modyn_dagster.sensors.ticks import bounded_tick
 
 _NOTHING: Final = "nothing to tell"
 
@@ -18,16 +18,17 @@ def notifying_sensor(assets: PipelineAssets, job: dg.JobDefinition) -> dg.Sensor
 
     Apart from the triggering sensor, so that nothing a hook does can hold up a decision. The cursor is that first tick's time.
     """
+    sensor = f"notifying__{assets.name}"
 
     @dg.sensor(
-        name=f"notifying__{assets.name}",
+        name=sensor,
         job=job,
         minimum_interval_seconds=assets.pipeline.sensor_interval,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Has the hook of {assets.name} told of triggers, failed trainings and bad scores.",
     )
     def notifying(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        return skip_if_unavailable(lambda: _tick(context, modyn, assets))
+        return bounded_tick(sensor, lambda: _tick(context, modyn, assets))
 
     return notifying
 

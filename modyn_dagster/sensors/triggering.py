@@ -18,7 +18,7 @@ from modyn_dagster.assets.jobs import AssetJob
 from modyn_dagster.assets.specs import PipelineAssets, triggers_of
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.sensors.requests import EvaluationCursor, evaluation_request, measurement_request, partitions_to_add
-from modyn_dagster.sensors.ticks import skip_if_unavailable
+from modyn_dagster.sensors.ticks import bounded_tick
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.triggers import TriggerRow
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 
 def triggering_sensor(assets: PipelineAssets, jobs: Sequence[AssetJob]) -> dg.SensorDefinition:
     """Production of one pipeline; ``jobs`` are what it may ask for. Off until somebody switches it on."""
+    sensor = f"triggering__{assets.name}"
 
     @dg.sensor(
-        name=f"triggering__{assets.name}",
+        name=sensor,
         jobs=jobs,
         minimum_interval_seconds=assets.pipeline.sensor_interval,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"Production of {assets.name}: decides when to train, asks for it, and has models judged on new data.",
     )
     def triggering(context: dg.SensorEvaluationContext, modyn: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        return skip_if_unavailable(lambda: _tick(context, modyn.platform(), assets))
+        return bounded_tick(sensor, lambda: _tick(context, modyn.platform(), assets))
 
     return triggering
 

@@ -28,6 +28,9 @@ class NotifySpec(Spec):
     hook: ImportPath
     score_below: ScoreFloor | None = None
     score_above: ScoreCeiling | None = None
+    max_run_time: Duration = Field(
+        "10m", description="A run that calls the function for longer is ended; the next one tells what is left."
+    )
 
     @model_validator(mode="after")
     def _limits_differ(self) -> Self:

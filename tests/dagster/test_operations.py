@@ -184,7 +184,8 @@ def test_a_stopped_pipeline_asks_for_nothing_until_it_is_resumed(face: Face, day
 
 
 def test_the_hook_is_told_by_a_run_of_its_own_once(face: Face, days: list[str], heard: list[Any]) -> None:
-    changed = reloaded(face, notify={"hook": "tests.pipeline.hooks:hook"})
+    changed = reloaded(face, notify={"hook": "tests.pipeline.hooks:hook", "max_run_time": "5m"})
+    assert changed.defs.resolve_job_def("notify__by_amount").run_tags["dagster/max_runtime"] == "300"
     first = changed.tick(NOTIFYING)
     assert (first.requests, "from now on" in str(first.skipped)) == ([], True)
     take_in(changed)

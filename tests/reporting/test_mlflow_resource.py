@@ -2,16 +2,18 @@
 
 import logging
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Semaphore
 
 import dagster as dg
 import pytest
 
-from modyn_dagster.errors import TrackingError
+from modyn_dagster.errors import TrackingError, TrackingSilence
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from modyn_dagster.resources import mlflow as module
-from modyn_dagster.resources.mlflow import MlflowResource
+from modyn_dagster.resources.mlflow import MlflowResource, Progress
 from tests.reporting.story import Story
 
 
@@ -41,8 +43,7 @@ def said() -> Iterator[list[str]]:
 def test_without_an_address_tracking_is_off_and_it_is_said_once(said: list[str]) -> None:
     resource = MlflowResource()
     assert not resource.enabled
-    assert resource.tracker() is None
-    assert MlflowResource().tracker() is None
+    assert not MlflowResource().enabled
     assert said == ["MLflow tracking is off: set MODYN_MLFLOW_URI to switch it on"]
     with pytest.raises(TrackingError, match="set MODYN_MLFLOW_URI"):
         resource.client()
@@ -56,6 +57,36 @@ def test_the_address_comes_from_the_environment_and_a_given_one_goes_first(
     assert MlflowResource().client().tracking_uri == mlflow_uri
     with pytest.raises(TrackingError):
         MlflowResource(tracking_uri="nonsense").client()
+
+
+def test_one_that_does_not_answer_is_waited_for_once_and_named_without_its_password() -> None:
+    resource, let_go, asked = MlflowResource(tracking_uri="http://somebody:secret@server.invalid:1"), Event(), Semaphore(0)
+
+    def ask(_progress: object) -> None:
+        asked.release()
+        let_go.wait(600)
+
+    for _ in range(3):
+        with pytest.raises(TrackingSilence, match=r"http://server\.invalid:1: no answer within 0\.01 s"):
+            resource.within(0.01, ask)
+        assert resource.is_silent
+    let_go.set()
+    assert asked.acquire(timeout=600)
+    assert not asked.acquire(blocking=False), "asked once"
+    assert not MlflowResource(tracking_uri="http://server.invalid:1").is_silent
+
+
+@pytest.mark.soak("hangs")
+def test_one_that_is_slow_but_gets_further_is_waited_for() -> None:
+    def ask(progress: Progress) -> str:
+        for _ in range(12):
+            time.sleep(0.25)
+            progress()
+        return "answer"
+
+    resource = MlflowResource(tracking_uri="http://server.invalid:1")
+    assert resource.within(2, ask) == "answer"
+    assert not resource.is_silent
 
 
 def shown_page(resource: MlflowResource, story: Story) -> str:

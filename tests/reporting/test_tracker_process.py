@@ -2,12 +2,13 @@
 
 import os
 import signal
+import socket
 from pathlib import Path
 
 import psutil
 import pytest
 
-from modyn_dagster.errors import TrackingError
+from modyn_dagster.errors import TrackingError, TrackingSilence
 from modyn_dagster.reporting.mlflow.process import TrackerAddress, TrackerProcess
 from modyn_dagster.resources.mlflow import MlflowResource, share_tracker
 from modyn_dagster.settings import Settings
@@ -32,6 +33,19 @@ def test_every_question_fails_where_mlflow_does_not_answer_and_the_process_ends_
                 tracker.sync_run(1, "run", None)
             assert SECRET not in str(caught.value)
     assert not psutil.pid_exists(started)
+
+
+def test_a_server_that_accepts_and_never_answers_ends_the_process_in_time(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        address = TrackerAddress(f"http://somebody:{SECRET}@{where}", "http://127.0.0.1:5000", None)
+        with TrackerProcess(Settings(tmp_path, tmp_path, mlflow_timeout=0.5), address) as tracker:
+            with pytest.raises(TrackingSilence, match=rf"{where}: no answer within 0\.5 s") as caught:
+                tracker.sync_triggers(1, [1, 2], "run", None)
+            assert not tracker.is_alive
+            assert SECRET not in str(caught.value)
 
 
 def test_a_process_that_is_gone_is_an_error_that_the_next_sync_makes_up_for(tmp_path: Path) -> None:

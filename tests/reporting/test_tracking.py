@@ -94,8 +94,8 @@ def test_a_trigger_is_a_run_below_its_pipelines_run(tracker: Tracker, story: Sto
 def test_a_pipelines_run_shows_its_spec_cost_and_score(tracker: Tracker, story: Story, shown: Callable[[], list[Run]]) -> None:
     scored(story)
     run_id = tracker.sync_run(story.engine, story.run, "dagster-1")
-    (parent,) = shown()
-    assert parent.info.run_id == run_id
+    parent, child = shown()
+    assert (parent.info.run_id, child.data.tags["mlflow.parentRunId"]) == (run_id, run_id)
     tags = {
         "modyn/kind": "run",
         "modyn/pipeline": story.pipeline,
@@ -110,6 +110,24 @@ def test_a_pipelines_run_shows_its_spec_cost_and_score(tracker: Tracker, story: 
     numbers = {"triggers": 1.0, "samples_trained_on": 10.0, "seconds/total": 2.625}
     assert numbers.items() <= parent.data.metrics.items()
     assert parent.data.metrics["mean_active/accuracy"] == pytest.approx((0.8 + 1 / 3) / 2)
+
+
+def test_a_runs_sync_shows_the_triggers_that_an_absent_mlflow_missed_and_no_others(
+    tracker: Tracker, story: Story, client: MlflowClient, shown: Callable[[], list[Run]]
+) -> None:
+    row = story.train(10, year(1))
+    missed = tracker.sync_trigger(story.engine, story.run, row)
+    story.score(row, {1: 0.5})
+    tracker.sync_run(story.engine, story.run)
+    assert points(client, missed, "evaluation/accuracy") == []
+    with story.engine.begin() as conn:
+        triggers.forget_mlflow_runs(conn, [row.id])
+    skipped, failed = story.skip(20), story.fail(30)
+    story.pending(40)
+    tracker.sync_run(story.engine, story.run)
+    assert points(client, missed, "evaluation/accuracy") == [(step(1), 0.5)]
+    triggers_shown = [run.data.tags["modyn/trigger"] for run in shown()[1:]]
+    assert triggers_shown == [row.partition_key, skipped.partition_key, failed.partition_key], "each once, none before its time"
 
 
 @pytest.mark.parametrize("state", ["active", "waiting", "finished", "ended"])
@@ -230,11 +248,11 @@ def test_a_kill_before_the_ids_were_stored_makes_no_second_run(
 
 
 def test_a_kill_while_points_were_sent_is_made_up(tracker: Tracker, story: Story, client: MlflowClient) -> None:
+    parent = tracker.sync_run(story.engine, story.run)
     row = scored(story)
     other = Story(story.engine, f"{story.pipeline}_undisturbed", seed=1)
     expected = tracker.sync_trigger(other.engine, other.run, scored(other))
     # What a kill leaves: the run with its tags, and some of the points.
-    parent = tracker.sync_run(story.engine, story.run)
     tags = {name: value for name, value in client.get_run(parent).data.tags.items() if name.startswith("modyn/")}
     tags |= {"modyn/kind": "trigger", "modyn/trigger": row.partition_key}
     half = client.create_run(experiment_of(client, story), tags=tags).info.run_id

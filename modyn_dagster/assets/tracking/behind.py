@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Final
 
 import dagster as dg
+from sqlalchemy.exc import SQLAlchemyError
 
 from modyn_dagster.assets.tracking.links import page_of
-from modyn_dagster.errors import TrackingError
+from modyn_dagster.errors import ModynError, TrackingError
 from modyn_dagster.resources.mlflow import MlflowResource
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ _REST: Final = 3.0
 class TrackingBehind:
     """Shows one run and its triggers in MLflow, in the order they are named.
 
-    After the first failure nothing more is shown: the next run makes up for what is missing. Triggers named while the process is
-    busy, or rests, are shown together, each once.
+    After the first failure nothing more is shown: the catalog notes the triggers that are missing, and the next sync of their run
+    makes up for them. Triggers named while the process is busy, or rests, are shown together, each once.
     """
 
-    def __init__(self, context: dg.AssetExecutionContext, process: "TrackerProcess | None") -> None:
+    def __init__(self, context: dg.AssetExecutionContext, process: "TrackerProcess | None", platform: "Platform") -> None:
         self._context = context
+        self._platform = platform
         self._process = process
         self._dagster = context.run.run_id, page_of(context.run.run_id)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mlflow")
@@ -83,11 +85,15 @@ class TrackingBehind:
         if self._failure is not None and self._process is not None:
             self._context.log.warning(f"not shown in MLflow: {self._failure}")
             self._process = None
+        if self._failure is not None:
+            self._forget()
 
     def close(self) -> None:
         """Wait for what was named."""
         self.hurry()
-        self.wait()
+        # With a catalog that is down, no event of these triggers got through either: the next launch names them again.
+        with suppress(ModynError, SQLAlchemyError):
+            self.wait()
         self._thread.shutdown()
 
     def _ask(self, show: "Callable[[TrackerProcess], None]") -> None:
@@ -108,7 +114,13 @@ class TrackingBehind:
     def _show_triggers(self, process: "TrackerProcess", run: int) -> None:
         with self._lock:
             named, self._named = self._named, {}
-        for key, shown in zip(named.values(), process.sync_triggers(run, list(named), *self._dagster), strict=True):
+        try:
+            answer = process.sync_triggers(run, list(named), *self._dagster)
+        except TrackingError:
+            with self._lock:
+                self._named = named | self._named
+            raise
+        for key, shown in zip(named.values(), answer, strict=True):
             self._pages[key] = self._link(shown).page
 
     def _link(self, shown: "Shown") -> "Shown":
@@ -117,12 +129,25 @@ class TrackingBehind:
             self._context.instance.add_run_tags(self._context.run.run_id, {"mlflow/run_id": shown.mlflow_run})
         return shown
 
+    def _forget(self) -> None:
+        """Have the next sync of the run show the triggers that were named since the failure."""
+        from modyn_dagster.catalog.triggers import forget_mlflow_runs
+
+        with self._lock:
+            named = list(self._named)
+        if named:
+            with self._platform.transaction() as conn:
+                forget_mlflow_runs(conn, named)
+        with self._lock:
+            for trigger in named:
+                del self._named[trigger]
+
 
 @contextmanager
 def tracking_behind(context: dg.AssetExecutionContext, mlflow: MlflowResource, platform: "Platform") -> Iterator[TrackingBehind]:
     """Start the process that shows a replay, and end it with the replay unless the runs of this process share it."""
     with mlflow.process(platform.settings) as process:
-        links = TrackingBehind(context, process)
+        links = TrackingBehind(context, process, platform)
         try:
             yield links
         finally:

@@ -1,8 +1,9 @@
 """Tracker in a process of its own: it imports MLflow and waits for it while the work goes on in the other one.
 
-The two exchange a line of JSON per question and answer over the child's standard input and output. The child ends with its
-parent: its input is closed then. A child that is gone is a ``TrackingError``, as an MLflow that does not answer is; what it has
-not shown, the next sync makes up for.
+The two exchange a line of JSON per question and answer over the child's standard input and output, and an empty line whenever
+the child has got further. The child ends with its parent: its input is closed then. One that is silent for longer than
+``MODYN_MLFLOW_TIMEOUT`` is killed. A child that is gone is a ``TrackingError``, as an MLflow that does not answer is; what it
+has not shown, the next sync makes up for.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TextIO
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from modyn_dagster.errors import ModynError, TrackingError
+from modyn_dagster.errors import ModynError, TrackingError, TrackingSilence
 from modyn_dagster.imports import loading
 from modyn_dagster.settings import Settings
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 30.0
 #: By how much the child's priority is lower.
 _NICE: Final = 5
+#: Line of a child that has got further.
+_PROGRESS: Final = "\n"
 
 
 class Shown(NamedTuple):
@@ -68,6 +72,8 @@ class TrackerProcess:
         )
         self.address = address
         self._title = "its process"
+        self._timeout = settings.mlflow_timeout
+        self._is_silent = False
         with suppress(OSError):
             self._send(asdict(address))
 
@@ -96,7 +102,7 @@ class TrackerProcess:
     def is_alive(self) -> bool:
         """False once the child has ended, or is to end."""
         assert self._child.stdin is not None  # noqa: S101 - a pipe, by construction
-        return not self._child.stdin.closed and self._child.poll() is None
+        return not self._is_silent and not self._child.stdin.closed and self._child.poll() is None
 
     def close(self) -> None:
         """End the child, once it has answered; it is killed if that takes long."""
@@ -114,16 +120,42 @@ class TrackerProcess:
     def _ask(self, question: Mapping[str, Any]) -> list[Shown]:
         assert self._child.stdout is not None  # noqa: S101 - a pipe, by construction
         try:
-            self._send(question)
-            line = self._child.stdout.readline()
+            with self._ended_if_silent():
+                self._send(question)
+            line = _PROGRESS
+            while line == _PROGRESS:
+                with self._ended_if_silent():
+                    line = self._child.stdout.readline()
         except OSError as error:
-            raise TrackingError(self._title, str(error)) from error
+            raise self._silence() or TrackingError(self._title, str(error)) from error
+        if (silent := self._silence()) is not None:
+            raise silent
         if not line.endswith("\n"):
             raise TrackingError(self._title, "it ended without an answer")
         answer = json.loads(line)
         if "failed" in answer:
             raise TrackingError(answer["address"], answer["failed"])
         return [Shown(*shown) for shown in answer["shown"]]
+
+    @contextmanager
+    def _ended_if_silent(self) -> Iterator[None]:
+        """Kill the child if the block takes longer than an MLflow may: whoever waits for the child then notices its end."""
+        watch = Timer(self._timeout, self._end_silent)
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    def _end_silent(self) -> None:
+        self._is_silent = True
+        self._child.kill()
+
+    def _silence(self) -> TrackingError | None:
+        from modyn_dagster.reporting.mlflow.client import address_of
+
+        return TrackingSilence(address_of(self.address.uri), self._timeout) if self._is_silent else None
 
     def _send(self, question: Mapping[str, Any]) -> None:
         assert self._child.stdin is not None  # noqa: S101 - a pipe, by construction
@@ -138,8 +170,14 @@ def main() -> None:
     # Where there are not cores enough, the work goes first.
     os.nice(_NICE)
     answers = _private_output()
+
+    def progress() -> None:
+        answers.write(_PROGRESS)
+        answers.flush()
+
     with loading():
-        ask = _opened(TrackerAddress(**json.loads(sys.stdin.readline())))
+        ask = _opened(TrackerAddress(**json.loads(sys.stdin.readline())), progress)
+    progress()
     for line in sys.stdin:
         try:
             answer: dict[str, Any] = {"shown": ask(json.loads(line))}
@@ -161,7 +199,7 @@ def _private_output() -> TextIO:
     return answers
 
 
-def _opened(address: TrackerAddress) -> Callable[[Mapping[str, Any]], list[Shown]]:
+def _opened(address: TrackerAddress, progress: Callable[[], None]) -> Callable[[Mapping[str, Any]], list[Shown]]:
     """Import and open everything before the first question; where MLflow does not answer, every question fails with that."""
     from modyn_dagster.catalog.database.engine import open_engine
     from modyn_dagster.reporting.mlflow.client import open_client
@@ -171,14 +209,14 @@ def _opened(address: TrackerAddress) -> Callable[[Mapping[str, Any]], list[Shown
         tracker = Tracker(open_client(address.uri), address.ui_url, address.artifact_root)
     except TrackingError as error:
         return partial(_refuse, error)
-    return partial(_answer, open_engine(Settings.from_environment()), tracker)
+    return partial(_answer, open_engine(Settings.from_environment()), tracker, progress)
 
 
 def _refuse(error: TrackingError, _question: Mapping[str, Any]) -> list[Shown]:
     raise error
 
 
-def _answer(engine: sa.Engine, tracker: Tracker, question: Mapping[str, Any]) -> list[Shown]:
+def _answer(engine: sa.Engine, tracker: Tracker, progress: Callable[[], None], question: Mapping[str, Any]) -> list[Shown]:
     from modyn_dagster.catalog.database.engine import transaction
     from modyn_dagster.catalog.runs import get_run
     from modyn_dagster.catalog.triggers import get_trigger
@@ -193,9 +231,9 @@ def _answer(engine: sa.Engine, tracker: Tracker, question: Mapping[str, Any]) ->
         run = get_run(conn, question["run"])
         triggers = [get_trigger(conn, trigger) for trigger in question.get("triggers", ())]
     if "triggers" in question:
-        shown = tracker.sync_triggers(engine, run, triggers, *dagster)
+        shown = tracker.sync_triggers(engine, run, triggers, *dagster, progress)
     else:
-        shown = [tracker.sync_run(engine, run, *dagster)]
+        shown = [tracker.sync_run(engine, run, *dagster, progress)]
     return [Shown(mlflow_run, tracker.url_of(mlflow_run)) for mlflow_run in shown]
 
 

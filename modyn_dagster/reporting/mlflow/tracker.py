@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.runs import RunRow, get_run, set_mlflow_run
-from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
+from modyn_dagster.catalog.triggers import TriggerRow, list_triggers, untracked_triggers
 from modyn_dagster.catalog.triggers import set_mlflow_run as set_trigger_mlflow_run
 from modyn_dagster.reporting.mlflow.content import Content, DagsterRun
 from modyn_dagster.reporting.mlflow.experiments import Experiments, comparison_note, pipeline_note
@@ -59,11 +59,26 @@ class Tracker:
         self._models = RegisteredModels(client)
         self._ui_url = ui_url.rstrip("/")
 
-    def sync_run(self, engine: sa.Engine, run: RunRow, dagster_run_id: str | None = None, dagster_url: str | None = None) -> str:
-        """Show a pipeline run: spec, state, cost, score, and a plot of it over time. Returns its MLflow run id."""
+    def sync_run(
+        self,
+        engine: sa.Engine,
+        run: RunRow,
+        dagster_run_id: str | None = None,
+        dagster_url: str | None = None,
+        progress: Callable[[], None] = lambda: None,
+    ) -> str:
+        """Show a pipeline run: spec, state, cost, score, and a plot of it over time. Returns its MLflow run id.
+
+        Its settled triggers that MLflow does not show are shown as well, such as those settled while it was away. ``progress`` is
+        called after each trigger and registered model.
+        """
         with _run_lock(engine, run.id):
             run, content, summary, intervals = read_run(engine, run.id, DagsterRun(dagster_run_id, dagster_url))
             run_id = self._show_run(engine, run, content)
+            with transaction(engine) as conn:
+                missed = untracked_triggers(conn, run.id)
+            if missed:
+                self._show_triggers(engine, run, run_id, missed, DagsterRun(), progress)
             self._add_files(run_id, run, summary, intervals)
         return run_id
 
@@ -88,17 +103,15 @@ class Tracker:
         triggers: Sequence[TriggerRow],
         dagster_run_id: str | None = None,
         dagster_url: str | None = None,
+        progress: Callable[[], None] = lambda: None,
     ) -> list[str]:
-        """Show triggers of one run; parent, experiment and registered models are looked up once. Returns MLflow run ids."""
+        """Show triggers of one run; parent, experiment and registered models are looked up once. Returns MLflow run ids.
+
+        ``progress`` is called after each trigger and registered model.
+        """
         with _run_lock(engine, run.id):
-            parent = self._parent(engine, run.id)
-            experiment = self._experiment(run)
-            records = [read_trigger(engine, run.id, trigger.id) for trigger in triggers]
             dagster = DagsterRun(dagster_run_id, dagster_url)
-            shown = [self._show_trigger(engine, experiment, parent, record, dagster) for record in records]
-            if any(record.model is not None for record in records):
-                self._models.sync(records[-1].run, *read_models(engine, records[-1].run))
-        return shown
+            return self._show_triggers(engine, run, self._parent(engine, run.id), triggers, dagster, progress)
 
     def sync_all(self, engine: sa.Engine, run: RunRow) -> str:
         """Show a pipeline run with all its triggers. Returns its MLflow run id."""
@@ -162,6 +175,25 @@ class Tracker:
             return stored
         run, content, _, _ = read_run(engine, run_id, DagsterRun())
         return self._show_run(engine, run, content)
+
+    def _show_triggers(
+        self,
+        engine: sa.Engine,
+        run: RunRow,
+        parent: str,
+        triggers: Sequence[TriggerRow],
+        dagster: DagsterRun,
+        progress: Callable[[], None],
+    ) -> list[str]:
+        experiment = self._experiment(run)
+        records = [read_trigger(engine, run.id, trigger.id) for trigger in triggers]
+        shown = []
+        for record in records:
+            shown.append(self._show_trigger(engine, experiment, parent, record, dagster))
+            progress()
+        if any(record.model is not None for record in records):
+            self._models.sync(records[-1].run, *read_models(engine, records[-1].run), progress)
+        return shown
 
     def _show_trigger(self, engine: sa.Engine, experiment: str, parent: str, record: TriggerRecord, dagster: DagsterRun) -> str:
         def store_run_id(conn: sa.Connection, mlflow_run_id: str) -> None:

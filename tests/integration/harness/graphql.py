@@ -13,7 +13,8 @@ _START_SENSOR: Final = """mutation StartSensor($sensorSelector: SensorSelector!)
   startSensor(sensorSelector: $sensorSelector) {
     __typename ... on SensorNotFoundError { message } ... on PythonError { message } } }"""
 _TICKS: Final = """query Ticks($selector: SensorSelector!, $limit: Int!) { sensorOrError(sensorSelector: $selector) {
-  ... on Sensor { sensorState { ticks(limit: $limit) { status skipReason runIds error { message } } } } } }"""
+  ... on Sensor { sensorState { ticks(limit: $limit) {
+    status skipReason runIds error { message causes { message } } } } } } }"""
 _BACKFILL: Final = """mutation LaunchPartitionBackfill($backfillParams: LaunchBackfillParams!) {
   launchPartitionBackfill(backfillParams: $backfillParams) {
     __typename

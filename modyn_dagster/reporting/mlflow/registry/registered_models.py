@@ -5,7 +5,7 @@ The catalog is the source: missing versions are registered, wrong aliases are mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -56,12 +56,19 @@ class RegisteredModels:
         self._client = client
         self._address = address_of(client.tracking_uri)
 
-    def sync(self, run: RunRow, models: Sequence[ModelRow], verdicts: Sequence[Verdict]) -> str:
+    def sync(
+        self,
+        run: RunRow,
+        models: Sequence[ModelRow],
+        verdicts: Sequence[Verdict],
+        progress: Callable[[], None] = lambda: None,
+    ) -> str:
         """Register missing models of a run, move the aliases and renew the page. Returns the registered name.
 
         Versions are registered in the order of their triggers. Digests of their verdicts are stored with the registered model:
         only the newest versions are read, and older ones whose verdict changed. One of these that was deleted by hand is
-        registered again. The aliases belong to the run whose model went live last.
+        registered again. The aliases belong to the run whose model went live last. ``progress`` is called after each version that
+        is registered or marked.
         """
         name = registered_name(run)
         by_key = {partition_key(run.id, model.ordinal): model for model in models}
@@ -84,7 +91,9 @@ class RegisteredModels:
                 for key in missing:
                     known[key] = self._register(name, run, by_key[key])
                     shown.append(known[key])
-                self._mark(name, known, dict(zip(keys[first:], texts[first:], strict=True)))
+                    progress()
+                for _ in self._marked(name, known, dict(zip(keys[first:], texts[first:], strict=True))):
+                    progress()
                 if _newest_is_of(shown, run):
                     self._move(registered, {"current": known[keys[-1]], "champion": known[champion]})
                 if registered.tags.get(tag) != digests:
@@ -134,11 +143,12 @@ class RegisteredModels:
             await_creation_for=0,
         )
 
-    def _mark(self, name: str, known: Mapping[str, ModelVersion], texts: Mapping[str, str]) -> None:
-        """Tag versions with their verdict against the champion of their time."""
+    def _marked(self, name: str, known: Mapping[str, ModelVersion], texts: Mapping[str, str]) -> Iterator[ModelVersion]:
+        """Tag versions with their verdict against the champion of their time, one at a time."""
         for key, text in texts.items():
             if known[key].tags.get(_CHAMPION_BECAUSE) != text:
                 self._client.set_model_version_tag(name, known[key].version, _CHAMPION_BECAUSE, text)
+                yield known[key]
 
     def _move(self, registered: RegisteredModel, aliases: Mapping[str, ModelVersion]) -> None:
         for alias, version in aliases.items():
