@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 #: Runs of a dataset that wait or are under way: a tick has a minute, and each run that it asks for takes some of that.
-_MOST_RUNS: Final = 50
+MOST_RUNS: Final = 50
 #: With more open batches than that, a run gets a stretch of them, and there are fewer: Dagster plans each of its partitions.
 _MOST_STRETCHES: Final = 10
-_STRETCH: Final = 100
+STRETCH: Final = 100
 _LONGEST_PAUSE: Final = 3600.0
 #: Dagster's own tags for the range of partitions that a run is about.
 _RANGE_TAGS: Final = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
@@ -38,10 +38,10 @@ def ingestion_requests(
     for again, without end, each time after twice the pause, up to an hour. Batches that a stretch left open get a run each.
     """
     idle = _without(batches, [run.tags for run in under_way])
-    is_backlog = len(idle) > _MOST_RUNS
+    is_backlog = len(idle) > MOST_RUNS
     stretches = _stretches(idle) if is_backlog else ([batch] for batch in idle)
     asked = (request for stretch in stretches for request in _requests(instance, dataset, stretch))
-    return list(islice(asked, max(0, (_MOST_STRETCHES if is_backlog else _MOST_RUNS) - len(under_way))))
+    return list(islice(asked, max(0, (_MOST_STRETCHES if is_backlog else MOST_RUNS) - len(under_way))))
 
 
 def _without(batches: "Sequence[BatchRow]", under_way: Sequence[Mapping[str, str]]) -> "list[BatchRow]":
@@ -62,7 +62,7 @@ def _stretches(batches: "Sequence[BatchRow]") -> "Iterator[list[BatchRow]]":
     """Neighbours in the stream, so that Dagster's range from the first to the last holds no other batch."""
     stretch: list[BatchRow] = []
     for batch in batches:
-        if stretch and (batch.ordinal != stretch[-1].ordinal + 1 or len(stretch) == _STRETCH):
+        if stretch and (batch.ordinal != stretch[-1].ordinal + 1 or len(stretch) == STRETCH):
             yield stretch
             stretch = []
         stretch.append(batch)

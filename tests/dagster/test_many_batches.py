@@ -18,8 +18,8 @@ STRETCH = {"modyn/dataset": DATASET, "modyn/batches": "0-1"}
 @pytest.fixture(autouse=True)
 def _small_backlogs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three batches are a backlog, and two of them a stretch."""
-    monkeypatch.setattr(ingestion_requests, "_MOST_RUNS", 2)
-    monkeypatch.setattr(ingestion_requests, "_STRETCH", 2)
+    monkeypatch.setattr(ingestion_requests, "MOST_RUNS", 2)
+    monkeypatch.setattr(ingestion_requests, "STRETCH", 2)
 
 
 def asked(face: Face, cursor: str | None = None) -> Ticked:
