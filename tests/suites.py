@@ -37,6 +37,7 @@ MARKED: Final = {
     "kills-store": "every change of a model store, and removals of pipelines and datasets, killed at every write",
     "faults": "random histories of faults, kills and restarts, and power cuts",
     "hangs": "user code that hangs at every hook, and an MLflow that is away",
+    "scale": "five thousand batches and sixty pipelines through a daemon with the shipped settings",
     "fuzz": "tens of thousands of damaged files",
 }
 #: Parts with the laws of some folders under the profile ``deep``, and with what is marked for them.

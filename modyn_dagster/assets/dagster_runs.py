@@ -27,9 +27,10 @@ POINT_TAG: Final = "modyn/point"
 MODEL_TAG: Final = "modyn/model"
 #: Pipeline whose hook a run tells what happened.
 NOTIFY_TAG: Final = "modyn/notify"
-#: Dataset and partition key of the batch a run ingests.
+#: Dataset, and partition key of the batch that a run ingests, or first and last ordinal (``0-99``) of several.
 DATASET_TAG: Final = "modyn/dataset"
 BATCH_TAG: Final = "modyn/batch"
+STRETCH_TAG: Final = "modyn/batches"
 #: Dagster's own tags for the partition a run is about, and for the request of a sensor that it answers.
 PARTITION_TAG: Final = "dagster/partition"
 RUN_KEY_TAG: Final = "dagster/run_key"

@@ -7,9 +7,9 @@ import dagster as dg
 
 from modyn_dagster.assets.checks import check_evaluations, check_outputs, check_specs, check_summaries
 from modyn_dagster.assets.specs import DatasetAssets, add_partitions, batches_of
-from modyn_dagster.assets.translator import AssetProps, ModynTranslator
+from modyn_dagster.assets.translator import ModynTranslator
 from modyn_dagster.errors import DataError, UnexpectedFault, UnknownName
-from modyn_dagster.resources.event_store import AssetEvent, keep_connections, report_in_bulk
+from modyn_dagster.resources.event_store import AssetEvent, keep_connections, report_in_bulk, show_at_once
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.run_classes import class_tags
 
@@ -58,6 +58,10 @@ class _Ingestion:
 
         done, failures = {}, []
         judged: dict[str, list[CheckResult]] = {}
+        # Where nothing follows in the same run, each batch is shown at once: a run that is killed leaves one out at most.
+        at_once = len(self._context.partition_keys) > 1 and self._context.selected_asset_keys == {self._key}
+        if at_once:
+            keep_connections(self._context.instance)
         for partition in self._context.partition_keys:
             try:
                 self._ingest(partition)
@@ -70,10 +74,16 @@ class _Ingestion:
                 continue
             batch, dataset = self._read(partition)
             n_late = self._late(batch)
-            done[partition] = samples_metadata(batch, dataset, n_late)
+            metadata = samples_metadata(batch, dataset, n_late)
             checks = [labels_present(self._assets.dataset, batch), samples_in_order(batch, n_late)]
             judged[partition] = checks
-            yield from check_evaluations(self._key, partition, checks)
+            evaluations = check_evaluations(self._key, partition, checks)
+            if at_once:
+                shown = dg.AssetMaterialization(self._key, partition=partition, metadata=metadata)
+                yield from show_at_once(self._context, [shown, *evaluations])
+            else:
+                done[partition] = metadata
+                yield from evaluations
             if any(check.blocking and not check.passed for check in checks):
                 break
         yield from check_summaries(self._key, judged)
@@ -86,7 +96,8 @@ class _Ingestion:
         # Metadata by partition and one result, rather than events: what is downstream in the same run may start.
         for partition, metadata in done.items():
             self._context.add_asset_metadata(metadata, asset_key=self._key, partition_key=partition)
-        yield dg.MaterializeResult(asset_key=self._key)
+        if not at_once:
+            yield dg.MaterializeResult(asset_key=self._key)
 
     def _late(self, batch: "BatchRow") -> int:
         from modyn_dagster.catalog.batches import time_reached_before
@@ -174,35 +185,49 @@ def announce_batches(
     checks or not at all. A failed batch gets a run of its own, which fails with the reason: Dagster shows it on the partition.
     ``progress`` is called with the number of batches shown and of those to show.
     """
-    from modyn_dagster.assets.metadata.batches import samples_metadata
     from modyn_dagster.catalog.batches import list_batches
+
+    assets = DatasetAssets(platform.project.datasets[dataset], [], translator or ModynTranslator())
+    with platform.transaction() as conn:
+        batches = list_batches(conn, platform.view(dataset).row.id)
+    add_partitions(instance, batches_of(dataset), [batch.partition_key for batch in batches])
+    n_shown = announce_ingested(instance, platform, assets, batches, progress=progress)
+    _announce_failures(instance, platform, assets, batches)
+    return n_shown
+
+
+def announce_ingested(
+    instance: dg.DagsterInstance,
+    platform: "Platform",
+    assets: DatasetAssets,
+    batches: "Sequence[BatchRow]",
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Materialize those of all ``batches`` of a dataset that are ingested but not shown; returns their number."""
+    from modyn_dagster.assets.metadata.batches import samples_metadata
     from modyn_dagster.data.batch_index import late_by_batch
     from modyn_dagster.pipeline.checks import labels_present, samples_in_order
 
-    props = AssetProps("samples", platform.project.datasets[dataset])
-    face = translator or ModynTranslator()
-    key = face.get_asset_spec(props).key
-    row = platform.view(dataset).row
-    with platform.transaction() as conn:
-        batches = list_batches(conn, row.id)
-    add_partitions(instance, batches_of(dataset), [batch.partition_key for batch in batches])
+    key = assets.key("samples")
     shown = instance.get_materialized_partitions(key)
     fresh = [batch for batch in batches if batch.state == "ingested" and batch.partition_key not in shown]
-    late = late_by_batch(platform.home, batches) if fresh else {}
+    if not fresh:
+        return 0
+    row, late = platform.view(assets.dataset.name).row, late_by_batch(platform.home, batches)
     keep_connections(instance)
     for start in range(0, len(fresh), _ANNOUNCED_TOGETHER):
         events: list[AssetEvent] = []
         for batch in fresh[start : start + _ANNOUNCED_TOGETHER]:
             metadata = samples_metadata(batch, row, late[batch.ordinal])
             events.append(dg.AssetMaterialization(key, partition=batch.partition_key, metadata=metadata))
-            checks = [labels_present(props.dataset, batch), samples_in_order(batch, late[batch.ordinal])]
+            checks = [labels_present(assets.dataset, batch), samples_in_order(batch, late[batch.ordinal])]
             events += check_evaluations(key, batch.partition_key, checks)
         if not report_in_bulk(instance, events):
             for event in events:
                 instance.report_runless_asset_event(event)
         if progress is not None:
             progress(min(start + _ANNOUNCED_TOGETHER, len(fresh)), len(fresh))
-    _announce_failures(instance, platform, DatasetAssets(props.dataset, [], face), batches)
     return len(fresh)
 
 

@@ -1,52 +1,18 @@
 """The sensor ``new_data__<dataset>``: registers batches that are ready, and requests the ingestion of open ones."""
 
 import json
-import time
-from collections.abc import Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import BATCH_TAG, DATASET_TAG, ended_runs, unfinished_runs
-from modyn_dagster.assets.specs import DatasetAssets, batches_of, unknown_partitions
-from modyn_dagster.backoff import growing_pause
+from modyn_dagster.assets.dagster_runs import DATASET_TAG, unfinished_runs
+from modyn_dagster.assets.specs import DatasetAssets, add_partitions, batches_of
 from modyn_dagster.resources.platform import PlatformResource
+from modyn_dagster.sensors.ingestion_requests import ingestion_requests
 from modyn_dagster.sensors.ticks import bounded_tick
-from modyn_dagster.spec.dataset import DatasetSpec
 
 if TYPE_CHECKING:
-    from modyn_dagster.catalog.batches import BatchRow
     from modyn_dagster.pipeline.platform import Platform
-
-
-#: A tick has a minute; every batch costs it a query and a run to be made.
-_MOST_PER_TICK: Final = 50
-_LONGEST_PAUSE: Final = 3600.0
-
-
-def ingestion_requests(instance: dg.DagsterInstance, dataset: DatasetSpec, batches: "Sequence[BatchRow]") -> list[dg.RunRequest]:
-    """One run per open batch that none is under way for, in order of the stream.
-
-    A run that ended and left its batch open met something that passes (a full disk, a server that restarted): it is asked
-    for again, without end, each time after twice the pause, up to an hour.
-    """
-    going = {run.tags.get(BATCH_TAG) for run in unfinished_runs(instance, {DATASET_TAG: dataset.name})}
-    idle = (batch.partition_key for batch in batches if batch.partition_key not in going)
-    asked = (_ingestion_run(instance, dataset, partition) for partition in idle)
-    return list(islice((request for request in asked if request is not None), _MOST_PER_TICK))
-
-
-def _ingestion_run(instance: dg.DagsterInstance, dataset: DatasetSpec, partition: str) -> dg.RunRequest | None:
-    tags = {DATASET_TAG: dataset.name, BATCH_TAG: partition}
-    ended = ended_runs(instance, tags)
-    if ended is None:
-        return None
-    if ended:
-        pause = growing_pause(dataset.sensor_interval, len(ended), _LONGEST_PAUSE)
-        if time.time() - (ended[0].end_time or 0) < pause:
-            return None
-    return dg.RunRequest(run_key=f"{dataset.name}:{partition}:{len(ended) + 1}", partition_key=partition, tags=tags)
 
 
 def new_data_sensor(assets: DatasetAssets) -> dg.SensorDefinition:
@@ -73,19 +39,37 @@ def _tick(context: dg.SensorEvaluationContext, platform: "Platform", assets: Dat
 
     name = assets.dataset.name
     spec, root = platform.project.datasets[name], platform.project.root_of(name)
-    look = register_ready_batches(platform.engine, spec, root, json.loads(context.cursor) if context.cursor else None)
+    remembered = json.loads(context.cursor) if context.cursor else {}
+    look = register_ready_batches(platform.engine, spec, root, remembered)
+    # Asked before the catalog: what a run that has ended by then has ingested is not open afterwards.
+    under_way = unfinished_runs(context.instance, {DATASET_TAG: name})
     with platform.transaction() as conn:
         dataset_id = get_dataset(conn, name).id
         keys, waiting = partition_keys(conn, dataset_id), list_batches(conn, dataset_id, "open")
-    partitions = batches_of(name)
-    # Also those that the command line registered, or that a tick registered which did not come to its end.
-    fresh = unknown_partitions(context.instance, partitions, keys)
-    requests = ingestion_requests(context.instance, assets.dataset, waiting)
-    message = f"{len(look.registered)} new batches, {len(look.waiting)} may still be written, {len(requests)} to ingest"
+    # Also those that the command line registered, or that a tick registered which did not come to its end. Dagster would ask for
+    # each by itself if the tick requested them.
+    add_partitions(context.instance, batches_of(name), keys)
+    closed = remembered.get("closed", 0)
+    if not under_way and closed != len(keys) - len(waiting):
+        closed = len(keys) - len(waiting)
+        _show(context.instance, platform, assets, dataset_id)
+    requests = ingestion_requests(context.instance, assets.dataset, under_way, waiting)
+    message = f"{len(look.registered)} new batches, {len(look.waiting)} may still be written, {len(waiting)} to ingest"
+    if requests:
+        message += f", {len(requests)} runs asked for"
     context.log.info(message)
     return dg.SensorResult(
         run_requests=requests,
         skip_reason=None if requests else message,
-        dynamic_partitions_requests=[partitions.build_add_request(fresh)] if fresh else [],
-        cursor=json.dumps(look.state),
+        cursor=json.dumps({**look.state, "closed": closed}),
     )
+
+
+def _show(instance: dg.DagsterInstance, platform: "Platform", assets: DatasetAssets, dataset_id: int) -> None:
+    """Show ingested batches that Dagster does not: a run was killed between the commit of a batch and its event."""
+    from modyn_dagster.assets.samples import announce_ingested
+    from modyn_dagster.catalog.batches import list_batches
+
+    with platform.transaction() as conn:
+        batches = list_batches(conn, dataset_id)
+    announce_ingested(instance, platform, assets, batches)

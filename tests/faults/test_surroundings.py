@@ -60,7 +60,8 @@ def test_a_server_without_free_connections_is_named_and_nothing_is_half_done(
             ending = crowded.run(task, *arguments)
             assert free or not ending.is_done, "no connection at all is enough for nothing"
             if not ending.is_done:
-                assert "DatabaseDown" in str(ending.error), crowded.story
+                # A replay and production wait for a while before they give up.
+                assert str(ending.error).startswith(("DatabaseDown", "StillFailing")), crowded.story
                 assert "too many connections" in str(ending.error), crowded.story
             crowded.server.execute(f'alter database "{database}" connection limit -1')
             crowded.check()

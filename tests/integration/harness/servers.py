@@ -51,10 +51,14 @@ class Servers:
         log = self._services.log_of(service.name)
         wait_for("the second daemon", lambda: "SensorDaemon" in log.read_text(errors="replace"), _START_SECONDS, self.why)
 
+    def first_daemon(self) -> psutil.Process:
+        """The older daemon."""
+        daemons = [process for process in psutil.process_iter() if _is_daemon(process, str(self.logs))]
+        return min(daemons, key=lambda process: process.create_time())
+
     def kill_first_daemon(self) -> None:
         """SIGKILL to the older daemon and to its code servers, in which its ticks run; runs under way go on."""
-        daemons = [process for process in psutil.process_iter() if _is_daemon(process, str(self.logs))]
-        first = min(daemons, key=lambda process: process.create_time())
+        first = self.first_daemon()
         for process in [first, *first.children()]:
             process.kill()
 
