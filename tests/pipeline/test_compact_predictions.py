@@ -17,6 +17,7 @@ from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, Content, amount, exact
 
 METRICS = ["accuracy", "f1", "roc_auc", "pr_auc", "log_loss", "brier", "calibration_error"]
+SOAK = pytest.mark.soak("laws-results")
 Cells = dict[tuple[Any, ...], float | None]
 
 
@@ -63,7 +64,7 @@ def test_scores_of_compact_predictions_are_within_a_thousandth_and_shared_with_n
         assert (world.platform.home / file.path).stat().st_size < 2 * file.n_samples + 80
 
 
-@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("deleted", [False, pytest.param(True, marks=SOAK)])
 def test_live_scores_are_those_of_a_replay_whatever_files_the_predictions_lie_in(world_of, deleted):
     world = world_of(judged_by())
     for day in range(6):
@@ -97,6 +98,7 @@ def test_a_completed_matrix_keeps_exact_predictions_beside_compact_ones(world_of
     assert suffixes(files_of(world, "by_amount")) == {"arrow", "codes"}
 
 
+@SOAK
 def test_an_evaluation_of_an_earlier_view_leaves_files_that_reach_further_as_they_are(world_of, caplog):
     world = world_of(judged_by())
     world.deliver(range(6))
@@ -109,6 +111,7 @@ def test_an_evaluation_of_an_earlier_view_leaves_files_that_reach_further_as_the
     assert caplog.messages == []
 
 
+@SOAK
 def test_a_file_of_other_samples_than_its_name_says_is_made_again(world_of, caplog):
     world = world_of(judged_by())
     world.deliver(range(6))
@@ -123,7 +126,7 @@ def test_a_file_of_other_samples_than_its_name_says_is_made_again(world_of, capl
     assert cells_of(world, "by_amount") == before
 
 
-@pytest.mark.parametrize("matrix", ["composite", "active", "trained", "lazy"])
+@pytest.mark.parametrize("matrix", ["composite", *(pytest.param(matrix, marks=SOAK) for matrix in ("active", "trained", "lazy"))])
 def test_predictions_of_any_other_matrix_are_exact(world_of, matrix):
     world = world_of(judged_by(matrix=matrix))
     world.deliver(range(4))
