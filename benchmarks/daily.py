@@ -1,12 +1,13 @@
 """Time that a user waits for in daily work: figures D1 to D4, D7, D8 and P1.
 
-``python benchmarks/daily.py [--quick] [--json FILE] [--only demo,import,many,scale,page,live,pipelines] [--work DIR]``
+``python benchmarks/daily.py [--quick] [--json FILE] [--only demo,import,many,forms,scale,page,live,pipelines] [--work DIR]``
 
 Starts a Postgres of its own the way the product does, imports the data, and replays pipelines by the command line, each once.
 
 demo    D1 of the demo's three pipelines.
 import  D4 of 1,000 batches of 500 rows.
 many    D1 and D8 of 1,000 batches of 500 rows with 10 and with 100 triggers.
+forms   D8 of compact and exact predictions: ten models on 500 batches of 500 rows.
 scale   D2 and D3 of 10,000 batches of 20 rows against 1,000, with 100 triggers and 100 intervals at both.
 page    D3.page of 10,000 batches of 20 rows, in Chromium.
 pipelines  P1: sixty pipelines on one dataset of 1,000 batches of 20 rows, all waiting for data, under a running daemon.
@@ -20,7 +21,8 @@ D4    wall of an import with its events in Dagster, a batch; from an empty datab
 D7    from the tick that registers a file to the committed model, without the wait for the tick that decides and without the
       seconds of the ledger; 20 waiting triggers of about 0.5 s; waits for ticks stand beside both.
 D8    ledger with 100 triggers over that of the same pipeline with the full evaluation matrix; seconds of selecting a
-      training set; bytes a prediction where the matrix is asked for.
+      training set; bytes a prediction where the matrix is asked for. Of compact against exact predictions: bytes, the largest
+      difference of a score over every metric of two classes, and seconds of evaluating.
 P1    seconds of a tick by Dagster's own record, and processor seconds of daemon and code server a second.
 """
 
@@ -36,7 +38,7 @@ if __name__ == "__main__":
     # The repository's root instead of this folder: its modules are found, and hide nobody else's.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.figures import asset_page, importing, live, many_batches, many_pipelines, replaying
+from benchmarks.figures import asset_page, importing, live, many_batches, many_pipelines, prediction_forms, replaying
 from benchmarks.groups import one_of
 from benchmarks.measure import Machine
 from benchmarks.report import Figure, busyness, print_table, write_json
@@ -49,6 +51,7 @@ _GROUPS: Final[Mapping[str, Callable[[Path, tuple[int, int], Machine], Iterator[
     "demo": lambda work, _, machine: replaying.demo(work, machine),
     "import": lambda work, sizes, machine: importing.imported(work, *sizes, machine),
     "many": lambda work, sizes, machine: replaying.made_up(work, *sizes, machine),
+    "forms": lambda work, sizes, machine: prediction_forms.prediction_forms(work, sizes[0] // 2, sizes[1], machine),
     "scale": lambda work, sizes, machine: many_batches.scaled(work, 10 * sizes[0], machine),
     "page": lambda work, sizes, machine: asset_page.asset_page(work, 10 * sizes[0], machine),
     "pipelines": lambda work, sizes, machine: many_pipelines.many_pipelines(work, sizes[0], machine),

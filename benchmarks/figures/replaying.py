@@ -152,14 +152,14 @@ def write_project(folder: Path, batches: int, rows: int) -> None:
     for name in ("datasets", "pipelines", "data"):
         (folder / name).mkdir(parents=True)
     _write_yaml(folder / "datasets" / "many.yaml", _DATASET)
-    _write_yaml(folder / "pipelines" / "ten.yaml", _pipeline("ten", batches * rows // 10, batches))
-    _write_yaml(folder / "pipelines" / "hundred.yaml", _pipeline("hundred", batches * rows // 100, batches))
-    _write_yaml(folder / "pipelines" / "never.yaml", _pipeline("never", 2 * batches * rows, batches))
-    full = _pipeline("hundred_full", batches * rows // 100, batches)
+    write_pipeline(folder, pipeline_of("ten", batches * rows // 10, batches))
+    write_pipeline(folder, pipeline_of("hundred", batches * rows // 100, batches))
+    write_pipeline(folder, pipeline_of("never", 2 * batches * rows, batches))
+    full = pipeline_of("hundred_full", batches * rows // 100, batches)
     full["evaluation"]["matrix"] = "full"
     # Other weights: files of equal models are shared, and the second replay would have nothing to predict.
     full["seed"] = 1
-    _write_yaml(folder / "pipelines" / "hundred_full.yaml", full)
+    write_pipeline(folder, full)
     rng = np.random.default_rng(15)
     weights = rng.standard_normal(len(_FEATURES))
     begin = np.datetime64("2020-01-01T00:00:00")
@@ -186,7 +186,8 @@ _DATASET: Final[Mapping[str, Any]] = {
 }
 
 
-def _pipeline(name: str, every: int, days: int) -> dict[str, Any]:
+def pipeline_of(name: str, every: int, days: int) -> dict[str, Any]:
+    """Spec of a pipeline of the made-up stream that trains at every n-th sample."""
     return {
         "name": name,
         "dataset": "many",
@@ -204,6 +205,11 @@ def _pipeline(name: str, every: int, days: int) -> dict[str, Any]:
             "metrics": ["accuracy"],
         },
     }
+
+
+def write_pipeline(folder: Path, content: Mapping[str, Any]) -> None:
+    """Add a pipeline to a project."""
+    _write_yaml(folder / "pipelines" / f"{content['name']}.yaml", content)
 
 
 def _write_yaml(path: Path, content: Mapping[str, Any]) -> None:

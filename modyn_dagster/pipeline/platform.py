@@ -186,9 +186,9 @@ def optimizers_path(run_id: int, trigger: int) -> str:
     return str(PurePosixPath("optimizers", f"{run_id:06d}", f"{trigger:06d}.safetensors"))
 
 
-def predictions_path(run_id: int, trigger: int, predictor: str, first_key: int, last_key: int) -> str:
+def predictions_path(run_id: int, trigger: int, predictor: str, first_key: int, last_key: int, suffix: str) -> str:
     """Relative path of what a model, and the code of its transforms, predict for the samples of ``first_key .. last_key``."""
     model_hash, _, code = predictor.partition("-")
     code = f"-{code[:16]}" if code else ""
-    name = f"{first_key:019d}-{last_key:019d}-{model_hash[:16]}{code}.arrow"
+    name = f"{first_key:019d}-{last_key:019d}-{model_hash[:16]}{code}{suffix}"
     return str(PurePosixPath("predictions", f"{run_id:06d}", f"{trigger:06d}", name))

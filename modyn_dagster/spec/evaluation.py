@@ -80,6 +80,7 @@ def lower_is_better(metric: str) -> bool:
 __all__ = ["EvaluationSpec", "IntervalsSpec", "MetricName", "TumblingIntervals"]
 
 MatrixKind = Literal["composite", "full", "active", "trained", "lazy"]
+PredictionForm = Literal["compact", "exact"]
 
 
 class ConfidenceSpec(Spec):
@@ -116,6 +117,12 @@ class EvaluationSpec(Spec):
         exclude_if=lambda kind: kind == "composite",
         description="Which models are judged on an interval: composite: the currently active and the currently trained one; "
         "active or trained: that one alone; full: all; or lazy: none, until a person materializes the evaluation.",
+    )
+    predictions: PredictionForm = Field(
+        "compact",
+        exclude_if=lambda form: form == "compact",
+        description="Form of predictions of two classes with `matrix: full`: compact: less than 2 bytes each, metrics within "
+        "0.001; or exact. Every other prediction is exact.",
     )
 
     @property

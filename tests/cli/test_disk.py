@@ -47,8 +47,8 @@ def test_every_file_is_counted_once_by_kind_and_owner(world: World) -> None:
     (home / "logs").mkdir()
     (home / "logs" / "mlflow.log").write_text("x" * 10_000)
     (home / "mine").write_text("y")
-    [first, *_] = (home / "predictions").rglob("*.arrow")
-    os.link(first, first.with_name("second.arrow"))
+    [first, *_] = (home / "predictions").rglob("*.codes")
+    os.link(first, first.with_name("second.codes"))
     measured = disk_usage(world.platform)
     by_owner = {(part.kind, part.owner): part for part in measured.parts}
     assert by_owner["indexes", DATASET].n_files == 2

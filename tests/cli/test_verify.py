@@ -34,9 +34,9 @@ def test_damage_is_one_line_each_and_an_exit_code_of_its_own_until_it_is_repaire
     sound = run("verify", "--rate", "1000")
     assert (sound.exit_code, sound.stderr) == (0, "")
     assert sound.stdout.endswith("bytes read: 0 damaged, 0 missing, 0 unverified, 0 unnamed\n")
-    predictions = sorted((world.platform.home / "predictions").rglob("*.arrow"))[0]
+    predictions = sorted((world.platform.home / "predictions").rglob("*.codes"))[0]
     source = world.folder / "data" / "day_01.csv"
-    flip(predictions, 300)
+    flip(predictions, 80)
     flip(source, 60)
     found = run("verify")
     assert found.exit_code == DAMAGED == 3
@@ -57,7 +57,7 @@ def test_damage_is_one_line_each_and_an_exit_code_of_its_own_until_it_is_repaire
 
 def test_a_dataset_is_verified_by_name_and_told_in_json(world: World) -> None:
     flip(world.folder / "data" / "day_01.csv", 60)
-    flip(next((world.platform.home / "predictions").rglob("*.arrow")), 300)
+    flip(next((world.platform.home / "predictions").rglob("*.codes")), 80)
     result = run("dataset", "verify", "tiny", "--json")
     assert result.exit_code == DAMAGED
     content = json.loads(result.stdout)

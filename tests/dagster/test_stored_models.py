@@ -69,7 +69,7 @@ def test_a_scrub_is_off_and_fails_with_the_findings_as_a_table(replayed_face: Fa
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
     job = replayed_face.defs.resolve_job_def("scrub")
     assert job.execute_in_process(instance=replayed_face.instance).success
-    path = next((replayed_face.settings.home / "predictions").rglob("*.arrow"))
+    path = next((replayed_face.settings.home / "predictions").rglob("*.codes"))
     sound = path.read_bytes()
     path.write_bytes(sound[:-1])
     result = job.execute_in_process(instance=replayed_face.instance, raise_on_error=False)

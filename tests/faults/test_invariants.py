@@ -77,7 +77,7 @@ def test_a_damaged_catalog_is_found(installation: Installation, statement: str, 
 
 @pytest.mark.parametrize(
     "pattern",
-    ["batches/*/1.arrow", "batches/*/*.deleted", "training_sets/*/*.arrow", "predictions/*/*/*.arrow", "models/??/*"],
+    ["batches/*/1.arrow", "batches/*/*.deleted", "training_sets/*/*.arrow", "predictions/*/*/*.codes", "models/??/*"],
 )
 @pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "changed"])
 def test_a_damaged_file_is_found(installation: Installation, pattern: str, is_missing: bool) -> None:

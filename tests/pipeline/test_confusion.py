@@ -24,8 +24,8 @@ from tests.projects.tiny import amount
 TUMBLING = {"kind": "tumbling", "every": "2d", "start": "2024-01-01"}
 
 
-def replayed(world_of: Any, matrix: str) -> World:
-    world: World = world_of(amount(evaluation={"intervals": TUMBLING, "metrics": ["accuracy"], "matrix": matrix}))
+def replayed(world_of: Any, matrix: str, **fields: Any) -> World:
+    world: World = world_of(amount(evaluation={"intervals": TUMBLING, "metrics": ["accuracy"], "matrix": matrix, **fields}))
     world.deliver(range(6))
     world.replay("by_amount")
     return world
@@ -60,7 +60,7 @@ def pairs(confusion: Confusion) -> Counter[tuple[int, int]]:
 
 
 def test_the_active_models_predictions_are_counted_whatever_else_was_predicted(world_of):
-    worlds = [replayed(world_of, matrix) for matrix in ("composite", "full")]
+    worlds = [replayed(world_of, matrix, predictions="exact") for matrix in ("composite", "full")]
     found = [confusion_of(world) for world in worlds]
     for world, confusion in zip(worlds, found, strict=True):
         active = confusion.composites["active"]

@@ -30,7 +30,13 @@ TUMBLING = {"kind": "tumbling", "every": "2d", "start": "2024-01-01"}
 
 
 def judged_on(data: Mapping[str, Any], name: str = "by_amount", **fields: Any) -> dict[str, Any]:
-    evaluation = {"data": dict(data), "intervals": TUMBLING, "metrics": ["accuracy"], "matrix": "full"} | fields
+    evaluation = {
+        "data": dict(data),
+        "intervals": TUMBLING,
+        "metrics": ["accuracy"],
+        "matrix": "full",
+        "predictions": "exact",
+    } | fields
     return amount(name, evaluation=evaluation, selection={"limit": 50})
 
 

@@ -26,7 +26,8 @@ SLIDING = {"kind": "sliding", "every": "1d", "length": "3d", "anchor": "center"}
 
 
 def evaluated(intervals: dict[str, Any] = SLIDING, matrix: str = "full", **fields: Any) -> dict[str, Any]:
-    return amount(evaluation={"intervals": intervals, "metrics": ["accuracy", "brier"], "matrix": matrix, **fields})
+    evaluation = {"intervals": intervals, "metrics": ["accuracy", "brier"], "matrix": matrix, "predictions": "exact"}
+    return amount(evaluation=evaluation | fields)
 
 
 def cells_of(world: World) -> dict[tuple[Any, ...], float | None]:

@@ -22,7 +22,7 @@ from modyn_dagster.triggering.build import pipeline_policy
 from modyn_dagster.triggering.stream_detectors import DetectorReader
 from tests.pipeline.measuring import delete, deliver_with_shift, drift, performance
 from tests.pipeline.world import World
-from tests.projects.tiny import DATASET, ROWS, triggered
+from tests.projects.tiny import DATASET, ROWS, exact, triggered
 
 _DETECTOR: TypeAdapter[DetectorSpec] = TypeAdapter(DetectorSpec)
 SPLIT = {"train": 0.7, "calibrate": 0.3}
@@ -87,7 +87,7 @@ def test_drift_fires_where_the_points_move(world_of):
 
 
 def test_performance_is_that_of_the_newest_model_on_what_is_new(world_of):
-    world = world_of(performance(), split=SPLIT)
+    world = world_of(exact(performance()), split=SPLIT)
     deliver_with_shift(world, range(7))
     world.replay("by_performance")
     run, view = world.run("by_performance", "replay"), world.platform.view(DATASET)

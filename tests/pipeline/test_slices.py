@@ -31,9 +31,8 @@ SCHOOLS = ("Fisk, Nashville", "MIT", "Žižkov=1")
 
 
 def judged_by(**fields: Any) -> dict[str, Any]:
-    return amount(
-        evaluation={"intervals": TUMBLING, "metrics": ["accuracy", "log_loss", "accuracy_class_1"], "matrix": "full", **fields}
-    )
+    metrics = ["accuracy", "log_loss", "accuracy_class_1"]
+    return amount(evaluation={"intervals": TUMBLING, "metrics": metrics, "matrix": "full", "predictions": "exact", **fields})
 
 
 def with_schools(text: str) -> str:

@@ -15,7 +15,7 @@ from modyn_dagster.pipeline.preflight import require_runnable
 from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
 from tests.pipeline.pending import triggers_to_evaluate
 from tests.pipeline.test_same_cells import judged_again, passes
-from tests.projects.tiny import DATASET, amount, triggered
+from tests.projects.tiny import DATASET, amount, exact, triggered
 
 CODE = """
 def jitter(inputs, *, rng):
@@ -68,7 +68,7 @@ def test_predictions_hold_the_labels_that_were_learnt(world_of):
     content = amount()
     content["training"]["label_transform"] = {"groups": [[1], [0]]}
     content["evaluation"]["slices"] = ["label"]
-    world = world_of(content, amount("plain"))
+    world = world_of(content, exact(amount("plain")))
     world.deliver(range(3))
     truths = []
     for name in ("by_amount", "plain"):

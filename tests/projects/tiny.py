@@ -30,6 +30,11 @@ def amount(name: str = "by_amount", every: int = 90, **fields: Any) -> Content:
     return _pipeline(name, {"kind": "amount", "every": every}) | fields
 
 
+def exact(content: Content) -> Content:
+    """A pipeline with exact predictions of every model."""
+    return content | {"evaluation": content["evaluation"] | {"predictions": "exact"}}
+
+
 def timed(name: str = "by_time", every: str = "3d", **fields: Any) -> Content:
     """A pipeline that trains as days pass, on a subset of what it saw, going on from its previous model."""
     content = _pipeline(name, {"kind": "time", "every": every, "start": "2024-01-01"})

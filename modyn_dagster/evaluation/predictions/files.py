@@ -1,15 +1,15 @@
-"""Prediction files: Arrow IPC, written in a stream (or by a background thread) and memory-mapped for reading.
+"""Exact prediction files: Arrow IPC, written in a stream (or by a background thread) and memory-mapped for reading.
 
 A file holds no run, path or date, so equal predictions are equal bytes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from fastpath.format.skeleton import ARROW_ERRORS, Skeleton, open_arrow_file
 from modyn_dagster.errors import CorruptFile, shortened
 from modyn_dagster.evaluation.predictions.forward import Predictions
+from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.storage import atomic_write, verify_checksum
 
@@ -25,6 +26,7 @@ from modyn_dagster.storage import atomic_write, verify_checksum
 _ROW_BYTES: Final = 28
 #: Bytes that Arrow reads of a file at most, beside its record batches: the footer, some of it twice.
 _MOST_METADATA: Final = 1 << 16
+T = TypeVar("T")
 _TRUTH: Final[dict[TaskKind, pa.Field]] = {
     "class": pa.field("label", pa.int64()),
     "target": pa.field("target", pa.float64()),
@@ -59,6 +61,14 @@ def write_predictions(path: Path, parts: Iterable[Predictions], *, kind: TaskKin
                 first = int(part.keys[0]) if first is None else first
                 last = int(part.keys[-1])
         return WrittenPredictions(file.checksum, n_samples, first, last)
+
+
+def write_content(path: Path, content: bytes, keys: KeyArray) -> WrittenPredictions:
+    """Write the content of a compact file for the samples with these keys, whole or not at all. Raises ``WriteFailed``."""
+    with atomic_write(path) as file:
+        file.write(content)
+    first, last = (int(keys[0]), int(keys[-1])) if len(keys) else (None, None)
+    return WrittenPredictions(file.checksum, len(keys), first, last)
 
 
 def read_predictions(path: Path, checksum: str) -> Predictions:
@@ -169,6 +179,16 @@ class PredictionWriter:
         """Run ``write_predictions`` in the thread, after waiting for the file before."""
         self._wait_for_previous()
         self._last = self._pool.submit(write_predictions, path, parts, kind=kind, n_outputs=n_outputs)
+        return self._last
+
+    def run(self, function: Callable[[Predictions], T], predictions: Predictions) -> Future[T]:
+        """Run a function in the thread, behind what it has to do already."""
+        return self._pool.submit(function, predictions)
+
+    def write_bytes(self, path: Path, content: bytes, keys: KeyArray) -> Future[WrittenPredictions]:
+        """Run ``write_content`` in the thread, after waiting for the file before."""
+        self._wait_for_previous()
+        self._last = self._pool.submit(write_content, path, content, keys)
         return self._last
 
     def _wait_for_previous(self) -> None:

@@ -81,7 +81,7 @@ DERIVED: Final = {
     "shards": "shards/*/*.bin",
     "training-sets": "training_sets/*/*.arrow",
     "selector-states": "training_sets/*/*.state.json",
-    "predictions": "predictions/*/*/*.arrow",
+    "predictions": "predictions/*/*/*.*",
     "models": "models/**/*.*",
     "optimizers": "optimizers/*/*.safetensors",
 }

@@ -177,7 +177,7 @@ def test_equal_models_repair_each_others_predictions(world: World) -> None:
     """Without predicting: a second run with the same models has the files under names of its own."""
     world.replay("online", name="again")
     own, other = world.run_named("online", ""), world.run_named("online", "again")
-    path, twin = (sorted(world.platform.home.glob(f"predictions/{run.id:06d}/*/*.arrow"))[0] for run in (own, other))
+    path, twin = (sorted(world.platform.home.glob(f"predictions/{run.id:06d}/*/*.codes"))[0] for run in (own, other))
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(b"damaged")

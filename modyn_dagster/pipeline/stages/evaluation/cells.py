@@ -21,6 +21,7 @@ from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import closed_model_intervals
+from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
 
 #: Subset of all samples.
 ALL: Final = ""
@@ -93,7 +94,7 @@ def score_closed_intervals(
     context: TriggerContext,
     model: ModelRow,
     data: EvaluationSet,
-    predictions: Predictions | None,
+    stored: StoredPredictions | None,
     cells: Sequence[EvaluationRow],
     known_results: KnownResults,
     *,
@@ -105,11 +106,12 @@ def score_closed_intervals(
     has a cell with the same address, its result is reused; only the others are computed. Deleted samples do not count, even
     where they were predicted before. A slice has cells where it has samples.
     """
-    if predictions is None:
+    if stored is None:
         return ScoredCells()
-    subsets = subsets_of(context, data, data.evaluated(predictions))
+    subsets = subsets_of(context, data, data.evaluated(stored.predictions))
     intervals = closed_model_intervals(context, data, finished=finished)
-    plans = {_key(intervals, plan): plan for plan in _cell_plans(context, model, data, subsets, intervals)}
+    contents = stored.contents(data.view.batches_at(np.unique(ordinals_of(subsets[ALL].keys)).tolist()))
+    plans = {_key(intervals, plan): plan for plan in _cell_plans(context, model, data, subsets, intervals, contents)}
     recorded = {(cell.interval_start, cell.interval_end, cell.metric, cell.subset): cell for cell in cells}
     outdated = [plan for key, plan in plans.items() if not _is_current(recorded.get(key), plan)]
     results = dict(known_results([plan.address for plan in outdated])) if outdated else {}
@@ -132,11 +134,14 @@ def _is_current(cell: EvaluationRow | None, plan: CellPlan) -> bool:
 
 
 def _cell_plans(
-    context: TriggerContext, model: ModelRow, data: EvaluationSet, subsets: Mapping[str, Predictions], intervals: Intervals
+    context: TriggerContext,
+    model: ModelRow,
+    data: EvaluationSet,
+    subsets: Mapping[str, Predictions],
+    intervals: Intervals,
+    contents: Mapping[int, str | None],
 ) -> list[CellPlan]:
     spec = context.spec.evaluation
-    batches = data.view.batches_at(np.unique(ordinals_of(subsets[ALL].keys)).tolist())
-    contents = {batch.ordinal: batch.content_checksum for batch in batches}
     # Bits of predictions depend not only on weights, but also on how samples are read and on the number of threads.
     name = predictor_id(model.hash, context.spec.training)
     predictor = json.dumps([name, context.run.spec["training"], context.run.threads], sort_keys=True)

@@ -14,13 +14,14 @@ from modyn_dagster.catalog.results.predictions import PredictionFileRow, predict
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.errors import ModynError
-from modyn_dagster.evaluation import Predictions, anchor_of, currently_active, currently_trained, read_predictions
+from modyn_dagster.evaluation import Predictions, anchor_of, currently_active, currently_trained
 from modyn_dagster.evaluation.cells import by_time
 from modyn_dagster.evaluation.composite.confusion import CompositeConfusion, Confusion, RunConfusion
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
+from modyn_dagster.pipeline.stages.evaluation.stored_predictions import PredictionFile, read_stored
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -111,7 +112,8 @@ def _count(
     """Confusion of one model in each interval, nothing without files; None for a regression."""
     if not files:
         return []
-    parts = [read_predictions(platform.home / file.path, file.checksum) for file in files]
+    stored = [PredictionFile(file.path, file.checksum, file.first_key, file.last_key) for file in files]
+    parts = [read_stored(platform.home, data, file).predictions for file in stored]
     if parts[0].kind != "class":
         return None
     ordered = by_time(data.evaluated(Predictions.concat(parts)))

@@ -63,6 +63,18 @@ class EvaluationSet:
         """Read samples by key."""
         return self.view.reader.read(keys)
 
+    def times_and_labels(self, keys: KeyArray) -> tuple[Times, npt.NDArray[np.int64]]:
+        """Return the times and classes of samples as ``read`` does, from the indexes alone; the dataset has classes."""
+        store = self.view.reader.store
+        labels = store.labels(keys)
+        if labels is None:
+            labels = np.full(len(keys), -1)
+        return store.timestamps(keys), self._numbered(labels.astype(np.int64, copy=False))
+
+    def _numbered(self, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return class numbers of the pipeline's dataset."""
+        return labels
+
     def first_time(self) -> np.datetime64 | None:
         """Return the time of the first sample in key order; None while there is none."""
         for batch in self.batches:
@@ -107,8 +119,10 @@ class OtherDatasetEvaluation(EvaluationSet):
     def read(self, keys: KeyArray) -> Samples:
         """Read samples by key, with class numbers of the pipeline's dataset."""
         samples = super().read(keys)
-        if self._classes is None or samples.labels is None:
-            return samples
-        labelled = samples.labels >= 0
-        labels = np.where(labelled, self._classes[np.where(labelled, samples.labels, 0)], samples.labels)
-        return replace(samples, labels=labels)
+        return samples if samples.labels is None else replace(samples, labels=self._numbered(samples.labels))
+
+    def _numbered(self, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        if self._classes is None:
+            return labels
+        labelled = labels >= 0
+        return np.where(labelled, self._classes[np.where(labelled, labels, 0)], labels)

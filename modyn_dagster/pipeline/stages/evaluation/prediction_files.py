@@ -14,6 +14,7 @@ from modyn_dagster.catalog.results.predictions import PredictionFileRow, same_pr
 from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.durability.names import durable_link
 from modyn_dagster.evaluation.predictions.blocks import BatchRange
+from modyn_dagster.evaluation.predictions.compact_file import SUFFIXES, form_of
 from modyn_dagster.evaluation.predictions.files import PredictionWriter, WrittenPredictions
 from modyn_dagster.evaluation.predictions.forward import Predictions, predict_range
 from modyn_dagster.keys import key_of, ordinal_of
@@ -22,6 +23,7 @@ from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.platform import predictions_path
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import model_batches
+from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPart, compact_part, compacted, form_for
 
 if TYPE_CHECKING:
     from modyn_dagster.training import Predictor
@@ -49,11 +51,12 @@ def missing_batches(context: TriggerContext, data: EvaluationSet, files: Sequenc
 def equal_predictions(
     conn: sa.Connection, context: TriggerContext, model: ModelRow, data: EvaluationSet, stretch: Sequence[BatchRow]
 ) -> list[PredictionFileRow]:
-    """List the files that equal models of other runs have made of the same batches."""
+    """List the files of the form due that equal models of other runs have made of the same batches."""
+    form = form_for(context, model)
     predictor = predictor_id(model.hash, context.spec.training)
     files = same_predictions(conn, predictor, data.source, *_ends(data, stretch))
     runs = {run_id: get_run(conn, run_id) for _, run_id in files}
-    return [file for file, run_id in files if _predicts_alike(runs[run_id], context.run)]
+    return [file for file, run_id in files if form_of(file.path) == form and _predicts_alike(runs[run_id], context.run)]
 
 
 def link_predictions(
@@ -66,7 +69,8 @@ def link_predictions(
     """Link the first of some equal files that is present to a path of this model, and return its row; None without one."""
     first, last = _ends(data, stretch)
     predictor = predictor_id(model.hash, context.spec.training)
-    target = predictions_path(context.run.id, context.trigger.ordinal, predictor, first, last)
+    suffix = SUFFIXES[form_for(context, model)]
+    target = predictions_path(context.run.id, context.trigger.ordinal, predictor, first, last, suffix)
     for file in files:
         if _link(context.platform.home, file.path, target):
             written = WrittenPredictions(file.checksum, file.n_samples, first, last)
@@ -79,11 +83,11 @@ class PredictedStretch:
     """Predictions of consecutive batches, while their file is being written.
 
     Attributes:
-        predictions: content of the file.
+        part: predictions as the file gives them back.
         wait: waits for the file, and returns its row; ``WriteFailed`` when the disk refuses.
     """
 
-    predictions: Predictions
+    part: StoredPart
     wait: Callable[[], dict[str, Any]]
 
 
@@ -97,15 +101,24 @@ def predict(
 ) -> PredictedStretch:
     """Predict the samples of some batches and start writing their file."""
     name = predictor_id(model.hash, context.spec.training)
-    relative = predictions_path(context.run.id, context.trigger.ordinal, name, *_ends(data, stretch))
-    kind = predictor.kind
-    parts = list(predict_range(predictor, lambda keys: predictor.judged(data.read(keys)), ranges_of(data, stretch), kind=kind))
-    written = writer.write(context.platform.home / relative, parts, kind=kind, n_outputs=predictor.n_outputs)
+    form, kind = form_for(context, model), predictor.kind
+    relative = predictions_path(context.run.id, context.trigger.ordinal, name, *_ends(data, stretch), SUFFIXES[form])
+    path = context.platform.home / relative
+    predicted = predict_range(predictor, lambda keys: predictor.judged(data.read(keys)), ranges_of(data, stretch), kind=kind)
+    if form == "compact":
+        # Encoded while the next samples are predicted.
+        encoded = [writer.run(compacted, part) for part in predicted]
+        part, content = compact_part(data, stretch, [each.result() for each in encoded])
+        written = writer.write_bytes(path, content, part.predictions.keys)
+    else:
+        parts = list(predicted)
+        part = StoredPart(Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]))
+        written = writer.write(path, parts, kind=kind, n_outputs=predictor.n_outputs)
 
     def wait() -> dict[str, Any]:
         return _row(context, model, data, stretch, relative, written.result())
 
-    return PredictedStretch(Predictions.concat([Predictions.empty(kind, predictor.n_outputs), *parts]), wait)
+    return PredictedStretch(part, wait)
 
 
 def ranges_of(data: EvaluationSet, stretch: Sequence[BatchRow]) -> Iterable[BatchRange]:

@@ -19,7 +19,6 @@ from modyn_dagster.catalog.results.predictions import PredictionFileRow, list_pr
 from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.errors import RunError
 from modyn_dagster.evaluation.predictions.files import PredictionWriter
-from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.models import predictor_id, predictor_of
 from modyn_dagster.pipeline.stages.evaluation.cells import score_closed_intervals
@@ -32,6 +31,7 @@ from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
     missing_batches,
     predict,
 )
+from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 
 Progress = Callable[[int, int], None]
@@ -139,16 +139,13 @@ def _concatenated(
     files: Sequence[PredictionFileRow],
     reused: Sequence[dict[str, Any]],
     predicted: Sequence[_Predicted],
-) -> Predictions | None:
+) -> StoredPredictions | None:
     """Concatenate all predictions of the model in key order; None where there are none."""
-    parts = [item.stretch.predictions for item in predicted]
     recorded = (read_recorded(context, model, data, file) for file in files if file.removed_at is None)
+    parts = [item.stretch.part for item in predicted]
     parts += [part for part in recorded if part is not None]
     parts += [read_linked(context, model, data, values) for values in reused]
-    if not parts:
-        return None
-    parts.sort(key=lambda part: int(part.keys[0]) if len(part) else 0)
-    return Predictions.concat(parts)
+    return StoredPredictions.of(parts) if parts else None
 
 
 def _known_results(context: TriggerContext, addresses: Sequence[str]) -> dict[str, CellResult]:
