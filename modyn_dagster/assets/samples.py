@@ -59,7 +59,7 @@ class _Ingestion:
         done, failures = {}, []
         judged: dict[str, list[CheckResult]] = {}
         # Where nothing follows in the same run, each batch is shown at once: a run that is killed leaves one out at most.
-        at_once = len(self._context.partition_keys) > 1 and self._context.selected_asset_keys == {self._key}
+        at_once = len(self._context.partition_keys) > 1 and self._context.run.asset_selection == {self._key}
         if at_once:
             keep_connections(self._context.instance)
         for partition in self._context.partition_keys:

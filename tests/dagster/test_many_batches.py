@@ -45,6 +45,14 @@ def test_a_backlog_is_ingested_in_stretches_and_every_batch_is_shown_once(face: 
     assert times_shown(face) == Counter(days)
 
 
+def test_a_batch_of_a_stretch_is_shown_before_the_next_is_ingested(face: Face, days: list[str]) -> None:
+    stretch, _ = asked(face).requests
+    logged = list(face.instance.all_logs(face.launch(stretch).run_id))
+    shown = [n for n, entry in enumerate(logged) if entry.dagster_event_type is dg.DagsterEventType.ASSET_MATERIALIZATION]
+    [second] = [n for n, entry in enumerate(logged) if entry.user_message.startswith("batch day_01: ")]
+    assert shown[0] < second < shown[1]
+
+
 def test_a_stretch_goes_on_behind_a_bad_batch(face: Face, days: list[str]) -> None:
     deliver(face.settings.project, "day_00", "time,x,y,label\nno time,1,2,0\n")
     stretch, _ = asked(face).requests
