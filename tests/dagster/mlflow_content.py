@@ -5,6 +5,7 @@ from typing import Any
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.reporting.mlflow.client import open_client
 from modyn_dagster.reporting.mlflow.registry.registered_models import registered_name
+from modyn_dagster.reporting.mlflow.series import SERIES_PREFIXES
 from modyn_dagster.reporting.mlflow.tracker import Tracker
 from tests.dagster.face import Face
 
@@ -51,7 +52,9 @@ def results(face: Face, uri: str, pipeline: str, name: str) -> dict[str, Any]:
     shown = {}
     for _, status, params, tags, series in content(face, uri, pipeline, name).values():
         ordinal = tags.get("modyn/trigger", "").rpartition("-")[2]
-        own = [{key: value for key, value in part.items() if not key.startswith(OF_ONE_RUN)} for part in (tags, series)]
+        # A number that changed while the replay went on has its earlier values too, where MLflow was there to take them.
+        latest = {key: value if key.startswith(SERIES_PREFIXES) else value[-1:] for key, value in series.items()}
+        own = [{key: value for key, value in part.items() if not key.startswith(OF_ONE_RUN)} for part in (tags, latest)]
         shown[ordinal] = (status, {key: value for key, value in params.items() if key != "run.name"}, own)
     versions = open_client(uri).search_model_versions(f"name = '{registered_name(run)}'")
     return shown | {"models": sum(version.tags["modyn/run"] == str(run.id) for version in versions)}

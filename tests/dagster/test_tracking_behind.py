@@ -1,6 +1,7 @@
 """A replay names what MLflow is to show, and goes on."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event
 from time import sleep
 from types import SimpleNamespace
@@ -44,7 +45,13 @@ class Replay:
         context: Any = SimpleNamespace(
             run=SimpleNamespace(run_id="dagster-1"), instance=instance, log=SimpleNamespace(warning=self.warnings.append)
         )
-        self.links = TrackingBehind(context, mlflow)  # type: ignore[arg-type]  # it answers the same questions
+        platform: Any = SimpleNamespace(transaction=self._transaction)
+        self.forgotten: list[Any] = []
+        self.links = TrackingBehind(context, mlflow, platform)  # type: ignore[arg-type]  # it answers the same questions
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        yield SimpleNamespace(execute=self.forgotten.append)
 
     def name(self, *triggers: int) -> None:
         for number in triggers:
@@ -107,6 +114,7 @@ def test_a_mlflow_that_fails_is_told_nothing_more_and_warned_of_once(mlflow: Slo
     assert mlflow.shown == []
     assert len(replay.warnings) == 1
     assert "does not answer" in replay.warnings[0]
+    assert replay.forgotten, "the next sync of the run shows what is missing"
 
 
 def test_without_mlflow_there_are_no_pages() -> None:
