@@ -89,13 +89,14 @@ def check_summaries(key: dg.AssetKey, results: Mapping[str, Sequence["CheckResul
     for name, judged in by_check.items():
         failed = [partition for partition, result in judged if not result.passed]
         (_, first), *others = judged
+        told = f"{len(failed)} of {len(judged)} partitions did not pass" if failed else f"all {len(judged)} partitions passed"
         counted: dict[str, Any] = {"partitions": len(judged), "not passed": ", ".join(failed[:_NAMED])}
         yield dg.AssetCheckEvaluation(
             asset_key=key,
             check_name=name,
             passed=not failed,
             severity=dg.AssetCheckSeverity.ERROR if first.blocking else dg.AssetCheckSeverity.WARN,
-            description=f"{len(failed)} of {len(judged)} partitions did not pass" if others else first.description,
+            description=told if others else first.description,
             blocking=first.blocking,
             metadata=counted if others else first.metadata,
         )

@@ -38,7 +38,7 @@ def test_a_backlog_is_ingested_in_stretches_and_every_batch_is_shown_once(face: 
     for request in (stretch, single):
         result = face.launch(request)
         assert result.success, error_of(result)
-        checked = {partition for _, partition in face.evaluations(result)}
+        checked = {partition for _, partition in face.evaluations(result) if partition}
         assert checked == ({"day_00", "day_01"} if request is stretch else {"day_02"})
     assert states(face) == dict.fromkeys(days, "ingested")
     assert face.tick(NEW_DATA, ticked.cursor).requests == []
