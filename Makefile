@@ -40,7 +40,7 @@ $(DEMO_STAMP): setup.py pyproject.toml constraints.txt $(NATIVE)
 	@echo "set-up: build tools"
 	@$(INSTALL) setuptools wheel Cython numpy
 	@echo "set-up: torch (the largest part), and the native build beside it"
-	@$(BUILD) >'$(VENV)/build.log' 2>&1 & built=$$!; \
+	@$(BUILD) >'$(VENV)/build.log' 2>&1 & built=$$!; trap "kill $$built" INT TERM; \
 	    $(INSTALL) torch; installed=$$?; \
 	    wait $$built || { cat '$(VENV)/build.log' >&2; exit 1; }; exit $$installed
 	@echo "set-up: the other dependencies"
