@@ -41,6 +41,8 @@ def pipelines() -> Iterator[Content]:
     yield amount("expression", **ended) | {"selection": {"strategy": weighted, "backend": "postgres"}}
     measuring = amount("metric", **ended)
     measuring["evaluation"]["metrics"] = ["accuracy", "tiny_hanging:metric"]
+    # Short enough that some are over, and scored, after two days.
+    measuring["evaluation"]["intervals"]["every"] = "6h"
     yield measuring
     yield amount("hook", every=60, notify={"hook": "tiny_hanging:hook", "max_run_time": f"{SECONDS}s"})
     yield triggered("policy", {"kind": "custom", "factory": "tiny_hanging:Policy"})
