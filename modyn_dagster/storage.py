@@ -136,7 +136,7 @@ def linked_copy(existing: Path, path: Path) -> None:
     """Replace ``path`` by a second name of an existing file; removing either leaves the other. Raises ``WriteFailed``."""
     temporary = temporary_name(path)
     with _write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        durable_folder(path.parent)
         os.link(existing, temporary)
     replace_durably(temporary, path)
 

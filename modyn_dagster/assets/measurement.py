@@ -28,13 +28,13 @@ def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
     def measurement(context: dg.AssetExecutionContext, modyn: PlatformResource) -> Iterator[dg.AssetMaterialization]:
         from modyn_dagster.assets.metadata.decisions import ShownDecisions, measurement_metadata
         from modyn_dagster.errors import StaleRun
-        from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
-        from modyn_dagster.pipeline.decide.waiting import Patience, patient_events
+        from modyn_dagster.pipeline.decide.measure_ahead import measure_patiently
+        from modyn_dagster.pipeline.decide.waiting import Patience
 
         platform, shown = modyn.platform(), ShownDecisions()
         try:
             patience = Patience(platform.settings.max_wait, log_waits(context.log.warning))
-            for event in patient_events(lambda: measure_ahead(platform, assets.name), patience, lambda _: True):
+            for event in measure_patiently(platform, assets.name, patience):
                 metadata = measurement_metadata(platform, event, shown)
                 context.log.info(f"batch {event.batch.partition_key}: {len(event.decisions)} decision points are measured")
                 yield dg.AssetMaterialization(assets.key("measurement"), partition=event.batch.partition_key, metadata=metadata)

@@ -39,6 +39,9 @@ class ReplayConfig(dg.Config):
     name: str = Field("", description="Name of the replay; launching the same name again continues it.")
     seed: int | None = Field(None, description="Seed; default: the pipeline's.")
     restart: bool = Field(False, description="Begin a new replay and leave the old one readable.")
+    restart_of: int | None = Field(
+        None, description="Begin a new replay only while this run is the newest one: launched again, the new one goes on."
+    )
     manual_of: int | None = Field(None, description="Id of the run whose manual triggers are repeated at the same keys.")
     costs_from: int | None = Field(
         None, description="Id of the run whose training seconds the policy is told instead of this replay's own."

@@ -122,7 +122,7 @@ def model_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
     ) -> Iterator[OpEvent]:
         from modyn_dagster.pipeline.checks import require_passed
         from modyn_dagster.pipeline.decide.attempts import working_attempt
-        from modyn_dagster.pipeline.stages.trigger_stages import model_stage
+        from modyn_dagster.pipeline.stages.trigger_stages import model_stage, model_stage_again
 
         platform = modyn.platform()
         progress, reads = log_training(context.log.info), modyn_fast_path.settings()
@@ -132,7 +132,7 @@ def model_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
                 context,
                 platform,
                 lambda: model_stage(work, progress, reads),
-                again=lambda: model_stage(claimed(context, platform, assets.name), progress, reads),
+                again=lambda: model_stage_again(work, lambda: claimed(context, platform, assets.name), progress, reads),
             )
         url = MlflowLinks(context, modyn_mlflow, platform).trigger(work)
         if result is not None:

@@ -4,6 +4,7 @@ A command's module is imported when the command runs, so ``--help`` and small co
 """
 
 import importlib
+import traceback
 from collections.abc import Mapping
 from typing import IO, Any, Final, NamedTuple
 
@@ -98,8 +99,10 @@ class LazyGroup(click.Group):
             ctx.exit(INTERRUPTED)
         except Exception as error:
             # A closed pipe and the like are left to click.
-            if ctx.params["traceback"] or (isinstance(error, BrokenPipeError) and error.filename is None):
+            if isinstance(error, BrokenPipeError) and error.filename is None:
                 raise
+            if ctx.params["traceback"]:
+                click.echo("".join(traceback.format_exception(error)), nl=False, err=True)
             raise FailedCommand(_sentence(error), error) from error
 
 

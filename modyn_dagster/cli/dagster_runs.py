@@ -32,14 +32,14 @@ class ReplayOptions:
 
     Attributes:
         name, seed: identify the replay together with its pipeline; a None seed is the pipeline's.
-        restart: begin a new replay.
+        restart_of: run that a new replay takes the place of; None continues the newest one, or begins the first.
         manual_of: run whose manual triggers are repeated.
         costs_from: run whose recorded training seconds replace this replay's own.
     """
 
     name: str = ""
     seed: int | None = None
-    restart: bool = False
+    restart_of: int | None = None
     manual_of: int | None = None
     costs_from: int | None = None
 

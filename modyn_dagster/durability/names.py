@@ -1,6 +1,7 @@
 """Names of files and folders that survive a power cut: a name is durable once its folder is synced, whatever its file is."""
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,8 @@ from modyn_dagster.errors import WriteFailed
 
 #: Folders whose names survive, as far as this process knows.
 _synced: Final = set[Path]()
+#: Errors of a file system that syncs no folders.
+_CANNOT_SYNC: Final = (errno.EINVAL, errno.ENOTSUP)
 
 
 def sync_folder(folder: Path) -> None:
@@ -32,9 +35,15 @@ def durable_folder(folder: Path) -> None:
     durable_folder(folder.parent)
     if not exists:
         folder.mkdir(exist_ok=True)
-    # A folder that this account may not read is none that it has made.
-    with contextlib.suppress(PermissionError):
+    try:
         sync_folder(folder.parent)
+    except PermissionError:
+        # A folder that this account may not read is none that it has made.
+        pass
+    except OSError as error:
+        # Nor is one above a mount point of autofs, FUSE or 9p, which cannot be synced.
+        if not exists or error.errno not in _CANNOT_SYNC:
+            raise
     _synced.add(folder)
 
 

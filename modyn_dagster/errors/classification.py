@@ -5,6 +5,7 @@ names of their classes, so that nothing has to be imported for it.
 """
 
 import errno
+import socket
 from collections.abc import Iterator
 from typing import Final, Literal
 
@@ -130,8 +131,11 @@ def is_transient(error: BaseException) -> bool:
 
 def _passes(error: BaseException) -> bool:
     """Test one error without its causes."""
-    if isinstance(error, (DatabaseDown, DatabaseFull, ConnectionError)):
+    if isinstance(error, (DatabaseDown, DatabaseFull, ConnectionError, TimeoutError)):
         return True
+    if isinstance(error, socket.gaierror):
+        # Its numbers are not those of other errors of the system.
+        return error.errno == socket.EAI_AGAIN
     if isinstance(error, WriteFailed) and isinstance(cause := error.__cause__, OSError) and cause.errno in _REFUSED_ERRNOS:
         return True
     if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS:
@@ -200,7 +204,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(each))
         yield each
-        others = [each.__cause__, each.__context__, getattr(each, "orig", None)]
+        # `orig` of SQLAlchemy, `reason` of urllib.
+        others = [each.__cause__, each.__context__, getattr(each, "orig", None), getattr(each, "reason", None)]
         if isinstance(each, BaseExceptionGroup):
             others += each.exceptions
         waiting += [other for other in others if isinstance(other, BaseException)]

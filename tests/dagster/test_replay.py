@@ -1,11 +1,16 @@
+import errno
 import re
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import pytest
 
 from modyn_dagster.assets.metadata.entries import DETAILS, rounded
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
+from modyn_dagster.cli import dagster_runs
+from modyn_dagster.cli.dagster_runs import ReplayOptions, replay_range
 from modyn_dagster.resources.platform import platform_of
 from tests.dagster.face import Face, error_of
 from tests.projects.tiny import DATASET, amount, write_pipeline
@@ -155,6 +160,26 @@ def test_name_seed_and_restart_tell_replays_apart(face: Face, ingested: list[str
     with face.platform.transaction() as conn:
         runs = list_runs(conn, "by_amount")
     assert [(run.name, run.seed) for run in runs] == [("", 7), ("other", 7), ("", 3), ("", 7)]
+
+
+def test_a_restart_goes_on_with_the_new_replay_after_dagster_lost_its_storage(
+    face: Face, ingested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert face.materialize(REPLAY, batches=("day_00", "day_02")).success
+    before, launch, launches = triggers(face), dagster_runs._materialize, list[str]()
+
+    def storage_lost_once(*arguments: Any, **options: Any) -> None:
+        launches.append("launch")
+        launch(*arguments, **options)
+        if len(launches) == 1:
+            raise OSError(errno.EIO, "lost while it recorded that the run is done")
+
+    monkeypatch.setattr(dagster_runs, "_materialize", storage_lost_once)
+    options = ReplayOptions(restart_of=before[0].run_id)
+    replay_range(face.defs, face.instance, "by_amount", ("day_00", "day_02"), options)
+    with face.platform.transaction() as conn:
+        assert [run.state for run in list_runs(conn, "by_amount")] == ["finished"] * 2
+    assert (len(launches), len(triggers(face))) == (2, 2 * len(before))
 
 
 def test_samples_and_their_replay_can_be_launched_together(face: Face, days: list[str]) -> None:

@@ -1,6 +1,7 @@
 """Trigger assets materialized by a person."""
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -10,6 +11,8 @@ from modyn_dagster.assets.specs import add_partitions, triggers_of
 from modyn_dagster.catalog.results.training_sets import record_training_set
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, claim, list_triggers
+from modyn_dagster.errors import DatabaseDown
+from modyn_dagster.pipeline.stages import trigger_stages
 from tests.dagster.face import Face, error_of
 from tests.projects.tiny import DATASET, amount, write_pipeline
 
@@ -96,6 +99,24 @@ def test_a_model_without_a_training_set_says_what_to_do(face: Face, pending: Tri
     [row] = triggers(face)
     assert (row.state, row.attempt) == ("pending", 2)
     assert "no training set" in str(row.error)
+
+
+def test_a_model_whose_commit_was_not_answered_is_shown_without_training_it_again(
+    face: Face, pending: TriggerRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, trainings = trigger_stages.train_model, list[str]()
+
+    def answer_lost(*arguments: Any) -> None:
+        trainings.append("training")
+        trained(*arguments)
+        raise DatabaseDown("127.0.0.1:5432/modyn")
+
+    monkeypatch.setattr(trigger_stages, "train_model", answer_lost)
+    result = face.materialize(*ALL, partition=pending.partition_key)
+    assert result.success, error_of(result)
+    assert len(trainings) == 1
+    assert [row.state for row in triggers(face)] == ["trained"]
+    assert [list(face.materializations(*asset)) for asset in ALL] == [[pending.partition_key]] * 3
 
 
 def test_nothing_is_trained_or_evaluated_for_an_empty_training_set(face: Face, pending: TriggerRow) -> None:

@@ -3,6 +3,7 @@
 import concurrent.futures
 import errno
 import http.client
+import socket
 import urllib.error
 from concurrent.futures.process import BrokenProcessPool
 from email.message import Message
@@ -11,6 +12,7 @@ from typing import Any
 import psycopg2
 import psycopg2.errors
 import pytest
+from fsspec.exceptions import FSTimeoutError
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
@@ -85,6 +87,12 @@ TRANSIENT = [
     *(OSError(number, "it failed") for number in (errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT)),
     ConnectionResetError("by peer"),
     BrokenPipeError("gone"),
+    TimeoutError("timed out"),
+    concurrent.futures.TimeoutError("of a pool"),
+    urllib.error.URLError(TimeoutError("timed out")),
+    socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution"),
+    urllib.error.URLError(socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")),
+    FSTimeoutError(),
     refused_write(errno.ENOSPC),
     refused_write(errno.EACCES),
     refused_write(errno.EPERM),
@@ -113,6 +121,7 @@ PERMANENT = [
 OTHER = [
     FileNotFoundError(errno.ENOENT, "no such file"),
     PermissionError(errno.EACCES, "a file of user code"),
+    socket.gaierror(socket.EAI_NONAME, "name or service not known"),
     MemoryError(),
     NonFiniteLoss(3, float("nan"), [1], {}),
     RuntimeError("of user code"),

@@ -38,6 +38,7 @@ def history(postgres_server: RunningServer, worker: Worker, tmp_path: Path, seed
 @pytest.mark.parametrize("seed", [3])
 def test_a_disturbed_history_ends_as_if_undisturbed(history: History) -> None:
     history.live_through(2)
+    assert history.tally["calls struck"] > 0, "a history without a fault shows nothing"
 
 
 @pytest.mark.soak("faults")

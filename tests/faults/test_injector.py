@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from modyn_dagster.catalog.access.authentication import as_uri
+from modyn_dagster.catalog.database.urls import database_url
+from modyn_dagster.settings import Settings
 from tests.faults import injector
-from tests.faults.plan import FILE_CALLS, Fault, Plan, Tally
+from tests.faults.plan import FILE_CALLS, SOCKET_CALLS, Fault, Plan, Tally
 
 pytestmark = pytest.mark.process
 
@@ -47,6 +50,19 @@ for word in sys.argv[2:]:
         print(attempts[kind](name) or 0, flush=True)
     except OSError as error:
         print(-error.errno, flush=True)
+"""
+
+#: Connects twice, and tells the class of an error or the answer to a query.
+_CONNECTIONS = """
+import os, psycopg2
+for _ in range(2):
+    try:
+        with psycopg2.connect(os.environ["URL"]) as connection, connection.cursor() as cursor:
+            cursor.execute("select 1")
+            print(cursor.fetchone()[0], flush=True)
+        connection.close()
+    except psycopg2.Error as error:
+        print(type(error).__name__, flush=True)
 """
 
 
@@ -128,6 +144,25 @@ def test_files_elsewhere_are_left_alone(library: Path, root: Path) -> None:
     code = f"open({str(beside / 'a')!r}, 'w').write('x')"
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     assert attempt(library, plan, "read:old") == [-errno.EIO]
+
+
+@pytest.mark.parametrize("call", SOCKET_CALLS)
+def test_a_connection_to_postgres_breaks_at_the_call_that_is_named(
+    library: Path, root: Path, settings: Settings, call: str
+) -> None:
+    url = database_url(settings, "modyn")
+    host = url.query.get("host")
+    peer = f"{host}/" if isinstance(host, str) and host.startswith("/") else f":{url.port}"
+    plan = Plan(root.parent / "plan", root, peer, faults=[Fault([call], "fail", error="ECONNRESET")])
+    ended = subprocess.run(
+        [sys.executable, "-c", _CONNECTIONS],
+        env={**os.environ, **injector.environment(library, plan), "URL": as_uri(url)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.stdout, ended.stderr) == ("OperationalError\n1\n", "")
+    assert plan.hits >= 1
 
 
 def test_a_healed_plan_strikes_nothing(library: Path, root: Path) -> None:

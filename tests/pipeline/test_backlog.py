@@ -1,22 +1,25 @@
 """Backlog of a live run, taken by a run that trains: the same decisions and models as a replay's."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from modyn_dagster.catalog.triggers import TriggerRow
-from modyn_dagster.errors import DataError
-from modyn_dagster.pipeline.decide import driver
+from modyn_dagster.errors import DatabaseDown, DataError
+from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.decide import backlog, driver
 from modyn_dagster.pipeline.decide import tick as ticks
 from modyn_dagster.pipeline.decide.attempts import claim_context
 from modyn_dagster.pipeline.decide.backlog import train_backlog
 from modyn_dagster.pipeline.decide.live_run import stop_run
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
 from modyn_dagster.pipeline.stages import trigger_stages
-from modyn_dagster.pipeline.stages.trigger_stages import finish_live_run
+from modyn_dagster.pipeline.stages.trigger_stages import StageResult, finish_live_run
+from tests.pipeline.measuring import delete
 from tests.pipeline.world import World
-from tests.projects.tiny import amount, timed, write_pipeline
+from tests.projects.tiny import ROWS, amount, timed, write_pipeline
 
 
 def take(world: World, pipeline: str, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
@@ -115,6 +118,34 @@ def test_a_failing_trigger_ends_the_turn_with_its_attempt_given_up(world_of, mon
         take(world, "by_amount", goes_on)
     first, second = world.triggers(world.run("by_amount", "live").id)
     assert (first.state, second.state) == ("trained", "failed")
+
+
+@pytest.mark.parametrize("state", ["trained", "skipped"])
+def test_after_a_commit_whose_answer_was_lost_nothing_is_trained_again(world_of, monkeypatch, state):
+    world = world_of(amount(every=40))
+    world.deliver([0])
+    if state == "skipped":
+        delete(world, range(ROWS))
+    world.tick("by_amount")
+    made, trained, calls = trigger_stages.model_stage, trigger_stages.train_model, Counter[str]()
+
+    def answer_lost_once(*arguments: Any) -> StageResult | None:
+        calls["stages"] += 1
+        result = made(*arguments)
+        if calls["stages"] == 1:
+            raise DatabaseDown("127.0.0.1:5432/modyn")
+        return result
+
+    def counted(*arguments: Any) -> TriggerContext | None:
+        calls["trainings"] += 1
+        return trained(*arguments)
+
+    monkeypatch.setattr(backlog, "model_stage", answer_lost_once)
+    monkeypatch.setattr(trigger_stages, "train_model", counted)
+    results = list(train_backlog(world.platform, "by_amount", "dagster-run", lambda: not calls))
+    assert [result.stage for result in results] == ["training_set", "model", "evaluation"][: 1 if state == "skipped" else 3]
+    assert [(row.state, row.attempt) for row in world.triggers(world.run("by_amount", "live").id)] == [(state, 1)]
+    assert calls == {"stages": 1, "trainings": 1}
 
 
 def test_a_tick_of_the_sensor_at_the_same_moment_does_not_end_the_turn(world_of, monkeypatch):

@@ -1,7 +1,10 @@
 """Measuring by ticks, by measuring runs and by replays."""
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from itertools import count
 
 import pytest
 import sqlalchemy as sa
@@ -9,10 +12,12 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.decisions import measurements_after, record_measurements
 from modyn_dagster.catalog.timings import stage_timing
 from modyn_dagster.errors import RunError, StaleRun
+from modyn_dagster.pipeline.decide import measure_ahead as ahead
 from modyn_dagster.pipeline.decide.attempts import give_up_attempt
 from modyn_dagster.pipeline.decide.driver import Stop, advance
 from modyn_dagster.pipeline.decide.manual_trigger import trigger_now
-from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead
+from modyn_dagster.pipeline.decide.measure_ahead import measure_ahead, measure_patiently
+from modyn_dagster.pipeline.decide.waiting import Patience
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.replay.walk import BatchReplayed
 from modyn_dagster.pipeline.training_stream import training_stream
@@ -49,6 +54,29 @@ def test_a_tick_measures_nothing_and_asks_until_it_is_measured(world_of):
     expected = [*batch_0.decisions, *batch_1.decisions]
     assert [row[4] for row in world.decisions(idle.run)[1:]] == [row.reason for row in expected]
     assert world.measure("by_drift") == []
+
+
+def test_a_measuring_run_shows_a_batch_once_and_pauses_grow_while_no_other_is_measured(world_of, monkeypatch):
+    world = world_of(drift())
+    world.deliver(range(3))
+    trained = world.tick("by_drift").train
+    assert trained is not None
+    world.train("by_drift", trained)
+    tries, pauses = count(1), list[float]()
+
+    def fails_four_times(*arguments):
+        attempt = next(tries)
+        with closing(measure_ahead(*arguments)) as measured:
+            for number, event in enumerate(measured):
+                if number == (1 if attempt < 4 else 2) and attempt < 5:
+                    raise OSError(errno.ENOSPC, "no space left on device")
+                yield event
+
+    monkeypatch.setattr(ahead, "measure_ahead", fails_four_times)
+    patience = Patience(3600, sleep=pauses.append)
+    shown = [event.batch.partition_key for event in measure_patiently(world.platform, "by_drift", patience)]
+    assert shown == ["day_00", "day_01", "day_02"]
+    assert pauses == [0.5, 1, 2, 0.5]
 
 
 def test_a_measuring_run_that_is_killed_has_measured_nothing_for_nothing(world_of):

@@ -14,15 +14,31 @@ from typing import Any, cast
 
 import pytest
 
+from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.errors import StillFailing
 from modyn_dagster.pipeline.decide.waiting import Patience, patient_events, patiently
 from modyn_dagster.pipeline.replay.run import ReplayRequest
 from modyn_dagster.pipeline.replay.walk import replay
+from tests.conftest import RunningServer
 from tests.pipeline.world import World
 from tests.projects.tiny import timed
 
 PIPELINE = "by_time"
 FULL = OSError(errno.ENOSPC, "no space left on device")
+
+
+class Sleeper:
+    """A clock that only sleeping moves on."""
+
+    def __init__(self) -> None:
+        self.now, self.pauses = 0.0, list[float]()
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
 
 
 def close_folder(folder: Path) -> None:
@@ -94,6 +110,33 @@ def test_an_error_that_does_not_pass_in_time_ends_the_replay_and_loses_no_attemp
     assert [(trigger.state, trigger.attempt) for trigger in world.triggers(run.id)] == [("trained", 1)] * 2
 
 
+def test_a_replay_waits_for_a_postgres_that_only_reads_for_a_while(world: World, postgres_server: RunningServer) -> None:
+    database = database_url(world.settings, "modyn").database
+    lines = list[str]()
+
+    def allow_writing(allowed: bool) -> None:
+        postgres_server.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = {"off" if allowed else "on"}')
+        # Connections begin with the setting of their time.
+        world.platform.engine.dispose()
+
+    def forbid_once(_: object) -> None:
+        if not lines:
+            allow_writing(False)
+
+    def heal(line: str) -> None:
+        lines.append(line)
+        allow_writing(True)
+
+    request = ReplayRequest(PIPELINE, world.keys(), "dagster-run", name="disturbed")
+    list(replay(world.platform, request, training=forbid_once, waits=heal))
+    assert len(lines) == 1
+    assert "read-only" in lines[0]
+    walk(world, name="undisturbed")
+    run = world.run_named(PIPELINE, "disturbed")
+    assert world.outcome(run) == world.outcome(world.run_named(PIPELINE, "undisturbed"))
+    assert [trigger.attempt for trigger in world.triggers(run.id)] == [1] * 2
+
+
 @pytest.mark.process
 def test_a_replay_killed_in_a_wait_and_started_again_ends_as_if_undisturbed(world: World) -> None:
     walk(world, name="undisturbed")
@@ -123,21 +166,32 @@ def test_a_replay_killed_in_a_wait_and_started_again_ends_as_if_undisturbed(worl
 
 
 def test_pauses_grow_and_progress_begins_another_wait() -> None:
-    clock, lines = [0.0], list[str]()
-    patience = Patience(60, lines.append, clock=lambda: clock[0], sleep=clock.append)
-    for _ in range(8):
+    time, lines = Sleeper(), list[str]()
+    patience = Patience(92, lines.append, clock=time.clock, sleep=time.sleep)
+    for _ in range(9):
         patience.pause(FULL)
-    assert clock[1:] == [0.5, 1, 2, 4, 8, 16, 30, 30]
-    assert len(lines) == 8
-    clock[0] = 59.0
-    patience.pause(FULL)
-    assert clock[-1] == 1
-    clock[0] = 60.0
-    with pytest.raises(StillFailing, match=r"no space left on device .*after 60 s"):
+    assert time.pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 0.5]
+    assert len(lines) == 9
+    with pytest.raises(StillFailing, match=r"no space left on device .*after 92 s"):
         patience.pause(FULL)
     patience.progress()
     patience.pause(FULL)
-    assert clock[-1] == 0.5
+    assert time.pauses[-1] == 0.5
+
+
+def test_hours_of_work_between_two_errors_are_no_waiting_and_failing_slowly_is() -> None:
+    time = Sleeper()
+    patience = Patience(3600, clock=time.clock, sleep=time.sleep)
+    for _ in range(10):
+        patience.pause(FULL)
+        time.now += 7200
+    assert time.pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
+    slow = Patience(60, clock=time.clock, sleep=time.sleep)
+    with pytest.raises(StillFailing):
+        for _ in range(7):
+            slow.pause(FULL)
+            time.now += 20
+    assert time.pauses[10:] == [0.5, 1, 2]
 
 
 def test_errors_that_are_not_transient_are_raised_at_once() -> None:

@@ -53,24 +53,22 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
     """
     with loading():
         from modyn_dagster.build import build_definitions
-        from modyn_dagster.catalog.runs import replay_run
         from modyn_dagster.reporting.comparison import compare_seeds
         from modyn_dagster.reporting.tables import comparison_table
         from modyn_dagster.resources.mlflow import share_tracker
-        from modyn_dagster.spec.load import spec_hash
 
     with closing(open_platform()) as platform:
         keys = batch_range(platform, name, first, last)
+        left = newest_replay(platform, name, options["seed"], replay_name) if options.pop("restart") else None
+        chosen = ReplayOptions(replay_name, restart_of=None if left is None else left.id, **options)
         # MLflow's process starts while this one goes on importing.
         with dagster_instance(platform.settings) as instance, share_tracker(platform.settings):
             announce_missing(instance, platform, platform.pipeline(name).dataset)
             defs = build_definitions(settings=platform.settings)
-            replay_range(defs, instance, name, keys, ReplayOptions(replay_name, **options))
-        spec = platform.pipeline(name)
-        seed = spec.seed if options["seed"] is None else options["seed"]
-        with platform.transaction() as conn:
-            run = replay_run(conn, name, spec_hash=spec_hash(spec), seed=seed, name=replay_name)
-            if run is not None:
+            replay_range(defs, instance, name, keys, chosen)
+        run = newest_replay(platform, name, options["seed"], replay_name)
+        if run is not None:
+            with platform.transaction() as conn:
                 show_table(comparison_table(compare_seeds(conn, run)).rich())
                 require_models(conn, run)
 
@@ -136,6 +134,16 @@ def compare(names: tuple[str, ...], metric: str | None, plot: str | None, as_jso
             if any(reports.values()):
                 html = None if reports["html"] is None else _named(reports["html"], suffix)
                 write_reports(platform, groups[dataset], metric, html=html, pages=reports["pages"])
+
+
+def newest_replay(platform: "Platform", name: str, seed: int | None, replay_name: str) -> "RunRow | None":
+    """Newest replay of pipeline ``name`` as it is specified now; a None seed is the pipeline's. None before the first one."""
+    from modyn_dagster.catalog.runs import replay_run
+    from modyn_dagster.spec.load import spec_hash
+
+    spec = platform.pipeline(name)
+    with platform.transaction() as conn:
+        return replay_run(conn, spec.name, spec_hash=spec_hash(spec), seed=spec.seed if seed is None else seed, name=replay_name)
 
 
 def announce_missing(instance: "DagsterInstance", platform: "Platform", dataset: str) -> None:

@@ -17,7 +17,13 @@ from modyn_dagster.pipeline.decide.attempts import claim_context, working_attemp
 from modyn_dagster.pipeline.decide.tick import Attempt, tick_run
 from modyn_dagster.pipeline.decide.waiting import Say, patiently
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.stages.trigger_stages import StageResult, evaluation_stage, model_stage, training_set_stage
+from modyn_dagster.pipeline.stages.trigger_stages import (
+    StageResult,
+    evaluation_stage,
+    model_stage,
+    model_stage_again,
+    training_set_stage,
+)
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.spec.load import spec_hash
 from modyn_dagster.training import FastPath
@@ -84,7 +90,7 @@ def _trained(
             longest,
             lambda: model_stage(work, progress, fast_path),
             waits,
-            again=lambda: model_stage(again(), progress, fast_path),
+            again=lambda: model_stage_again(work, again, progress, fast_path),
         )
     if trained is None:
         return

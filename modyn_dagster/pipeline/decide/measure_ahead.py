@@ -5,7 +5,7 @@ after point, until a decision fires or the data end, and writes one row per poin
 again from the rows.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from time import perf_counter
@@ -19,6 +19,7 @@ from modyn_dagster.catalog.triggers import unfinished_trigger
 from modyn_dagster.errors import RunError, StaleRun
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.decide.driver import decision_row, decisions_until_fire, timings_by_batch
+from modyn_dagster.pipeline.decide.waiting import Patience, patient_events
 from modyn_dagster.pipeline.measure.measurement_rows import RecordedMeasurements, measurement_row
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform
@@ -98,6 +99,22 @@ def measure_ahead(platform: Platform, pipeline: str) -> Generator[BatchMeasureme
             rows = [decision_row(run, decided, stream) for decided in group]
             recording.write()
             yield BatchMeasurements(run, batches[ordinal], rows)
+
+
+def measure_patiently(platform: Platform, pipeline: str, patience: Patience) -> Iterator[BatchMeasurements]:
+    """Measure ahead and wait out transient errors; each batch comes once, though every pause begins at the run's cursor again.
+
+    Only a batch that has not come yet is progress. Raises as ``measure_ahead`` does, and ``StillFailing``.
+    """
+    last = (-1, -1)
+
+    def is_new(measured: BatchMeasurements) -> bool:
+        return (measured.run.id, measured.batch.ordinal) > last
+
+    for measured in patient_events(lambda: measure_ahead(platform, pipeline), patience, is_new):
+        if is_new(measured):
+            last = measured.run.id, measured.batch.ordinal
+            yield measured
 
 
 def _require_current(run: RunRow, current: RunRow) -> None:

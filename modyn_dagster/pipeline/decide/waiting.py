@@ -27,7 +27,7 @@ class Patience:
     """Waits out transient errors.
 
     Args:
-        longest: seconds to wait for one error, counted from the first failure without progress since.
+        longest: seconds to wait without progress: those of the pauses, and of every attempt between two of them up to 30.
         say: receives a line for every pause.
         clock: seconds since some moment.
         sleep: pauses.
@@ -44,6 +44,7 @@ class Patience:
         self._longest, self._say = longest, say
         self._clock, self._sleep = clock, sleep
         self._began: float | None = None
+        self._waited = self._resumed = 0.0
         self._pauses = growing_pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
 
     def progress(self) -> None:
@@ -61,15 +62,22 @@ class Patience:
             raise error
         now = self._clock()
         if self._began is None:
-            self._began, self._pauses = now, growing_pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
-        waited = now - self._began
+            self._began, self._waited, self._pauses = now, 0.0, growing_pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+        else:
+            # An attempt that met the error at once was part of the wait; one that trained for hours was not.
+            self._waited += min(now - self._resumed, _LONGEST_PAUSE)
+        waited = self._waited
         if self._say is not None:
-            since = datetime.now().astimezone() - timedelta(seconds=waited)
-            until = since + timedelta(seconds=self._longest)
+            moment = datetime.now().astimezone()
+            since = moment - timedelta(seconds=now - self._began)
+            until = moment + timedelta(seconds=max(0.0, self._longest - waited))
             self._say(f"waits since {since:%Y-%m-%d %H:%M:%S} until {until:%Y-%m-%d %H:%M:%S} at most for: {one_line(error)}")
         if waited >= self._longest:
             raise StillFailing(waited, one_line(error)) from error
-        self._sleep(min(next(self._pauses), self._longest - waited))
+        pause = min(next(self._pauses), self._longest - waited)
+        self._sleep(pause)
+        self._waited += pause
+        self._resumed = self._clock()
 
 
 def patiently(longest: float, work: Callable[[], T], say: Say | None = None, *, again: Callable[[], T] | None = None) -> T:

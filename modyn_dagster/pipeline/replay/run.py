@@ -25,6 +25,8 @@ class ReplayRequest:
     """Pipeline, batches and identity of a replay.
 
     Attributes:
+        restart: begin a new run whatever there is.
+        restart_of: id of a run; a new one begins only while it is the newest, so a second launch continues the new one.
         fast_path: settings of the reads of its trainings.
         manual_of: id of the run whose manual triggers are repeated at the same keys.
         costs_from: id of the run whose training seconds the policy gets instead of this replay's own.
@@ -36,6 +38,7 @@ class ReplayRequest:
     name: str = ""
     seed: int | None = None
     restart: bool = False
+    restart_of: int | None = None
     fast_path: FastPath = FastPath()  # noqa: RUF009 - frozen
     manual_of: int | None = None
     costs_from: int | None = None
@@ -90,7 +93,7 @@ def begin_replay(platform: Platform, request: ReplayRequest) -> tuple[RunRow, li
         # The pipeline's row is locked: two replays that start at once find or make the same run.
         pipeline_id = ensure_pipeline(conn, spec.name, dataset.id)
         run = replay_run(conn, spec.name, spec_hash=spec_hash(spec), seed=seed, name=request.name)
-        if run is None or request.restart:
+        if run is None or request.restart or run.id == request.restart_of:
             spec_id = ensure_spec(conn, pipeline_id, spec_hash(spec), spec.model_dump(mode="json", by_alias=True))
             require_same_dataset(conn, options, dataset.id)
             begin = _begin(batches, selection[0]) | {"options": options}

@@ -8,7 +8,6 @@ from time to time. Batches walked since then are walked again after a kill; noth
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Final
@@ -111,8 +110,14 @@ def replay(
     def say(line: str) -> None:
         nonlocal has_waited
         has_waited = True
-        with suppress(CatalogError, LostClaim):
+        try:
             release_attempt(platform, run, request.dagster_run_id, line)
+        except (CatalogError, LostClaim):
+            pass
+        except Exception as error:
+            # A server that only reads, for example: the claim is given back after the pause.
+            if not is_transient(error):
+                raise
         if waits is not None:
             waits(line)
 

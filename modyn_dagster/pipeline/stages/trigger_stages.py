@@ -1,7 +1,7 @@
 """Stages of a trigger as plain functions, for Dagster ops and for replays; and the finish of a run."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,13 +11,13 @@ from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evalua
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
-from modyn_dagster.catalog.triggers import unfinished_trigger
+from modyn_dagster.catalog.triggers import get_trigger, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import CorruptFile, RunError, SelectionError, StorageError
 from modyn_dagster.evaluation.composite.champion import champions
 from modyn_dagster.pipeline import checks
 from modyn_dagster.pipeline.checks import CheckResult
-from modyn_dagster.pipeline.context import TriggerContext, trained_contexts
+from modyn_dagster.pipeline.context import TriggerContext, load_context, trained_contexts
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
 from modyn_dagster.pipeline.stages.evaluation.stage import Progress as EvaluationProgress
@@ -73,6 +73,35 @@ def model_stage(
     """Train and commit the model of a claimed trigger; None when it was skipped because nothing was selected."""
     trained = train_model(context, progress, fast_path)
     return None if trained is None or trained.model is None else _model(trained, trained.model)
+
+
+def model_stage_again(
+    context: TriggerContext,
+    claim: Callable[[], TriggerContext],
+    progress: ProgressCallback | None = None,
+    fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
+) -> StageResult | None:
+    """Do ``model_stage`` after a transient error: a commit that was under way when it was met may have taken place.
+
+    Then the recorded model is returned, or None for a skipped trigger. A check of a trained trigger is done again.
+
+    Args:
+        context: the one whose model stage met the error.
+        claim: claims the trigger again.
+        progress: called at every step of the training.
+        fast_path: settings of its reads.
+    """
+    if context.trigger.state != "trained":
+        with context.platform.transaction() as conn:
+            current = get_trigger(conn, context.trigger.id)
+            if current.state == "skipped":
+                return None
+            if current.state == "trained":
+                run = get_run(conn, current.run_id)
+                context = load_context(conn, context.platform, run, current, context.view)
+        if context.model is not None:
+            return _model(context, context.model)
+    return model_stage(claim(), progress, fast_path)
 
 
 def evaluation_stage(context: TriggerContext, *, finished: bool, progress: EvaluationProgress | None = None) -> StageResult:
