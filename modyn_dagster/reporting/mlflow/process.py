@@ -115,13 +115,22 @@ class TrackerProcess:
             self._send(question)
             line = self._child.stdout.readline()
         except OSError as error:
+            self._end()
             raise TrackingError(self._title, str(error)) from error
+        except BaseException:
+            self._end()
+            raise
         if not line.endswith("\n"):
             raise TrackingError(self._title, "it ended without an answer")
         answer = json.loads(line)
         if "failed" in answer:
             raise TrackingError(answer["address"], answer["failed"])
         return [Shown(*shown) for shown in answer["shown"]]
+
+    def _end(self) -> None:
+        """Kill the child in the middle of an exchange: its answer would be taken for that of the next question."""
+        self._child.kill()
+        self._child.wait()
 
     def _send(self, question: Mapping[str, Any]) -> None:
         assert self._child.stdin is not None  # noqa: S101 - a pipe, by construction
