@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.datasets import Column, DatasetRow, dataset
-from modyn_dagster.errors import ConfigError
+from modyn_dagster.errors import CatalogError, ConfigError
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import AbsentRule, FilesFormat, FixedRowsFormat, ParquetFormat
 
@@ -68,10 +68,18 @@ def _require_value(spec: DatasetSpec, column: Column) -> None:
 
 
 def layout_columns(row: DatasetRow, number: int) -> tuple[Column, ...]:
-    """Columns of the rows of the batches with a layout, in the order of the files."""
+    """Columns of the rows of the batches with a layout, in the order of the files.
+
+    Raises ``CatalogError`` for a number that the row does not have: it was read before the dataset got that layout.
+    """
     columns = row.columns or ()
-    if number >= len(row.layouts):
+    if number == 0 and not row.layouts:
         return columns
+    if number >= len(row.layouts):
+        raise CatalogError(
+            f"dataset {row.name!r} as read has {len(row.layouts) or 1} layouts of rows, a batch has number {number}, from 0: "
+            "its layout is newer than that; read the dataset again, after its batches"
+        )
     by_name = {column.name: column for column in columns}
     return tuple(by_name[name] for name in row.layouts[number])
 

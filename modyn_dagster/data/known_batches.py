@@ -92,7 +92,9 @@ class KnownBatches:
         known, batches = self._read.get(dataset_id, ("", BatchList((), BatchColumns.of(()))))
         if versions == known:
             return batches
-        earlier = dict(zip(_split(known), batches.rows, strict=True))
+        # Of another start, equal versions say nothing: the server may have been restored from a backup.
+        same = known.partition(";")[0] == versions.partition(";")[0]
+        earlier = dict(zip(_split(known), batches.rows, strict=True)) if same else {}
         changed = [int(version.partition(" ")[0]) for version in _split(versions) if version not in earlier]
         fetched = {row.ordinal: row for row in batches_at(conn, dataset_id, changed)}
         rows = [earlier.get(version) or fetched.get(int(version.partition(" ")[0])) for version in _split(versions)]

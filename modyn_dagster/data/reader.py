@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from fastpath import Blobs, FixedRows, SampleStore
 from fastpath.array_types import ByteArray, Int64Array
 from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place, visible_batches
-from modyn_dagster.catalog.datasets import Column, DatasetRow
+from modyn_dagster.catalog.datasets import Column, DatasetRow, get_dataset
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.rows.layouts import Filling, Layouts, field_values, layouts_of, narrow_types
 from modyn_dagster.data.rows.row_decoding import record_dtype, row_decoder
@@ -141,12 +141,14 @@ def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: s
 
     Args:
         conn: of the ``modyn`` database.
-        row: of the dataset.
+        row: of the dataset, as read at any time.
         spec: of the dataset.
         root: folder or URL of the dataset's files.
         home: folder with the indexes and shards.
     """
     batches = visible_batches(conn, row.id)
+    # Columns, layouts and classes are only ever appended to: read after the batches, they hold those of all.
+    row = get_dataset(conn, row.name)
     deleted = DeletedLists(home, spec.name, batches)
     return reader_of(batches, spec, row, root=root, home=home, modified=mtimes_in_place(conn, row.id), deleted=deleted)
 

@@ -140,8 +140,9 @@ class Platform:
     def read_view(self, conn: sa.Connection, dataset: str, *, until: int | None = None) -> DatasetView:
         """Read the visible part of a dataset in a transaction."""
         spec = self.dataset(dataset)
+        known = self._batches.read(conn, ensure_dataset(conn, spec).id)
+        # Again: a batch that was committed meanwhile may have brought a layout, columns or classes, which are only appended to.
         row = ensure_dataset(conn, spec)
-        known = self._batches.read(conn, row.id)
         n = len(known.rows) if until is None else bisect_right(known.rows, until, key=lambda batch: batch.ordinal)
         root, columns, strict = self.project.root_of(dataset), known.columns.head(n), self.settings.strict_reads
         return DatasetView(self.engine, self.home, row, spec, root, known.rows[:n], columns=columns, strict=strict)

@@ -8,11 +8,12 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.catalog.batches import batch, visible_batches
-from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.batches import batch, batch_versions, visible_batches
+from modyn_dagster.catalog.database.engine import open_engine, transaction
 from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register
 from modyn_dagster.data.known_batches import BatchColumns, KnownBatches
 from modyn_dagster.keys import key_of
+from modyn_dagster.settings import Settings
 from tests.ingestion.world import dataset_spec
 
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
@@ -106,3 +107,35 @@ def test_columns_are_the_fields_of_the_rows(engine: sa.Engine, dataset_id: int) 
         first, rest = columns.head(n), columns.tail(n)
         assert first.ordinals.tolist() + rest.ordinals.tolist() == [0, 1, 2]
         assert first.last.tolist() == BatchColumns.of(found.rows[:n]).last.tolist()
+
+
+def test_equal_versions_of_another_server_are_read_again(settings: Settings) -> None:
+    """After a restore from a backup, other rows may be written by transactions and at places that there were before."""
+    known, owner = KnownBatches(), open_engine(settings, "owner")
+    with owner.connect() as conn:
+        dataset_id = ensure_dataset(conn, dataset_spec()).id
+        versions, layouts = [], []
+        for layout, start in ((0, "2020-01-01"), (1, "2020-01-02")):
+            # Within a transaction, rows of an emptied table have the transaction and the places of those before.
+            conn.execute(sa.text("truncate batch cascade"))
+            values = {"ordinal": 0, "partition_key": "b0", "source": {"paths": ["b0"]}, "state": "ingested", "layout": layout}
+            conn.execute(sa.insert(batch).values(dataset_id=dataset_id, **values))
+            set_start_of_server(conn, start)
+            versions.append(batch_versions(conn, dataset_id))
+            layouts.append(known.read(conn, dataset_id).rows[0].layout)
+    owner.dispose()
+    starts, rows = zip(*(version.split(";") for version in versions), strict=True)
+    assert starts[0] != starts[1]
+    assert rows[0] == rows[1]
+    assert layouts == [0, 1]
+
+
+def set_start_of_server(conn: sa.Connection, start: str) -> None:
+    """Let Postgres say, until the end of the transaction, that it was started then."""
+    conn.execute(sa.text("set local search_path = public, pg_catalog"))
+    conn.execute(
+        sa.text(
+            "create or replace function public.pg_postmaster_start_time() returns timestamptz language sql "
+            f"return timestamptz '{start}'"
+        )
+    )

@@ -1,14 +1,10 @@
 """Columns that appear later: batches that lack one are read as if their files had held the value of its rule."""
 
-import io
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,58 +21,23 @@ from modyn_dagster.ingestion.sources.source import open_source
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import AbsentRule
 from tests.examples import examples
+from tests.ingestion.widening import (
+    FILL,
+    NEW,
+    NEW_RECORD,
+    OLD,
+    OLD_RECORD,
+    WRITERS,
+    Row,
+    narrowed,
+    record_spec,
+    records,
+    rows_of,
+    spec_of,
+)
 from tests.ingestion.world import World, dataset_spec
 
-Row = Mapping[str, Any]
 EXAMPLES = count()
-#: Columns that every file has.
-OLD = ["time", "x", "label"]
-#: Columns that appear later, with a value for the samples before.
-NEW: Mapping[str, Any] = {"z": 0, "word": "none", "flag": True, "n": 7}
-DTYPES = {"z": "float64", "word": "string", "flag": "bool", "n": "int64"}
-
-
-def csv_bytes(rows: Sequence[Row], names: Sequence[str]) -> bytes:
-    lines = [",".join(str(row[name]) for name in names) for row in rows]
-    return "\n".join([",".join(names), *lines, ""]).encode()
-
-
-def jsonl_bytes(rows: Sequence[Row], names: Sequence[str]) -> bytes:
-    return "".join(json.dumps({name: row[name] for name in names}) + "\n" for row in rows).encode()
-
-
-def parquet_bytes(rows: Sequence[Row], names: Sequence[str]) -> bytes:
-    out = io.BytesIO()
-    pq.write_table(pa.table({name: [row[name] for row in rows] for name in names}), out)
-    return out.getvalue()
-
-
-WRITERS: dict[str, Callable[[Sequence[Row], Sequence[str]], bytes]] = {
-    "csv": csv_bytes,
-    "jsonl": jsonl_bytes,
-    "parquet": parquet_bytes,
-}
-
-
-def spec_of(kind: str, name: str, rules: Sequence[str] = ()) -> DatasetSpec:
-    absent = {column: {"fill": NEW[column], "dtype": DTYPES[column]} for column in rules}
-    return dataset_spec(name=name, format={"kind": kind}, absent=absent, batches={"kind": "file", "pattern": f"{name}_*"})
-
-
-def rows_of(seed: int, n: int) -> list[Row]:
-    rng = np.random.default_rng(seed)
-    return [
-        {
-            "time": f"2020-01-{1 + seed:02d}T00:00:{i % 60:02d}",
-            "x": float(rng.normal()),
-            "label": int(rng.integers(2)),
-            "z": float(rng.normal()),
-            "word": f"w{rng.integers(9)}",
-            "flag": bool(rng.integers(2)),
-            "n": int(rng.integers(99)),
-        }
-        for i in range(n)
-    ]
 
 
 def filled(rows: Sequence[Row], missing: Sequence[str]) -> list[Row]:
@@ -146,41 +107,6 @@ def test_a_dataset_is_widened_after_batches_were_ingested(world: World, kind: st
         np.testing.assert_array_equal(now.columns[name][: len(early)], values, strict=True)
     assert now.columns["z"].tolist() == [0.0] * 4 + [row["z"] for row in late] + [row["z"] for row in rows_of(3, 2)]
     assert now.columns["word"].tolist() == ["none"] * 7 + [row["word"] for row in rows_of(3, 2)]
-
-
-OLD_RECORD = np.dtype([("time", "<i8"), ("x", "<f4", (2,)), ("label", "<i4")])
-#: A new field in the middle and one at the end.
-NEW_RECORD = np.dtype([("time", "<i8"), ("z", ">f8"), ("x", "<f4", (2,)), ("label", "<i4"), ("v", "<i2", (3,))])
-FILL = {"z": 0.5, "v": 3}
-
-
-def record_spec(name: str, dtype: np.dtype[Any], rules: Mapping[str, Any]) -> DatasetSpec:
-    fields = [
-        [field, f"{dtype[field].shape}{dtype[field].base.str}" if dtype[field].shape else dtype[field].str]
-        for field in dtype.names or ()
-    ]
-    return dataset_spec(
-        name=name,
-        format={"kind": "fixed_rows", "dtype": fields},
-        time={"source": "column", "column": "time", "unit": "s"},
-        batches={"kind": "file", "pattern": f"{name}_*"},
-        absent={field: {"fill": value} for field, value in rules.items()},
-    )
-
-
-def records(seed: int, n: int) -> np.ndarray[Any, Any]:
-    rng = np.random.default_rng(seed)
-    rows = np.zeros(n, NEW_RECORD)
-    rows["time"], rows["z"], rows["x"] = 1_000 * seed + np.arange(n), rng.normal(size=n), rng.normal(size=(n, 2))
-    rows["label"], rows["v"] = rng.integers(0, 2, n), rng.integers(0, 99, (n, 3))
-    return rows
-
-
-def narrowed(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    narrow = np.empty(len(rows), OLD_RECORD)
-    for name in OLD_RECORD.names or ():
-        narrow[name] = rows[name]
-    return narrow
 
 
 def widened_records(world: World) -> tuple[DatasetSpec, DatasetSpec]:

@@ -3,7 +3,9 @@
 import os
 import signal
 import socket
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
 
 import psutil
 import pytest
@@ -57,6 +59,31 @@ def test_a_process_that_is_gone_is_an_error_that_the_next_sync_makes_up_for(tmp_
             with pytest.raises(TrackingError, match="the next sync adds what is missing"):
                 tracker.sync_triggers(1, [1, 2], "run", None)
     assert not psutil.pid_exists(started)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, TimeoutError])
+def test_an_interrupted_question_ends_the_process_so_that_no_other_run_gets_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise raised
+
+    with socket.socket() as silent, ExitStack() as stack:
+        stack.callback(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, interrupt))
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setenv("MODYN_HOME", str(tmp_path))
+        monkeypatch.setenv("MODYN_MLFLOW_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with share_tracker(Settings(tmp_path, tmp_path)):
+            tracker = MlflowResource().shared_process()
+            assert tracker is not None
+            signalling = Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+            signalling.start()
+            with pytest.raises(TrackingError if issubclass(raised, OSError) else raised):
+                tracker.sync_run(1, "run", None)
+            signalling.join()
+            assert not tracker.is_alive
+            assert MlflowResource().shared_process() is None
 
 
 def test_runs_that_share_a_tracker_have_one_process_which_ends_with_the_block(

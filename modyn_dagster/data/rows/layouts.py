@@ -26,11 +26,13 @@ _NO_LAYOUTS: Final[Layouts] = {}
 
 
 def layouts_of(row: DatasetRow, batches: Sequence[BatchRow]) -> Layouts:
-    """Columns of the rows of each batch that has not all columns of the dataset in their order."""
-    if not row.layouts:
-        return _NO_LAYOUTS
-    columns = [layout_columns(row, number) for number in range(len(row.layouts))]
-    return {batch.ordinal: columns[batch.layout] for batch in batches if columns[batch.layout] != row.columns}
+    """Columns of the rows of each batch that has not all columns of the dataset in their order.
+
+    Raises ``CatalogError`` for a batch whose layout is newer than the row.
+    """
+    columns = {number: layout_columns(row, number) for number in {batch.layout for batch in batches}}
+    others = {number for number, of_layout in columns.items() if of_layout != (row.columns or ())}
+    return {batch.ordinal: columns[batch.layout] for batch in batches if batch.layout in others} if others else _NO_LAYOUTS
 
 
 class Filling:

@@ -127,7 +127,11 @@ class TrackerProcess:
                 with self._ended_if_silent():
                     line = self._child.stdout.readline()
         except OSError as error:
+            self._end()
             raise self._silence() or TrackingError(self._title, str(error)) from error
+        except BaseException:
+            self._end()
+            raise
         if (silent := self._silence()) is not None:
             raise silent
         if not line.endswith("\n"):
@@ -156,6 +160,11 @@ class TrackerProcess:
         from modyn_dagster.reporting.mlflow.client import address_of
 
         return TrackingSilence(address_of(self.address.uri), self._timeout) if self._is_silent else None
+
+    def _end(self) -> None:
+        """Kill the child in the middle of an exchange: its answer would be taken for that of the next question."""
+        self._child.kill()
+        self._child.wait()
 
     def _send(self, question: Mapping[str, Any]) -> None:
         assert self._child.stdin is not None  # noqa: S101 - a pipe, by construction

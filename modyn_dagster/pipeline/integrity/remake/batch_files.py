@@ -1,13 +1,15 @@
 """Index, shard and list of deleted samples of a batch, made again from the source files and from Postgres."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from fastpath.format.deletions import write_deleted
 from modyn_dagster.catalog.batches import BatchRow, lock_batch
-from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.datasets import DatasetRow, get_dataset
 from modyn_dagster.catalog.deletions import deleted_keys
+from modyn_dagster.catalog.layouts import layout_columns
 from modyn_dagster.data.batch_index import rewrite_number
 from modyn_dagster.errors import NotReproducible
 from modyn_dagster.ingestion.batches.read_batch import BatchReader
@@ -16,6 +18,8 @@ from modyn_dagster.ingestion.ingest import read_content
 from modyn_dagster.ingestion.sources.source import open_source
 from modyn_dagster.keys import MAX_BATCH_SIZE, key_of, positions_of
 from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.formats import FixedRowsFormat, ParquetFormat
 from modyn_dagster.storage import StagedFile
 
 _DOING = "made again"
@@ -51,7 +55,10 @@ def remake_batch_files(platform: Platform, dataset: DatasetRow, batch: BatchRow)
     """
     if rewrite_number(str(batch.index_path)):
         raise NotReproducible("batch", "a batch as it was ingested", "one with purged samples", doing=_DOING)
-    spec = platform.dataset(dataset.name)
+    with platform.transaction() as conn:
+        # The given row may be older than the layout of the batch.
+        dataset = get_dataset(conn, dataset.name)
+    spec, dataset = _as_ingested(platform.dataset(dataset.name), dataset, batch)
     source = open_source(platform.project.root_of(dataset.name), spec.storage_options)
     content = read_content(source, spec, dataset, batch, BatchReader(source, spec))
     with RemadeBatch(platform.home, dataset, batch, content) as remade:
@@ -62,3 +69,17 @@ def remake_batch_files(platform: Platform, dataset: DatasetRow, batch: BatchRow)
             # A purge writes files of its own, and another repair the same ones.
             if current.index_path == batch.index_path and remade.is_unpublished:
                 remade.publish()
+
+
+def _as_ingested(spec: DatasetSpec, dataset: DatasetRow, batch: BatchRow) -> tuple[DatasetSpec, DatasetRow]:
+    """Spec and dataset with the columns that the records of a batch have, without those that the dataset got later.
+
+    Rows of text are read in place, and their index is the same with more columns.
+    """
+    if not isinstance(spec.format, (FixedRowsFormat, ParquetFormat)):
+        return spec, dataset
+    columns = layout_columns(dataset, batch.layout)
+    if isinstance(spec.format, FixedRowsFormat):
+        fields = [(column.name, column.dtype) for column in columns]
+        spec = spec.model_copy(update={"format": spec.format.model_copy(update={"dtype": fields})})
+    return spec, replace(dataset, columns=columns)
