@@ -98,7 +98,7 @@ def replay_range(
     ops = {f"{pipeline}__replay": {"config": config}}
 
     def launch() -> None:
-        _materialize(defs, instance, (pipeline, "replay"), f"the replay of {pipeline}", tags=tags, ops=ops)
+        materialize_asset(defs, instance, (pipeline, "replay"), f"the replay of {pipeline}", tags=tags, ops=ops)
 
     patiently(Settings.from_environment().max_wait, launch, lambda line: say(line, err=True))
 
@@ -110,7 +110,7 @@ def evaluate_fully(defs: "Definitions", instance: "DagsterInstance", pipeline: s
     """
     ops = {f"{pipeline}__evaluation": {"config": {"triggers": list(triggers), "full": True}}}
     # Dagster wants one partition of a run on partitioned assets; the configuration names them all.
-    _materialize(defs, instance, (pipeline, "evaluation"), f"the matrix of {pipeline}", partition=triggers[-1], ops=ops)
+    materialize_asset(defs, instance, (pipeline, "evaluation"), f"the matrix of {pipeline}", partition=triggers[-1], ops=ops)
 
 
 def compare_dataset(defs: "Definitions", instance: "DagsterInstance", dataset: str) -> None:
@@ -118,10 +118,10 @@ def compare_dataset(defs: "Definitions", instance: "DagsterInstance", dataset: s
 
     Raises ``RunError`` with the run's own reason when it fails.
     """
-    _materialize(defs, instance, (dataset, "comparison"), f"the comparison of {dataset}")
+    materialize_asset(defs, instance, (dataset, "comparison"), f"the comparison of {dataset}")
 
 
-def _materialize(
+def materialize_asset(
     defs: "Definitions",
     instance: "DagsterInstance",
     key: tuple[str, str],
@@ -131,6 +131,10 @@ def _materialize(
     tags: Mapping[str, str] | None = None,
     ops: Mapping[str, Any] | None = None,
 ) -> None:
+    """Materialize an asset in a Dagster run within this process; ``title`` names it in errors.
+
+    Raises ``RunError`` with the run's own reason when it fails.
+    """
     from dagster import AssetKey
 
     from modyn_dagster.resources.run_launcher import end_killed_runs, process_tags

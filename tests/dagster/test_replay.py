@@ -166,7 +166,7 @@ def test_a_restart_goes_on_with_the_new_replay_after_dagster_lost_its_storage(
     face: Face, ingested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert face.materialize(REPLAY, batches=("day_00", "day_02")).success
-    before, launch, launches = triggers(face), dagster_runs._materialize, list[str]()
+    before, launch, launches = triggers(face), dagster_runs.materialize_asset, list[str]()
 
     def storage_lost_once(*arguments: Any, **options: Any) -> None:
         launches.append("launch")
@@ -174,7 +174,7 @@ def test_a_restart_goes_on_with_the_new_replay_after_dagster_lost_its_storage(
         if len(launches) == 1:
             raise OSError(errno.EIO, "lost while it recorded that the run is done")
 
-    monkeypatch.setattr(dagster_runs, "_materialize", storage_lost_once)
+    monkeypatch.setattr(dagster_runs, "materialize_asset", storage_lost_once)
     options = ReplayOptions(restart_of=before[0].run_id)
     replay_range(face.defs, face.instance, "by_amount", ("day_00", "day_02"), options)
     with face.platform.transaction() as conn:

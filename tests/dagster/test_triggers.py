@@ -13,6 +13,7 @@ from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, claim, list_triggers
 from modyn_dagster.errors import DatabaseDown
 from modyn_dagster.pipeline.stages import trigger_stages
+from modyn_dagster.pipeline.stages.model.stage import train_model
 from tests.dagster.face import Face, error_of
 from tests.projects.tiny import DATASET, amount, write_pipeline
 
@@ -104,7 +105,7 @@ def test_a_model_without_a_training_set_says_what_to_do(face: Face, pending: Tri
 def test_a_model_whose_commit_was_not_answered_is_shown_without_training_it_again(
     face: Face, pending: TriggerRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained, trainings = trigger_stages.train_model, list[str]()
+    trained, trainings = train_model, list[str]()
 
     def answer_lost(*arguments: Any) -> None:
         trainings.append("training")

@@ -16,6 +16,7 @@ from modyn_dagster.pipeline.decide.backlog import train_backlog
 from modyn_dagster.pipeline.decide.live_run import stop_run
 from modyn_dagster.pipeline.decide.tick import Attempt, tick
 from modyn_dagster.pipeline.stages import trigger_stages
+from modyn_dagster.pipeline.stages.model.stage import train_model
 from modyn_dagster.pipeline.stages.trigger_stages import StageResult, finish_live_run
 from tests.pipeline.measuring import delete
 from tests.pipeline.world import World
@@ -127,7 +128,7 @@ def test_after_a_commit_whose_answer_was_lost_nothing_is_trained_again(world_of,
     if state == "skipped":
         delete(world, range(ROWS))
     world.tick("by_amount")
-    made, trained, calls = trigger_stages.model_stage, trigger_stages.train_model, Counter[str]()
+    made, trained, calls = trigger_stages.model_stage, train_model, Counter[str]()
 
     def answer_lost_once(*arguments: Any) -> StageResult | None:
         calls["stages"] += 1
