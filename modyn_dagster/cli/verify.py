@@ -75,8 +75,8 @@ def repair(dataset: str | None, pipeline: str | None, kinds: "Sequence[Kind]", r
     """Verify, and make damaged and missing files again from what they are derived from, with the same bytes.
 
     Indexes and shards come from the source files, training sets from the selection, models from their training, predictions from
-    the model. A file is replaced only by one with the recorded checksum. The exit code is 3 when one could not be made again;
-    its line says why and which backup has it.
+    the model. A file is replaced only by one with the recorded checksum. The exit code is 3 when one could not be made again, or
+    not be read; its line says why and which backup has it.
     """
     from modyn_dagster.pipeline.integrity.pacing import Pace
     from modyn_dagster.pipeline.integrity.scope import Scope

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from modyn_dagster.errors import CorruptFile
+from modyn_dagster.errors import CatalogError, CorruptFile, UnknownName
 
 #: Kinds of checked files, in the order in which they are checked: what others are made from comes first.
 Kind = Literal[
@@ -70,3 +70,15 @@ def finding_of(kind: Kind, home: Path, error: CorruptFile, owner: str, remedy: s
     state: State = "damaged" if path.is_file() else "missing"
     fault = f"expected {error.expected}, found {error.found}"
     return Finding(kind, state, shown_path(home, path), owner, fault, remedy)
+
+
+def unverified(kind: Kind, path: str, owner: str, error: Exception) -> Finding:
+    """Finding for files that an error kept from being read; raises the error again where Postgres does not answer."""
+    if is_of_postgres(error):
+        raise error
+    return Finding(kind, "unverified", path, owner, str(error), "see to the cause and verify again")
+
+
+def is_of_postgres(error: Exception) -> bool:
+    """True for an error of Postgres, after which nothing can be verified; not for a name that the catalog lacks."""
+    return isinstance(error, CatalogError) and not isinstance(error, UnknownName)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from modyn_dagster.errors import CorruptFile
-from modyn_dagster.pipeline.integrity.finding import Finding, Kind, finding_of
+from modyn_dagster.errors import CorruptFile, ModynError
+from modyn_dagster.pipeline.integrity.finding import Finding, Kind, finding_of, shown_path, unverified
 from modyn_dagster.pipeline.integrity.pacing import Pace
 
 
@@ -26,14 +26,30 @@ class Check:
     kinds: Sequence[Kind]
     paths: Sequence[Path]
     findings: Callable[[Pace], Iterator[Finding]]
-    holds: Callable[[], bool]
+    holds: Callable[[], bool] = lambda: True
     remake: Callable[[], None] | None = None
     step: int = 0
 
-    def run(self, pace: Pace) -> list[Finding]:
-        """Findings, without those about files that were replaced or removed meanwhile."""
-        findings = list(self.findings(pace))
-        return findings if not findings or self.holds() else []
+    def run(self, home: Path, pace: Pace) -> list[Finding]:
+        """Findings, without those about files that were replaced or removed meanwhile.
+
+        An error is the last finding, ``unverified``, after what was found before it. Raises ``CatalogError`` when Postgres does
+        not answer.
+        """
+        found: list[Finding] = []
+        try:
+            for finding in self.findings(pace):
+                found.append(finding)  # noqa: PERF402 - what was found before an error stays
+        except (ModynError, OSError) as error:
+            found.append(self._unverified(home, error))
+        try:
+            return found if not found or self.holds() else []
+        except (ModynError, OSError) as error:
+            return [*found, self._unverified(home, error)]
+
+    def _unverified(self, home: Path, error: Exception) -> Finding:
+        path = shown_path(home, next(iter(self.paths), self.kinds[0]))
+        return unverified(self.kinds[0], path, str(home), error)
 
 
 def file_findings(kind: Kind, home: Path, path: Path, checksum: str, owner: str, remedy: str, pace: Pace) -> Iterator[Finding]:

@@ -43,7 +43,8 @@ def weight_checks(platform: Platform) -> Iterator[Check]:
     for model in cache.list():
         remedy = "`modyn-dagster repair` removes it, and whoever needs the model trains it again"
         findings = partial(_damage, platform, "weights", cache, model, "cache", remedy)
-        yield Check(["weights"], [], findings, lambda: True, partial(cache.delete, model))
+        # Whoever stores newer weights deletes the oldest.
+        yield Check(["weights"], [], findings, partial(_is_cached, cache, model), partial(cache.delete, model))
 
 
 def unnamed_models(platform: Platform) -> Iterator[Finding]:
@@ -83,3 +84,7 @@ def _is_stored(platform: Platform, model: ModelRow) -> bool:
     with platform.transaction() as conn:
         row = find_model(conn, model.trigger_id)
     return row is not None and row.removed_at is None
+
+
+def _is_cached(cache: "ModelStore", model: "ModelId") -> bool:
+    return model in cache.list()

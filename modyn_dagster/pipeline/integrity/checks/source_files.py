@@ -10,10 +10,10 @@ from modyn_dagster.catalog.batches import BatchRow, batches_of_file, files_in_pl
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.batch_index import open_index
 from modyn_dagster.data.deleted_lists import DeletedLists
-from modyn_dagster.errors import CorruptFile, StorageError
+from modyn_dagster.errors import CorruptFile, ModynError, StorageError
 from modyn_dagster.pipeline.integrity.checks.check import Check, file_findings
 from modyn_dagster.pipeline.integrity.checks.dataset_files import owner_of
-from modyn_dagster.pipeline.integrity.finding import Finding
+from modyn_dagster.pipeline.integrity.finding import Finding, shown_path, unverified
 from modyn_dagster.pipeline.integrity.pacing import Pace
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.storage import inside, local_folder
@@ -31,33 +31,49 @@ def source_checks(platform: Platform, dataset: DatasetRow) -> Iterator[Check]:
         return
     root = local_folder(platform.project.root_of(dataset.name)) if dataset.name in platform.project.datasets else None
     if root is None:
-        yield Check(["sources"], [], lambda _: iter([_unverified(dataset, len(files))]), lambda: True)
+        yield Check(["sources"], [], lambda _: iter([_without_folder(dataset, len(files))]))
         return
     of_batch: dict[int, dict[str, str]] = {}
     for path, (batch_id, checksum) in files.items():
         of_batch.setdefault(batch_id, {})[path] = checksum
     for batch_id, checksums in of_batch.items():
         findings = partial(_findings, platform, root, dataset, batches[batch_id], checksums)
-        holds = partial(_are_recorded, platform, dataset, batch_id, checksums)
-        yield Check(["sources"], [root / path for path in checksums], findings, holds)
+        yield Check(["sources"], [root / path for path in checksums], findings)
 
 
 def _findings(
     platform: Platform, root: Path, dataset: DatasetRow, batch: BatchRow, checksums: Mapping[str, str], pace: Pace
 ) -> Iterator[Finding]:
+    """Yield the findings of a batch, without those about files that were replaced meanwhile; a file hides no other."""
+    found: list[tuple[str, Finding]] = []
+    for relative, checksum in checksums.items():
+        try:
+            findings = _file_findings(platform, root, dataset, batch, relative, checksum, pace)
+            found += [(relative, finding) for finding in findings]
+        except (ModynError, OSError) as error:
+            path = shown_path(platform.home, root / relative)
+            found.append((relative, unverified("sources", path, owner_of(dataset, batch), error)))
+    if found:
+        with platform.transaction() as conn:
+            recorded = files_in_place(conn, dataset.id)
+        yield from (finding for path, finding in found if recorded.get(path) == (batch.id, checksums[path]))
+
+
+def _file_findings(
+    platform: Platform, root: Path, dataset: DatasetRow, batch: BatchRow, relative: str, checksum: str, pace: Pace
+) -> Iterator[Finding]:
     remedy = (
         "restore it from a backup of the source files; if the change is a correction, "
         f"`modyn-dagster dataset replace {dataset.name} {batch.partition_key}` ingests it"
     )
-    for relative, checksum in checksums.items():
-        try:
-            path = inside(root, relative)
-        except StorageError:
-            # A link that leads out of the root: readers refuse it, too.
-            path = root / relative
-        for finding in file_findings("sources", platform.home, path, checksum, owner_of(dataset, batch), remedy, pace):
-            if _is_needed(platform, dataset, relative):
-                yield finding
+    try:
+        path = inside(root, relative)
+    except StorageError:
+        # A link that leads out of the root: readers refuse it, too.
+        path = root / relative
+    for finding in file_findings("sources", platform.home, path, checksum, owner_of(dataset, batch), remedy, pace):
+        if _is_needed(platform, dataset, relative):
+            yield finding
 
 
 def _is_needed(platform: Platform, dataset: DatasetRow, path: str) -> bool:
@@ -77,13 +93,7 @@ def _is_needed(platform: Platform, dataset: DatasetRow, path: str) -> bool:
     return False
 
 
-def _are_recorded(platform: Platform, dataset: DatasetRow, batch_id: int, checksums: Mapping[str, str]) -> bool:
-    with platform.transaction() as conn:
-        files = files_in_place(conn, dataset.id)
-    return all(files.get(path) == (batch_id, checksum) for path, checksum in checksums.items())
-
-
-def _unverified(dataset: DatasetRow, n_files: int) -> Finding:
+def _without_folder(dataset: DatasetRow, n_files: int) -> Finding:
     fault = f"{n_files} files are read in place, and the project has no folder for them"
     remedy = f"verify again in the project that has datasets/{dataset.name}.yaml"
     return Finding("sources", "unverified", f"datasets/{dataset.name}.yaml", f"dataset {dataset.name}", fault, remedy)

@@ -30,7 +30,8 @@ def files_at(platform: Platform) -> list[Path]:
                 try:
                     if path.lstat().st_mtime < newest:
                         found.append(path)
-                except FileNotFoundError:
+                except OSError:
+                    # Gone by now, or not to be looked at: its check says so if a row names it.
                     continue
     return sorted(found)
 
