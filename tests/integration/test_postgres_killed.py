@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.replay.run import ReplayRequest
 from modyn_dagster.pipeline.replay.walk import replay
@@ -119,6 +120,25 @@ def test_the_command_goes_on_with_a_replay_once_postgres_is_back(own_server: Run
         killed = ending_of(deployment.platform, deployment.run(PIPELINE, "replay")).outcome
         assert deployment.command("pipeline", "replay", PIPELINE, "--name", "undisturbed").returncode == 0
         assert ending_of(deployment.platform, deployment.run(PIPELINE, "replay")).outcome == killed
+
+
+@pytest.mark.soak("kills-replay")
+def test_a_restart_goes_on_with_its_new_replay_once_postgres_is_back(own_server: RunningServer, tmp_path: Path) -> None:
+    with deployed(own_server, tmp_path, [amount(PIPELINE, every=20)]) as deployment:
+        import_days(deployment, 8)
+        deployment.command("pipeline", "replay", PIPELINE)
+        old = deployment.run(PIPELINE, "replay")
+        process = started(deployment, "pipeline", "replay", PIPELINE, "--restart")
+        while deployment.run(PIPELINE, "replay") == old:
+            time.sleep(0.05)
+        wait_for_model(deployment)
+        kill(own_server)
+        time.sleep(2)
+        assert own_server.embedded.start().started_by_us
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        with deployment.platform.transaction() as conn:
+            assert [run.state for run in list_runs(conn, PIPELINE)] == ["finished"] * 2
 
 
 @pytest.mark.soak("kills-replay")
