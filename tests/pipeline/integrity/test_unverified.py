@@ -102,7 +102,8 @@ def test_a_store_that_nothing_opens_hides_no_damage(world_of: Callable[..., Worl
         conn.execute(sa.text(statement))
     (world.folder / "pipelines" / "by_amount.yaml").unlink()
     world.reload()
-    flip(files_of(world, "predictions")[0], 300)
+    predicted = files_of(world, "predictions")[0]
+    flip(predicted, predicted.stat().st_size // 2)
     found = findings(world)
     assert [(finding.kind, finding.state) for finding in found] == [
         ("models", "unverified"),
@@ -125,7 +126,7 @@ def test_nothing_counts_as_repaired_that_could_not_be_read_again(world_of: Calla
     # One is not made again, for its model is lost, and not read again, either. The others were not read in the first place.
     shutil.rmtree(world.platform.home / "models")
     damaged, *others = files_of(world, "predictions")
-    flip(damaged, 300)
+    flip(damaged, damaged.stat().st_size // 2)
     for path in others:
         make_unreadable(path)
     outcomes = outcomes_of(world, "predictions", pace_with(1, lambda: make_unreadable(damaged)))
