@@ -35,8 +35,9 @@ def test_what_is_kept_of_a_batch_is_learnt_from_after_all_of_it_was_judged():
 @pytest.mark.long
 def test_choosing_is_compared_with_a_forward_pass_and_a_whole_step():
     found = {figure.id: figure for figure in looping.batch_then_sample(Machine(), quick=False, setups=TINY)}
-    parts = {f"bts.tiny.{policy}.{part}" for policy in ("loss", "dlis", "entropy") for part in ("choosing", "forward", "step")}
-    assert found.keys() == parts | {"bts.tiny.pass"}
+    told = ("choosing", "forward", "plain", "step")
+    parts = {f"bts.tiny.{policy}.{part}" for policy in ("loss", "dlis", "entropy") for part in told}
+    assert found.keys() == parts | {"bts.tiny.pass", "bts.tiny.by_hand.forward"}
     assert all(figure.spread is not None and figure.spread.min > 0 for figure in found.values())
     assert {name.rsplit(".", 1)[1] for name, figure in found.items() if figure.goal == 1.1} == {"forward", "step"}
 
