@@ -38,6 +38,7 @@ MARKED: Final = {
     "faults": "random histories of faults, kills and restarts, and power cuts",
     "hangs": "user code that hangs at every hook, and an MLflow that is away",
     "scale": "five thousand batches and sixty pipelines through a daemon with the shipped settings",
+    "production": "production that somebody operates, and warm processes and user interfaces that are killed",
     "fuzz": "tens of thousands of damaged files",
 }
 #: Parts with the laws of some folders under the profile ``deep``, and with what is marked for them.

@@ -57,7 +57,7 @@ def test_a_short_step_has_its_goal_in_microseconds_and_a_long_one_in_percent():
     assert looping.goals(1.99) == (None, 50.0)
 
 
-@pytest.mark.long
+@pytest.mark.soak("benchmarks")
 def test_what_determinism_costs_is_told_stage_by_stage():
     found = {figure.id: figure for figure in determinism(Machine(), quick=True)}
     of = [f"determinism.resnet18.{stage}" for stage in ("load", "forward", "backward")]

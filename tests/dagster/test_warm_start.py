@@ -139,6 +139,7 @@ def test_a_warm_run_finds_what_a_process_that_was_started_anew_finds(instance: d
     assert "told to standard output" in str(instance.compute_log_manager.get_log_data(key).stdout)
 
 
+@pytest.mark.soak("production")
 def test_a_killed_run_is_reported_at_once_and_a_cancelled_one_ends(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     warm(instance)
     run_id, process = hanging(instance, tmp_path / "first")
@@ -173,6 +174,7 @@ def test_a_run_outlives_the_warm_process_which_is_replaced(
     assert ended(instance, second) == dg.DagsterRunStatus.SUCCESS
 
 
+@pytest.mark.soak("production")
 def test_runs_of_code_servers_that_others_started_and_all_where_it_is_off_are_started_anew(
     instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +188,7 @@ def test_runs_of_code_servers_that_others_started_and_all_where_it_is_off_are_st
     assert not (tmp_path / "told").exists()
 
 
+@pytest.mark.soak("production")
 def test_a_warm_process_of_another_environment_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {zygote.pid for zygote in zygotes()}
     process = WarmProcess(lambda *_: None)

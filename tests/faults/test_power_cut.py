@@ -172,7 +172,7 @@ def test_a_deletion_and_a_removal_whose_power_is_cut_leave_nothing(ingested: Ins
 @pytest.mark.parametrize(
     "folder",
     [
-        pytest.param("models/??", id="models"),
+        pytest.param("models/??", id="models", marks=SOAK),
         pytest.param("training_sets/??????", id="training_sets", marks=SOAK),
         pytest.param("predictions/??????/??????", id="predictions", marks=SOAK),
     ],

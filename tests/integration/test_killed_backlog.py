@@ -19,7 +19,6 @@ ASSETS: Final = ("training_set", "model", "evaluation")
 #: The matrix is cut into this many tests.
 CHUNKS: Final = 8
 #: Kill points of `make test`, in the triggers that are taken from the backlog; `make soak` has all of them.
-FEW: Final = 3
 
 
 @dataclass(frozen=True)
@@ -67,11 +66,6 @@ def kill_and_go_on(undisturbed: Undisturbed, points: Sequence[Point], name: str)
             assert again.error is None, f"{point}: {again.error}"
             assert world.ending(PIPELINE, "live") == undisturbed.ending, str(point)
             assert_shown(world)
-
-
-def test_production_killed_at_a_few_steps_of_its_backlog_ends_as_if_undisturbed(undisturbed: Undisturbed) -> None:
-    points = undisturbed.points[len(undisturbed.points) // 2 :]
-    kill_and_go_on(undisturbed, [points[number * (len(points) - 1) // (FEW - 1)] for number in range(FEW)], "few")
 
 
 @pytest.mark.soak("kills-replay")

@@ -100,6 +100,7 @@ class Operator:
         return path.read_text().splitlines() if path.exists() else []
 
 
+@pytest.mark.soak("production")
 def test_production_is_operated_while_it_runs(servers: Servers, gate: Path) -> None:
     operator = Operator(servers)
     for sensor in SENSORS[:2]:

@@ -61,6 +61,7 @@ def kill(server: RunningServer) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.soak("kills-replay")
 def test_a_replay_waits_for_a_postgres_that_was_killed_and_ends_as_if_undisturbed(
     own_server: RunningServer, tmp_path: Path
 ) -> None:

@@ -145,6 +145,7 @@ def test_one_whose_service_dies_stops_the_others_and_says_so(start: Callable[...
     assert not EmbeddedPostgres(home).is_running()
 
 
+@pytest.mark.soak("production")
 def test_a_killed_one_is_tidied_up_and_both_pages_of_the_next_answer_until_ctrl_c_stops_everything(
     start: Callable[..., Ui], environment: dict[str, str], home: Path, project: Path
 ) -> None:
