@@ -101,7 +101,7 @@ def _ticks_of(instance: dg.DagsterInstance, state: Any, since: float) -> list[fl
 
 
 def _processor_seconds() -> float:
-    """Of the processes that this one has started, and theirs, without Postgres."""
+    """Processor time of the processes that this one has started, and of theirs, without Postgres."""
     total = 0.0
     for process in psutil.Process().children(recursive=True):
         try:

@@ -36,7 +36,7 @@ _FASTER: Final = 0.95
 @cache
 def prefetching_gains() -> bool:
     """True if gathers are faster with prefetching on this machine, or no slower."""
-    path, machine = _memory(), _machine()
+    path, machine = _answer_file(), _machine()
     found = _remembered(path, machine)
     if found is None:
         found = probe()
@@ -66,7 +66,7 @@ def probe() -> bool:
     return any(seconds(ahead=False) > _FASTER * seconds(ahead=True) for _ in range(_TURNS))
 
 
-def _memory() -> Path | None:
+def _answer_file() -> Path | None:
     folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # A relative path is to be ignored (XDG Base Directory Specification).
     if folder.is_absolute():

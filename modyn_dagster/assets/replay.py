@@ -193,7 +193,8 @@ class _ReplayEvents:
 
         if n is None and self._n_ready() < len(self._waiting):
             self._links.wait()
-        waiting, left_over = self._waiting[:n], self._waiting[len(self._waiting[:n]) :]
+        n = len(self._waiting) if n is None else n
+        waiting, left_over = self._waiting[:n], self._waiting[n:]
         keys = dict.fromkeys(item.partition_key for item in waiting if isinstance(item, StageResult))
         if keys:
             add_partitions(self._context.instance, triggers_of(self._assets.name), list(keys))
