@@ -39,6 +39,8 @@ MARKED: Final = {
     "hangs": "user code that hangs at every hook, and an MLflow that is away",
     "scale": "five thousand batches and sixty pipelines through a daemon with the shipped settings",
     "production": "production that somebody operates, and warm processes and user interfaces that are killed",
+    "distributed": "pools, ranks, shards of samplers and node caches, with workers that die",
+    "ray": "replays, trainings and evaluations on two nodes of Ray, one of which goes away",
     "fuzz": "tens of thousands of damaged files",
 }
 #: Parts with the laws of some folders under the profile ``deep``, and with what is marked for them.

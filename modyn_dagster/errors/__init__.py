@@ -48,6 +48,7 @@ ModynError
    ├─ TriggerFailed       (trigger, attempt)
    ├─ ModelsMissing       (failed, total)                a replay that went on without the models of failed triggers
    ├─ StillFailing        (seconds)                      a transient error that did not pass in time
+   ├─ WorkerLost          (work, cause)                  a process of a pool or a group of ranks died over its work
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
@@ -88,6 +89,7 @@ from modyn_dagster.errors.running import (
     TrackingSilence,
     TrainingError,
     TriggerFailed,
+    WorkerLost,
     WrongShape,
 )
 from modyn_dagster.errors.storage import (
@@ -156,6 +158,7 @@ __all__ = [
     "UnknownModel",
     "UnknownName",
     "WeightsNotStored",
+    "WorkerLost",
     "WriteFailed",
     "WrongShape",
     "error_class",

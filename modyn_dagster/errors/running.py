@@ -76,6 +76,17 @@ class CheckFailed(RunError):
         self.check, self.reason = check, reason
 
 
+class WorkerLost(RunError):
+    """Process of a pool or a group that died over its work."""
+
+    def __init__(self, work: str, cause: str) -> None:
+        super().__init__(
+            f"{work}: a worker process died ({cause}); look for memory (`dmesg`, `resources: {{memory}}`) and for native code "
+            "that ends its process, then start again: what is done is not done again"
+        )
+        self.work, self.cause = work, cause
+
+
 class ServiceError(ModynError):
     """Base of the errors of the programs that `modyn-dagster ui` runs."""
 

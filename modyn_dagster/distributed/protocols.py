@@ -1,0 +1,86 @@
+"""Protocols that the packages know: whether workers are processes of this machine or of a cluster is nobody's business above.
+
+Results are a function of the items alone. No implementation lets the number of workers, their order or a repeated call show.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one call takes of the machine it runs on.
+
+    Attributes:
+        cpus: cores, and the number of threads of the call.
+        gpus: GPUs; a call sees only those it was given.
+        memory: bytes, 0 for no bound.
+    """
+
+    cpus: int = 1
+    gpus: int = 0
+    memory: int = 0
+
+
+class Pool(Protocol):
+    """Workers to which independent calls are dealt."""
+
+    @property
+    def workers(self) -> int:
+        """Calls that run at the same time."""
+        ...
+
+    def map(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        resources: Resources = Resources(),
+    ) -> Iterator[Result]:
+        """Call a function of a module with each item; results come in the order of the items, as they are asked for.
+
+        A call may happen more than once, as a worker may die over it: the function writes files by rename alone, and commits
+        nothing. Function, items and results are small and travel between processes; samples and weights travel as files.
+
+        Raises:
+            WorkerLost: workers died over the same item again and again.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The place of a process in a group.
+
+    Attributes:
+        index: from 0 to ``size - 1``.
+        size: number of ranks.
+        address: ``tcp://host:port`` of the meeting point of the group, for ``torch.distributed``.
+    """
+
+    index: int
+    size: int
+    address: str
+
+
+class Group(Protocol):
+    """Processes that start together, work together, and end together."""
+
+    def run(
+        self,
+        function: Callable[[Rank, Item], Result],
+        argument: Item,
+        ranks: int,
+        resources: Resources = Resources(),
+    ) -> list[Result]:
+        """Call a function of a module in every rank with the same argument; return the results by rank.
+
+        The first rank that fails or dies ends the others within seconds, and its error is raised.
+
+        Raises:
+            WorkerLost: the process of a rank died.
+        """
+        ...
