@@ -188,6 +188,7 @@ def test_the_shipped_settings_are_the_defaults_and_every_class_has_a_limit() -> 
     classes = SHIPPED["run_coordinator"]["config"]["classes"]
     assert {name: RunClass(**fields) for name, fields in classes.items()} == RUN_CLASSES
     assert coordinator({}).classes == RUN_CLASSES
+    assert coordinator({}).dequeue_interval_seconds == SHIPPED["run_coordinator"]["config"]["dequeue_interval_seconds"] == 0.5
     changed = coordinator({"classes": {"replay": {"limit": 5}}, "dequeue_interval_seconds": 9})
     assert changed.classes == {**RUN_CLASSES, "replay": RunClass(limit=5, priority=10)}
     assert changed.dequeue_interval_seconds == 9
@@ -211,6 +212,8 @@ def test_the_limit_of_all_runs_exceeds_the_sum_of_those_of_the_classes(
 def test_a_limit_of_nothing_and_limits_in_two_places_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"classes\.ingestion\.limit: must be at least 1 \(found 0\)"):
         coordinator({"classes": {"ingestion": {"limit": 0}}})
+    with pytest.raises(ConfigError, match=r"dequeue_interval_seconds: must be above 0 \(found 0"):
+        coordinator({"dequeue_interval_seconds": 0})
     concurrency = {**SHIPPED["concurrency"], "runs": {"max_concurrent_runs": 2}}
     with (
         instance_of(tmp_path, concurrency) as instance,
