@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -87,6 +87,11 @@ class Scored:
         gradients = None if parts[0].gradients is None else cat("gradients")
         embeddings = None if parts[0].embeddings is None else cat("embeddings")
         return cls(cat("outputs"), cat("targets"), cat("losses"), gradients, embeddings)
+
+    def to(self, device: torch.device) -> "Scored":
+        """Move all scores to a device."""
+        moved = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Scored(**{name: None if tensor is None else tensor.to(device) for name, tensor in moved.items()})
 
     def last_layer(self) -> Tensor:
         """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""
