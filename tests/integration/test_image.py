@@ -1,7 +1,7 @@
 """The image without Docker: its scripts in roots of their own, where nothing that they write reaches this machine.
 
-A root is an overlay over this machine's, in a mount namespace that ends with its process. The build root has a compiler; the final
-one has what the build left in /opt/modyn, and neither compiler nor pip, as the base image of the Dockerfile.
+A root is an overlay over this machine's, in a mount namespace that ends with its process. The build root has a compiler; the
+final one has what the build left in /opt/modyn, and neither compiler nor pip, as the base image of the Dockerfile.
 """
 
 import os
@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -34,7 +35,8 @@ set -eu
 root=$1 upper=$2 work=$3
 mount --make-rprivate /
 mount -t overlay overlay -o "lowerdir=/,upperdir=$upper,workdir=$work" "$root"
-for folder in proc sys dev; do mount --rbind "/$folder" "$root/$folder"; done
+mount -t proc proc "$root/proc"
+for folder in sys dev; do mount --rbind "/$folder" "$root/$folder"; done
 # This interpreter may be in a folder of root's.
 folder=$(dirname "$4")
 while [ "$folder" != / ]; do chmod a+x "$root$folder"; folder=$(dirname "$folder"); done
@@ -46,7 +48,7 @@ ports="mlflow:5000 code:4000 webserver:3000 daemon:0"
 for each in $ports; do
     name=${each%:*} port=${each#*:}
     case $name in
-    mlflow) set -- --port 21$port ;;
+    mlflow) set -- --port 2$port ;;
     code) set -- --host 127.0.0.2 --port 2$port ;;
     webserver) set -- --port 2$port --workspace /tmp/workspace.yaml ;;
     daemon) set -- --workspace /tmp/workspace.yaml ;;
@@ -101,7 +103,7 @@ def copied(place: Path) -> Path:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
     """The final root, after the steps of the Dockerfile."""
     # Not in pytest's own folder: the image's account may not enter that.
-    folder = Path(subprocess.check_output(["mktemp", "-d", "/var/tmp/modyn-image-XXXXXX"], text=True).strip())
+    folder = Path(tempfile.mkdtemp(prefix="modyn-image-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:
         build, final = Root(folder / "build"), Root(folder / "final")
@@ -115,7 +117,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
         scripts.mkdir(parents=True)
         for each in [*(ROOT / "deploy" / "image").iterdir(), ROOT / "dagster.yaml", ROOT / "deploy" / "workspace.yaml"]:
             shutil.copy(each, scripts)
-        removed = f"for name in {COMPILERS}; do rm -f /usr/local/bin/$name /usr/bin/$name /bin/$name; done; rm -f /usr/bin/*gcc* /usr/bin/*-as"
+        removed = f"for name in {COMPILERS}; do rm -f /usr/local/bin/$name /usr/bin/$name; done"
         final.run(f"{removed}; sh /usr/local/lib/modyn/runtime.sh {TARGET}")
         yield final
     finally:
