@@ -191,7 +191,8 @@ def test_one_service_of_a_name_runs_and_term_ends_all_its_processes_with_exit_co
 
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(20) == 0
-    assert not running.child.is_running()
+    # Where the first process of a container reaps nobody, what has ended stays as a zombie.
+    assert not running.child.is_running() or running.child.status() == psutil.STATUS_ZOMBIE
     assert not ask("127.0.0.1", free)
 
 

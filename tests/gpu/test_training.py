@@ -23,6 +23,7 @@ from modyn_dagster.training import (
     build_predictor,
     train,
 )
+from modyn_dagster.training.data import COLUMNS, EMBEDDING, OUTPUTS
 from tests.training.resumable import RESUMABLE, resumable
 from tests.training.table import Table, spec_of
 from tests.training.train_and_be_killed import bits, rows, trained
@@ -136,5 +137,5 @@ def test_predictions_repeat_and_are_those_of_the_processor_but_for_rounding(devi
     outputs = predict(separable.samples)
     assert outputs.tobytes() == predict(separable.samples).tobytes()
     np.testing.assert_allclose(outputs, reference(separable.samples), rtol=1e-4, atol=1e-5)
-    tapped = predict.tapped(separable.samples, ["outputs", "columns", "embedding"])
-    assert {name: len(values) for name, values in tapped.items()} == dict.fromkeys(tapped, separable.n)
+    tapped = predict.tapped(separable.samples, [OUTPUTS, COLUMNS, EMBEDDING])
+    assert {name: len(values) for name, values in tapped.items()} == dict.fromkeys([OUTPUTS, COLUMNS, EMBEDDING], separable.n)

@@ -21,6 +21,8 @@ PATH: Final = "/health"
 _FRESH_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 15.0
 _IDLE_SECONDS: Final = 10.0
+#: Longest time that the end of the server takes.
+_POLL_SECONDS: Final = 0.05
 
 
 class Health:
@@ -75,7 +77,7 @@ def health_server(health: Health, host: str, port: int) -> Iterator[int]:
         rule = f"cannot be listened on at {host} ({error.strerror}); name another one, or 0 for none"
         raise ConfigError("modyn-dagster services run", "--health-port", port, rule) from error
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[_POLL_SECONDS], name="health", daemon=True)
     thread.start()
     try:
         yield server.server_address[1]
