@@ -47,7 +47,7 @@ def test_the_page_names_machine_tests_faults_and_figures() -> None:
     assert re.search(r"^\| torch \| \d", page, re.MULTILINE)
 
 
-@pytest.mark.long
+@pytest.mark.soak("distributed")
 def test_trainings_are_measured_with_the_share_of_time_spent_waiting() -> None:
     found = {figure.id: figure for figure in on_device.figures("cpu", n=5000, epochs=2)}
     for setup in ("mlp", "mlp_bf16", "mlp_by_loss"):

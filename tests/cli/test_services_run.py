@@ -86,7 +86,12 @@ def test_health_is_200_while_the_service_answers_and_503_while_it_does_not_or_ca
 
 def test_many_who_ask_at_once_ask_the_service_once(free: int) -> None:
     asked: list[int] = []
-    with health_server(Health("code", lambda: not asked.append(1)), "127.0.0.1", free):
+
+    def answer() -> bool:
+        asked.append(1)
+        return True
+
+    with health_server(Health("code", answer), "127.0.0.1", free):
         threads = [threading.Thread(target=get, args=[free]) for _ in range(8)]
         for thread in threads:
             thread.start()

@@ -89,7 +89,7 @@ class Root:
 
 
 def copied(place: Path) -> Path:
-    """What the Dockerfile copies: the files that .dockerignore lets through."""
+    """Copy what the Dockerfile copies: the files that .dockerignore lets through."""
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     ignore = shutil.ignore_patterns("__pycache__", "*.so", "secrets")
     for each in allowed:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -90,8 +90,9 @@ class Scored:
 
     def to(self, device: torch.device) -> "Scored":
         """Move all scores to a device."""
-        moved = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Scored(**{name: None if tensor is None else tensor.to(device) for name, tensor in moved.items()})
+        gradients = None if self.gradients is None else self.gradients.to(device)
+        embeddings = None if self.embeddings is None else self.embeddings.to(device)
+        return Scored(self.outputs.to(device), self.targets.to(device), self.losses.to(device), gradients, embeddings)
 
     def last_layer(self) -> Tensor:
         """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""

@@ -122,7 +122,7 @@ class Stack:
 
 def _mark_of(process: psutil.Process) -> str:
     try:
-        return process.environ().get(MARK, "")
+        return str(process.environ().get(MARK, ""))
     except psutil.Error:
         return ""
 
