@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.secret_files import secret_setting, without_files
+from modyn_dagster.private_files import secret_setting, without_files
 
 #: Path of the server of `modyn-dagster ui` below which it serves the reports of comparisons.
 REPORT_PAGES: Final = "/modyn/reports"

@@ -14,7 +14,7 @@ from modyn_dagster.errors import ConfigError, DataError, ModynError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.settings import Settings
-from modyn_dagster.spec.device import devices_in
+from modyn_dagster.spec.learning.device import devices_in
 from modyn_dagster.spec.load import Project, load_project, read_project
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.reading.code_packages import project_code

@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from modyn_dagster.bounded_call import BoundedCall, StillGoing
 from modyn_dagster.errors import TrackingError, TrackingSilence
-from modyn_dagster.secret_files import secret_setting
+from modyn_dagster.private_files import secret_setting
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import CodeSources
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.device import without_number
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset
+from modyn_dagster.spec.learning.device import without_number
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
 from modyn_dagster.spec.reading.code_packages import project_code
 from modyn_dagster.spec.reading.complaints import config_error, config_errors, probable

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from modyn_dagster.spec.base import Spec
-from modyn_dagster.spec.device import Device
+from modyn_dagster.spec.learning.device import Device
 from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, input_mismatch
 from modyn_dagster.spec.learning.optimizers import (

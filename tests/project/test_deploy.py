@@ -16,8 +16,8 @@ import pytest
 
 from modyn_dagster.cli import main
 from modyn_dagster.cli.services.command import HEALTH_PORTS
+from modyn_dagster.private_files import SECRETS
 from modyn_dagster.resources.code_location import location_name
-from modyn_dagster.secret_files import SECRETS
 from modyn_dagster.values.yaml_values import read_yaml
 from tests.project.compose_schema import COMPOSE
 

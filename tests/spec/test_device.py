@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from modyn_dagster.spec.device import without_number
+from modyn_dagster.spec.learning.device import without_number
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.training import TrainingSpec

@@ -10,7 +10,7 @@ from modyn_dagster.catalog.access.authentication import as_uri, authenticated
 from modyn_dagster.catalog.access.roles import EMBEDDED, DatabaseName, RoleName, Roles
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.secret_files import without_files
+from modyn_dagster.private_files import without_files
 from modyn_dagster.settings import Settings
 
 _DRIVER: Final = "postgresql+psycopg2"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from modyn_dagster.spec.base import Duration, Spec
-from modyn_dagster.spec.device import Device
+from modyn_dagster.spec.learning.device import Device
 
 
 class AmountWindows(Spec):

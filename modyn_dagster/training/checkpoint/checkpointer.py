@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.reproducibility.environment import environment_facts
-from modyn_dagster.spec.device import without_number
+from modyn_dagster.spec.learning.device import without_number
 from modyn_dagster.spec.learning.optimizers import CheckpointSpec
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec

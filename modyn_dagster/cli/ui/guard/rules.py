@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.secret_files import secret_setting
+from modyn_dagster.private_files import secret_setting
 
 #: Names that reach only this machine; no web page can make a browser resolve them to something else.
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from modyn_dagster.catalog.database.urls import child_environment, service_environment
 from modyn_dagster.cli.ui.guard.rules import Rules
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.private_files import SECRETS, secret_setting
 from modyn_dagster.resources.mlflow import MlflowResource
-from modyn_dagster.secret_files import SECRETS, secret_setting
 from modyn_dagster.settings import Settings
 
 URL = "postgresql://writer:a%20b@db:5432"
