@@ -1,5 +1,7 @@
 """Devices of a machine: the one that a spec means, refused by name where there is none."""
 
+import os
+
 import pytest
 import torch
 
@@ -11,6 +13,8 @@ from modyn_dagster.training.models.losses import LOSSES
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, n_gpus: int) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: n_gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
 
@@ -49,6 +53,15 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, n_g
     with pytest.raises(ConfigError, match=rule) as caught:
         resolved(device)
     assert (caught.value.source, caught.value.field, caught.value.value) == ("pipeline p", "training.device", device)
+
+
+@pytest.mark.parametrize(("n_gpus", "device", "expected"), [(1, "cuda", ":4096:8"), (1, "cpu", None), (0, "auto", None)])
+def test_products_repeat_from_the_first_use_of_a_gpu_on(
+    monkeypatch: pytest.MonkeyPatch, n_gpus: int, device: str, expected: str | None
+) -> None:
+    machine(monkeypatch, n_gpus)
+    resolved(device)
+    assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == expected
 
 
 def test_on_a_processor_no_device_is_made_current() -> None:

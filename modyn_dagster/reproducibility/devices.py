@@ -1,13 +1,18 @@
 """Devices of this machine: the one that a spec means, and computations on it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from modyn_dagster.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
+
+#: cuBLAS repeats its results only with a fixed workspace.
+CUBLAS_WORKSPACE: Final = "CUBLAS_WORKSPACE_CONFIG"
+REPEATABLE: Final = ":4096:8"
 
 
 def resolve_device(device: str, *, source: str, field: str) -> str:
@@ -21,6 +26,10 @@ def resolve_device(device: str, *, source: str, field: str) -> str:
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     kind, _, number = device.partition(":")
+    if count:
+        # cuBLAS reads it once, with its first product in the process: a measurement of drift must not come before it, or the
+        # trainings after it would not repeat.
+        os.environ.setdefault(CUBLAS_WORKSPACE, REPEATABLE)
     if kind == "auto":
         return "cuda" if count else "cpu"
     if not count:
