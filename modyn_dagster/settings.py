@@ -23,6 +23,9 @@ MODYN_UI_TOKEN             secret that requests to them must carry              
 MODYN_UI_USER_HEADER       header of a reverse proxy that they must carry           none
 MODYN_UI_READ_ONLY         ``true``: their pages change nothing                     false
 =========================  =======================================================  ======================
+
+MODYN_POSTGRES_URL, MODYN_POSTGRES_OWNER_URL, MODYN_MLFLOW_URI and MODYN_UI_TOKEN are secrets: with ``_FILE`` at the end of its
+name a variable names a file that holds the value.
 """
 
 import os
@@ -32,6 +35,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.private_files import secret_setting, without_files
 
 #: Path of the server of `modyn-dagster ui` below which it serves the reports of comparisons.
 REPORT_PAGES: Final = "/modyn/reports"
@@ -65,10 +69,10 @@ class Settings:
         return cls(
             project=Path(env.get("MODYN_PROJECT") or ".").resolve(),
             home=Path(env.get("MODYN_HOME") or ".modyn").resolve(),
-            postgres_url=env.get("MODYN_POSTGRES_URL") or None,
+            postgres_url=secret_setting(env, "MODYN_POSTGRES_URL"),
             database_prefix=env.get("MODYN_DATABASE_PREFIX", ""),
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
-            postgres_owner_url=env.get("MODYN_POSTGRES_OWNER_URL") or None,
+            postgres_owner_url=secret_setting(env, "MODYN_POSTGRES_OWNER_URL"),
             max_wait=_seconds("MODYN_MAX_WAIT", env.get("MODYN_MAX_WAIT") or str(MAX_WAIT), zero=True),
             strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
             mlflow_timeout=_seconds("MODYN_MLFLOW_TIMEOUT", env.get("MODYN_MLFLOW_TIMEOUT") or str(MLFLOW_TIMEOUT), zero=False),
@@ -100,7 +104,9 @@ class Settings:
             "MODYN_STRICT_READS": "true" if self.strict_reads else "",
             "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
         }
-        return {name: value for name, value in pairs.items() if value}
+        given = {name: value for name, value in pairs.items() if value}
+        # A file that was replaced meanwhile would give children another server than their parent.
+        return given | without_files(given)
 
 
 def _seconds(name: str, text: str, *, zero: bool) -> float:

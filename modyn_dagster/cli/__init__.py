@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "demo": LazyCommand("modyn_dagster.cli.demo", "demo", "Replay three pipelines over a real stream and compare them."),
     "up": LazyCommand("modyn_dagster.cli.ui.command", "up", "Start all that a project folder needs; stop it with Ctrl-C."),
     "ui": LazyCommand("modyn_dagster.cli.ui.command", "ui", "Start Postgres, Dagster and MLflow; stop them with Ctrl-C."),
+    "services": LazyCommand("modyn_dagster.cli.services.command", "services", "Run one server in the foreground; its health."),
     "dataset": LazyCommand("modyn_dagster.cli.dataset.batches", "dataset", "Import, inspect and repair batches, delete samples."),
     "pipeline": LazyCommand("modyn_dagster.cli.pipeline.replay", "pipeline", "Replay, inspect, operate and compare pipelines."),
     "model": LazyCommand("modyn_dagster.cli.model.store", "model", "List, compare, verify, export and probe stored models."),

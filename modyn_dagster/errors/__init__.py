@@ -36,7 +36,8 @@ ModynError
 │  └─ NonFiniteLoss       (step, keys)
 ├─ ServiceError
 │  ├─ ServiceFailed       (service, log)                 a program of `modyn-dagster ui` ended or does not answer
-│  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui` per MODYN_HOME
+│  ├─ ServiceEnded        (service, what)                a program of `modyn-dagster services run` ended by itself
+│  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui`, or service of a name, per MODYN_HOME
 ├─ SelectionError                                        a training set cannot be selected
 │  └─ BadScore            (key, score)                   a sample weight that is negative or not a number
 ├─ LawBroken              (law, stream, decision)        a triggering policy on trial breaks a law of policies
@@ -80,6 +81,7 @@ from modyn_dagster.errors.running import (
     NonFiniteLoss,
     RunError,
     SelectionError,
+    ServiceEnded,
     ServiceError,
     ServiceFailed,
     StaleRun,
@@ -143,6 +145,7 @@ __all__ = [
     "SchemaOutdated",
     "SelectionError",
     "ServerFailed",
+    "ServiceEnded",
     "ServiceError",
     "ServiceFailed",
     "StaleRun",
