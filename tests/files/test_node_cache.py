@@ -124,6 +124,24 @@ def test_a_mapping_of_a_copy_that_is_forgotten_stays_readable(tmp_path: Path) ->
     assert shelf.fetched == {"0": 2}
 
 
+def test_a_copy_that_goes_while_it_is_being_opened_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf, flock = shelf_of(1), fcntl.flock
+    cache = NodeCache(tmp_path, 300, shelf)
+    read(cache, "0")
+
+    def remove_first(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_SH:
+            monkeypatch.undo()
+            (cache.root / "0").unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    held = cache.open(cache.root / "0")
+    assert os.fstat(held).st_nlink == 1
+    assert shelf.fetched == {"0": 2}
+    os.close(held)
+
+
 def test_an_object_cut_short_on_its_way_is_no_copy(tmp_path: Path) -> None:
     shelf = shelf_of(1)
     shelf.size_of = lambda name: 101  # type: ignore[method-assign]  # the store says one byte more than it has

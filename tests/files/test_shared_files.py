@@ -138,6 +138,15 @@ def test_a_store_that_is_away_is_an_error_that_passes(node: Node, tmp_path: Path
     assert objects(tmp_path) == {NAME: b"here"}
 
 
+def test_a_store_that_keeps_fewer_bytes_than_were_sent_is_found_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann = node("ann")
+    store = type(files_at(ann).objects.filesystem)  # type: ignore[attr-defined]  # of a shared store
+    monkeypatch.setattr(store, "put_file", lambda _, local, name, **__: Path(name).write_bytes(Path(local).read_bytes()[:-1]))
+    with pytest.raises(WriteFailed, match="5 bytes were sent, 4 are stored"):
+        write(ann / NAME, b"bytes")
+    assert not (ann / NAME).exists()
+
+
 def test_a_second_name_is_an_object_of_its_own(node: Node, tmp_path: Path) -> None:
     ann = node("ann")
     checksum = write(ann / "predictions/1.arrow", b"outputs")
