@@ -5,6 +5,8 @@ variable                   meaning                                              
 =========================  =======================================================  ======================
 MODYN_PROJECT              folder with ``datasets/`` and ``pipelines/``             the current folder
 MODYN_HOME                 folder of all state: Postgres, batches, models, ...      ``.modyn`` here
+MODYN_FILES                URL or absolute folder of batches, models, ... of nodes   none: MODYN_HOME
+MODYN_CACHE_SIZE           most bytes of copies of them on a node, as ``50 GB``     20 GB
 MODYN_POSTGRES_URL         an existing server to use instead of the embedded one    none
 MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas             MODYN_POSTGRES_URL
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
@@ -29,6 +31,7 @@ name a variable names a file that holds the value.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +49,11 @@ MAX_WAIT: Final = 3600.0
 #: Default of ``MODYN_MLFLOW_TIMEOUT``: enough for MLflow to make its tables on a busy machine.
 MLFLOW_TIMEOUT: Final = 60.0
 
+#: Default of ``MODYN_CACHE_SIZE``.
+CACHE_SIZE: Final = 20 * 10**9
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|MB|GB|TB)", re.IGNORECASE)
+_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -60,6 +68,8 @@ class Settings:
     max_wait: float = MAX_WAIT
     strict_reads: bool = False
     mlflow_timeout: float = MLFLOW_TIMEOUT
+    files: str | None = None
+    cache_size: int = CACHE_SIZE
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -76,6 +86,8 @@ class Settings:
             max_wait=_seconds("MODYN_MAX_WAIT", env.get("MODYN_MAX_WAIT") or str(MAX_WAIT), zero=True),
             strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
             mlflow_timeout=_seconds("MODYN_MLFLOW_TIMEOUT", env.get("MODYN_MLFLOW_TIMEOUT") or str(MLFLOW_TIMEOUT), zero=False),
+            files=_store_url("MODYN_FILES", env.get("MODYN_FILES", "")),
+            cache_size=_n_bytes("MODYN_CACHE_SIZE", env.get("MODYN_CACHE_SIZE") or f"{CACHE_SIZE} B"),
         )
 
     @property
@@ -102,6 +114,8 @@ class Settings:
             "MODYN_PG_BIN": str(self.pg_bin or ""),
             "MODYN_MAX_WAIT": "" if self.max_wait == MAX_WAIT else f"{self.max_wait:g}",
             "MODYN_STRICT_READS": "true" if self.strict_reads else "",
+            "MODYN_FILES": self.files or "",
+            "MODYN_CACHE_SIZE": "" if self.cache_size == CACHE_SIZE else f"{self.cache_size} B",
             "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
         }
         given = {name: value for name, value in pairs.items() if value}
@@ -124,3 +138,24 @@ def _is_true(name: str, text: str) -> bool:
     if text.lower() not in ("", "true", "false"):
         raise ConfigError("environment", name, text, "must be `true` or `false`")
     return text.lower() == "true"
+
+
+def _store_url(name: str, text: str) -> str | None:
+    """URL of a folder, which shows no secret; ``ConfigError`` for anything else. An absolute path becomes a URL."""
+    url = f"file://{text.rstrip('/')}" if text.startswith("/") else text.rstrip("/")
+    if not url:
+        return None
+    if "@" in url or "?" in url:
+        # Not repeated: it may be a password.
+        raise ConfigError("environment", name, "…", "must not have a user, a password or a query; fsspec finds keys by itself")
+    scheme, separator, rest = url.partition("://")
+    if not separator or not scheme or not rest.strip("/") or ".." in rest.split("/"):
+        raise ConfigError("environment", name, text, "must be an absolute folder, or a URL of fsspec such as s3://bucket/folder")
+    return url
+
+
+def _n_bytes(name: str, text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or float(match[1]) == 0:
+        raise ConfigError("environment", name, text, "must be a size such as `500 MB`, `20 GB` or `1.5 TB`")
+    return int(float(match[1]) * _UNITS[match[2].lower()])

@@ -50,6 +50,7 @@ MARKED: Final = {
 LAWS: Final = {
     "laws-data": (
         "tests/data",
+        "tests/files",
         "tests/ingestion",
         "tests/catalog_ingestion",
         "tests/catalog",

@@ -18,6 +18,7 @@ FLOOR = {path.stem for path in PACKAGE.glob("*.py")} - FACE - {"__init__"} | {
     "distributed",
     "durability",
     "errors",
+    "files",
     "reproducibility",
     "values",
 }

@@ -20,6 +20,7 @@ _PLACES: Final = (
     ("optimizers", "", "optimizers"),
     ("models", "", "models"),
     ("weights", "", "cached weights"),
+    ("cache", "", "copies"),
     ("reports", "", "reports"),
     ("logs", "", "logs"),
     ("dagster", "", "Dagster's logs"),

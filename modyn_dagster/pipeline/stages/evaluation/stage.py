@@ -19,6 +19,7 @@ from modyn_dagster.catalog.results.predictions import PredictionFileRow, list_pr
 from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.errors import RunError
 from modyn_dagster.evaluation.predictions.files import PredictionWriter
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.models import predictor_id, predictor_of
 from modyn_dagster.pipeline.stages.evaluation.cells import score_closed_intervals
@@ -160,7 +161,7 @@ def _record_files(context: TriggerContext, reused: Sequence[dict[str, Any]], pre
         for item in predicted:
             waiting = Stopwatch("evaluate")
             values = item.stretch.wait()
-            n_bytes = (context.platform.home / values["path"]).stat().st_size
+            n_bytes = files_at(path := context.platform.home / values["path"]).size(path) or 0
             waited = waiting.read(values["n_samples"], n_bytes)
             rows.append(values)
             timings.append(replace(waited, seconds=item.timing.seconds + waited.seconds))
