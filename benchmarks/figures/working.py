@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import yaml
 
+from benchmarks.figures.watched import Watched
 from modyn_dagster.distributed.opening import open_pool
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.replay.run import ReplayRequest
@@ -26,9 +27,9 @@ _EVERY: Final = int(ROWS * 0.87)
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A replay in a process of its own: wall seconds, seconds by stage of the ledger, and the hashes of its models."""
+    """A replay in a process of its own: its times, seconds by stage of the ledger, and the hashes of its models."""
 
-    wall: float
+    times: Watched
     stages: dict[str, float]
     hashes: Sequence[str]
 

@@ -17,6 +17,7 @@ from modyn_dagster.distributed.protocols import Pool, Resources
 from modyn_dagster.errors import ConfigError, CorruptFile, DeletedKey, RunError, WorkerLost, WriteFailed, error_class
 from modyn_dagster.settings import Settings
 from tests.distributed import calls
+from tests.distributed.children import workers_of
 
 pytestmark = pytest.mark.process
 
@@ -25,10 +26,6 @@ pytestmark = pytest.mark.process
 def pool() -> Iterator[ProcessPool]:
     with ProcessPool(2) as opened:
         yield opened
-
-
-def workers_of(pid: int) -> list[psutil.Process]:
-    return [child for child in psutil.Process(pid).children() if "distributed.worker" in " ".join(child.cmdline())]
 
 
 def wait_until_gone(processes: list[psutil.Process]) -> None:
@@ -147,7 +144,8 @@ def test_closing_ends_calls_under_way_and_leaves_no_process() -> None:
         next(results)
         mine = [child for child in workers_of(os.getpid()) if child.pid not in before]
         assert len(mine) == 2
-    assert not any(child.is_running() for child in mine)
+    # Not even as zombies.
+    assert not any(psutil.pid_exists(child.pid) for child in mine)
     with pytest.raises((ConfigError, WorkerLost)):
         next(pool.map(calls.doubled, [1]))
 
@@ -156,6 +154,7 @@ PARENT = """
 import sys
 from modyn_dagster.distributed.processes import ProcessPool
 from tests.distributed import calls
+from tests.distributed.children import workers_of
 with ProcessPool(2) as pool:
     results = pool.map(calls.pid_after, [0.2, 0.2, 60.0, 60.0])
     print(next(results), next(results), flush=True)
@@ -163,7 +162,7 @@ with ProcessPool(2) as pool:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak("distributed"))])
 def test_workers_end_in_the_middle_of_a_call_when_their_parent_is_killed(number: signal.Signals) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=environment)

@@ -5,6 +5,7 @@ The pool of these tests makes its calls in this process; tests/distributed has r
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -88,11 +89,16 @@ def cases(every: Content, few: str = "") -> list[Any]:
     return [case if case == few else pytest.param(case, marks=pytest.mark.soak("distributed")) for case in every]
 
 
+_NUMBERS = count()
+
+
 def both(world: World, name: str, pool: InlinePool) -> tuple[Ended, Ended]:
     """Ends of a replay of one process and of another one with workers, which finds no score of the first."""
-    alone = replayed(world, name, "alone")
     forget_evaluations(world)
-    return alone, replayed(world, name, "workers", pool)
+    number = next(_NUMBERS)
+    alone = replayed(world, name, f"alone {number}")
+    forget_evaluations(world)
+    return alone, replayed(world, name, f"workers {number}", pool)
 
 
 @pytest.mark.parametrize("policy", cases(POLICIES, "ensemble"))
@@ -105,7 +111,7 @@ def test_policies_that_know_no_model_are_trained_ahead(world_of, workers, policy
     assert pool.made.count("train_ahead") == len(alone.outcome["models"]) > 1
 
 
-@pytest.mark.parametrize("selection", cases(SELECTIONS, "rtbs_reset"))
+@pytest.mark.parametrize("selection", cases(SELECTIONS))
 def test_training_sets_are_the_same_files(world_of, workers, selection: str) -> None:
     world = world_of(pipeline("tried", EVERY_30, SELECTIONS[selection], {}), split=SPLIT)
     world.deliver(range(6))
@@ -211,6 +217,7 @@ def test_no_file_of_a_worker_is_left(world_of, workers) -> None:
     assert [*(home / checkpoint_path(run.id, 0)).parent.glob("*")] == []
 
 
+@pytest.mark.soak("distributed")
 def test_samples_deleted_under_the_workers_are_in_no_later_training_set(world_of, workers) -> None:
     world = world_of(pipeline("tried", EVERY_30, {"window": "all"}, {}), split=SPLIT)
     world.deliver(range(6))
