@@ -12,6 +12,7 @@ MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas         
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
 MODYN_MAX_WAIT             longest wait for an error that passes, in seconds        3600
+MODYN_WORKERS              processes that train and evaluate in a replay beside it  none
 MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
@@ -37,6 +38,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from modyn_dagster.distributed.opening import named_pool
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.private_files import secret_setting, without_files
 
@@ -70,6 +72,7 @@ class Settings:
     mlflow_timeout: float = MLFLOW_TIMEOUT
     files: str | None = None
     cache_size: int = CACHE_SIZE
+    workers: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -88,6 +91,7 @@ class Settings:
             mlflow_timeout=_seconds("MODYN_MLFLOW_TIMEOUT", env.get("MODYN_MLFLOW_TIMEOUT") or str(MLFLOW_TIMEOUT), zero=False),
             files=_store_url("MODYN_FILES", env.get("MODYN_FILES", "")),
             cache_size=_n_bytes("MODYN_CACHE_SIZE", env.get("MODYN_CACHE_SIZE") or f"{CACHE_SIZE} B"),
+            workers=named_pool(workers) if (workers := env.get("MODYN_WORKERS")) else None,
         )
 
     @property
@@ -116,6 +120,7 @@ class Settings:
             "MODYN_STRICT_READS": "true" if self.strict_reads else "",
             "MODYN_FILES": self.files or "",
             "MODYN_CACHE_SIZE": "" if self.cache_size == CACHE_SIZE else f"{self.cache_size} B",
+            "MODYN_WORKERS": self.workers or "",
             "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
         }
         given = {name: value for name, value in pairs.items() if value}
