@@ -68,6 +68,7 @@ def _workers(axes: Axes, found: Mapping[str, Spread]) -> None:
         counts = sorted(int(name.removesuffix(".ten")) for name in found if name.removesuffix(".ten").isdigit())
         numbers = [n for n in dict.fromkeys(counts) if f"{n}{ending}" in found]
         axes.plot(numbers, [found[f"{n}{ending}"].value for n in numbers], marker="o", label=label, color=colour)
+    axes.set_xticks(numbers)
     axes.axhline(found["one_thread"].value, color="#D55E00", linestyle="--", label="R-TBS, one thread")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("workers")

@@ -109,7 +109,7 @@ def test_every_items_chance_is_its_weight_times_c_over_w_however_the_shards_are_
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize(("n", "decay"), [(10, 0.3), (4, 0.7)])
 def test_every_items_chance_in_every_stream_and_layout(stream, layout, n, decay):
-    assert_rtbs(stream, layout, n, decay, examples(500))
+    assert_rtbs(stream, layout, n, decay, examples(200))
 
 
 @pytest.mark.law
@@ -119,7 +119,7 @@ def test_every_items_chance_in_every_stream_and_layout(stream, layout, n, decay)
 def test_every_items_chance_is_the_same_for_every_number_of_shards(stream, shards):
     weight = weights(STREAMS[stream], 0.5)
     expected = min(6, weight.sum()) / weight.sum() * weight
-    assert_chances(lambda seed: DRTBS(6, 0.5, seed, shards=shards), expected, STREAMS[stream], None, examples(500))
+    assert_chances(lambda seed: DRTBS(6, 0.5, seed, shards=shards), expected, STREAMS[stream], None, examples(200))
 
 
 @pytest.mark.law
@@ -186,7 +186,7 @@ def test_whole_samples_have_the_serial_distribution_in_shards():
 @pytest.mark.parametrize("shards", [1, 2, 3, 8])
 @pytest.mark.parametrize("n", [2, 4, 7])
 def test_whole_samples_have_one_distribution_for_every_number_of_shards(n, shards):
-    runs = examples(2_500)
+    runs = examples(1_000)
     serial = outcomes(lambda seed: RTBS(n, 0.4, seed), runs, 0)
     assert_same_distribution(serial, outcomes(lambda seed: DRTBS(n, 0.4, seed, shards=shards), runs, 0))
 
@@ -195,7 +195,7 @@ def test_whole_samples_have_one_distribution_for_every_number_of_shards(n, shard
 @SOAK
 @pytest.mark.parametrize("shards", [1, 3, 8])
 def test_whole_samples_of_ttbs_have_one_distribution_for_every_number_of_shards(shards):
-    runs = examples(2_500)
+    runs = examples(1_000)
     serial = outcomes(lambda seed: TTBS(4, 0.4, 2.0, seed), runs, 0)
     assert_same_distribution(serial, outcomes(lambda seed: DTTBS(4, 0.4, 2.0, seed, shards=shards), runs, 0))
 
