@@ -270,3 +270,20 @@ def test_a_gpu_that_this_machine_does_not_have_is_a_warning(project: Path, monke
     [warning] = [line for line in result.output.splitlines() if line.startswith("warning: ")]
     assert "pipeline elsewhere: training.device" in warning
     assert "no CUDA device" in warning
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        ({"kind": "rtbs", "n": 50, "decay": {"keep": 0.5, "after": "1d"}, "shards": 0}, "greater than or equal to 1"),
+        ({"kind": "uniform_reservoir", "n": 50, "shards": 2}, "shards"),
+        ({"kind": "uniform", "ratio": 0.5, "shards": 2}, "shards"),
+        ({"kind": "rtbs", "n": 10**9, "decay": {"keep": 0.5, "after": "1d"}, "shards": 2}, "n must be below 1,000,000,000"),
+    ],
+)
+def test_shards_that_cannot_be_are_refused(project: Path, strategy: dict[str, Any], words: str) -> None:
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "selection": {"strategy": strategy}})
+    result = check()
+    assert result.exit_code == 1
+    assert "selection.strategy" in result.stderr
+    assert words in result.stderr
