@@ -1,0 +1,159 @@
+"""Workers inside a replay: figure W1.
+
+``python benchmarks/workers.py [--quick] [--json FILE] [--workers N] [--trainings N] [--rounds N] [--work DIR]``
+
+A made-up stream of rows with an ``amount`` trigger, and 20 trainings from scratch of a network with one thread each. Starts a
+Postgres of its own the way the product does, without Dagster, MLflow and bars.
+
+W1         wall of a replay with two workers over that of one process, each a new process from its first import to its end, the
+           workers started included; in turn. The hashes of the models are compared.
+W1.bare    what two cores give here at the same time: wall of the same number of plain trainings in two bare processes over
+           that in one. No replay can fall below it.
+W1.serial  share of one process's replay that no worker takes: all but the seconds of training in its ledger.
+W1.start   seconds until two workers that are started for it have made their first call, with all that a training imports.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+if __name__ == "__main__":
+    # The repository's root instead of this folder: its modules are found, and hide nobody else's.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.figures.working import PIPELINE, Replayed, import_training, replay_here, train_here, write_project
+from benchmarks.measure import Machine, Spread
+from benchmarks.report import Figure, busyness, print_table, write_json
+from modyn_dagster.catalog.database.urls import child_environment
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.catalog.runs import list_runs
+from modyn_dagster.catalog.timings import seconds_by_stage
+from modyn_dagster.cli.server import running_database
+from modyn_dagster.distributed.processes import ProcessPool
+from modyn_dagster.ingestion.history import import_history
+from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.settings import Settings
+
+#: Epochs of a training: above 5 s on the machine of docs/benchmarks.md, and of a quick run.
+EPOCHS: Final = 90
+QUICK_EPOCHS: Final = 3
+GOAL: Final = 0.65
+
+
+def _own_program(*arguments: object, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, str(Path(__file__).resolve()), *map(str, arguments)], env=environment)
+
+
+def _wall(*programs: Sequence[object], environment: dict[str, str]) -> float:
+    """Seconds until programs that are started at the same time have ended."""
+    begun = time.perf_counter()
+    processes = [_own_program(*arguments, environment=environment) for arguments in programs]
+    if any(code != 0 for code in [process.wait() for process in processes]):
+        raise RuntimeError("a program of the benchmark failed")
+    return time.perf_counter() - begun
+
+
+def _replayed(settings: Settings, name: str, workers: int, trainings: int, platform: Platform) -> Replayed:
+    environment = os.environ | child_environment(settings) | {"MODYN_WORKERS": str(workers) if workers else ""}
+    wall = _wall(["--replay", name, "--trainings", trainings], environment=environment)
+    with platform.transaction() as conn:
+        run = next(run for run in list_runs(conn, PIPELINE) if run.name == name)
+        stages = dict(seconds_by_stage(conn, run.id))
+        return Replayed(wall, stages, [model.hash for model in list_models(conn, run.id)])
+
+
+def started(workers: int) -> float:
+    """Seconds until so many new workers have made their first call."""
+    begun = time.perf_counter()
+    with ProcessPool(workers) as pool:
+        list(pool.map(import_training, range(workers)))
+        return time.perf_counter() - begun
+
+
+def measure(work: Path, options: argparse.Namespace) -> Iterator[Figure]:
+    """W1 and what stands beside it."""
+    machine, epochs = Machine(), QUICK_EPOCHS if options.quick else EPOCHS
+    write_project(work / "project", options.trainings, epochs)
+    settings = Settings(work / "project", work / "home")
+    rounds: dict[str, list[float]] = {"ratio": [], "bare": [], "serial": [], "one": [], "many": [], "start": []}
+    seconds, waits, hashes = list[float](), list[float](), set[tuple[str, ...]]()
+    with running_database(settings), closing(Platform.open(settings)) as platform:
+        spec = platform.project.datasets["rows"]
+        import_history(platform.engine, platform.home, spec, platform.project.root_of("rows"))
+        for number in range(options.rounds):
+            machine.sample()
+            waited = _stalled()
+            bare = [options.trainings // 2, options.trainings - options.trainings // 2]
+            alone = _wall(["--bare", options.trainings, "--epochs", epochs], environment=dict(os.environ))
+            beside = _wall(*(["--bare", n, "--epochs", epochs] for n in bare), environment=dict(os.environ))
+            one = _replayed(settings, f"one {number}", 0, options.trainings, platform)
+            many = _replayed(settings, f"many {number}", options.workers, options.trainings, platform)
+            rounds["bare"].append(beside / alone)
+            rounds["ratio"].append(many.wall / one.wall)
+            rounds["serial"].append(1 - one.stages["train"] / one.wall)
+            rounds["one"].append(one.wall)
+            rounds["many"].append(many.wall)
+            rounds["start"].append(started(options.workers))
+            seconds.append(one.stages["train"] / len(one.hashes))
+            hashes |= {tuple(one.hashes), tuple(many.hashes)}
+            waits.append(_stalled() - waited)
+            machine.sample()
+    if len(hashes) != 1:
+        raise RuntimeError("the replays ended with other models")
+    size = f"{len(next(iter(hashes)))} trainings of {min(seconds):.1f} s"
+    yield Figure("W1", f"{size}: {options.workers} workers / one process", Spread.of(rounds["ratio"]), "x", GOAL, at_most=True)
+    yield Figure("W1.bare", "plain trainings: two bare processes / one", Spread.of(rounds["bare"]), "x")
+    yield Figure("W1.serial", "share of one process's replay that is not training", Spread.of(rounds["serial"]), "")
+    yield Figure("W1.start", f"{options.workers} workers started, their imports included", Spread.of(rounds["start"]), "s")
+    yield Figure("W1.one", "wall of one process", Spread.of(rounds["one"]), "s")
+    yield Figure("W1.many", f"wall with {options.workers} workers", Spread.of(rounds["many"]), "s")
+    yield Figure("W1.waits", "seconds in which some task waited for a processor, a round", Spread.of(waits), "s")
+    yield from busyness(machine)
+
+
+def _stalled() -> float:
+    """Seconds since the start of the machine in which some task waited for a processor; 0 where the kernel does not tell."""
+    try:
+        text = Path("/proc/pressure/cpu").read_text()
+    except OSError:
+        return 0.0
+    return int(text.splitlines()[0].rpartition("total=")[2]) / 1e6
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Workers inside a replay; figure W1.")
+    parser.add_argument("--quick", action="store_true", help="trainings of a fraction of a second, which show nothing")
+    parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--trainings", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--work", type=Path, help="existing folder for data; emptied again (default: a temporary folder)")
+    parser.add_argument("--replay", help=argparse.SUPPRESS)
+    parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help=argparse.SUPPRESS)
+    options: Any = parser.parse_args()
+    if options.replay is not None:
+        replay_here(options.replay, options.trainings)
+        return
+    if options.bare is not None:
+        train_here(options.bare, options.epochs)
+        return
+    with tempfile.TemporaryDirectory(prefix="modyn-workers-", dir=options.work) as work:
+        # A server that root starts runs under another account, which has to come this far.
+        Path(work).chmod(0o711)
+        found = list(measure(Path(work), options))
+    print_table(found, "Workers")
+    if options.json is not None:
+        write_json(options.json, found)
+
+
+if __name__ == "__main__":
+    main()
