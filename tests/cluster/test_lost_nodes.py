@@ -1,10 +1,12 @@
 """Nodes that die in the middle of a replay, and a head that is restarted: launched again, the replay ends the same."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import dagster as dg
+import psutil
 import pytest
 
 from modyn_dagster.catalog.runs import list_runs
@@ -100,6 +102,28 @@ def test_a_node_that_is_removed_in_the_middle_of_a_replay_changes_nothing(
         shut.unlink()
         assert launches.ended(second) == dg.DagsterRunStatus.SUCCESS, launches.story(second)
     assert outcome(deployment, "removed") == undisturbed
+
+
+def test_a_node_that_dies_under_the_workers_of_a_replay_changes_nothing(
+    nodes: Nodes, deployment: Deployment, undisturbed: Outcome, shut: Path
+) -> None:
+    nodes.start_head(1)
+    victim = nodes.start_node(2)
+    environment = {**deployment.environment, **nodes.access}
+    command = ("pipeline", "replay", PIPELINE, "--name", "dealt", "--workers", f"ray:{nodes.address}")
+    with ThreadPoolExecutor(1) as pool:
+        replay = pool.submit(deployment.command, *command, environment=environment)
+        wait_for("the training", lambda: replay.done() or len(trainings_on(victim)) == 2, SECONDS)
+        assert not replay.done(), replay.result()
+        victim.die()
+        shut.unlink()
+        replay.result()
+    assert outcome(deployment, "dealt") == undisturbed
+
+
+def trainings_on(node: Node) -> list[psutil.Process]:
+    """Workers of a node that stand before the gate, in a call of a pool."""
+    return [process for process in node.processes() if process.name().startswith("ray::modyn")]
 
 
 def test_a_head_that_is_restarted_fails_runs_after_a_while_and_the_next_launch_goes_on(
