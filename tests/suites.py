@@ -63,7 +63,7 @@ LAWS: Final = {
     "laws-models": ("tests/model_store", "tests/benchmarks"),
     "laws-policies": ("tests/selection", "tests/triggering"),
     "laws-results": ("tests/evaluation", "tests/reporting", "tests/pipeline", "tests/dagster", "tests/cli"),
-    "laws-training": ("tests/training",),
+    "laws-training": ("tests/training", "tests/distributed"),
 }
 PARTS: Final = tuple(sorted([*MARKED, *LAWS]))
 

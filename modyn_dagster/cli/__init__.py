@@ -36,6 +36,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "model": LazyCommand("modyn_dagster.cli.model.store", "model", "List, compare, verify, export and probe stored models."),
     "verify": LazyCommand("modyn_dagster.cli.verify", "verify", "Read everything that is recorded, and name what is damaged."),
     "repair": LazyCommand("modyn_dagster.cli.verify", "repair", "Make damaged and missing files again where they are derived."),
+    "cluster": LazyCommand("modyn_dagster.cli.cluster.check", "cluster", "Compare the nodes of a Ray cluster."),
     "disk": LazyCommand("modyn_dagster.cli.disk", "disk", "Show what takes space on the disk."),
     "check": LazyCommand("modyn_dagster.cli.check", "check", "Validate every spec and import the user code they name."),
     "schema": LazyCommand("modyn_dagster.cli.schema", "schema", "Write the JSON Schemas of the specs, for editors."),

@@ -50,6 +50,7 @@ ModynError
    ├─ ModelsMissing       (failed, total)                a replay that went on without the models of failed triggers
    ├─ StillFailing        (seconds)                      a transient error that did not pass in time
    ├─ WorkerLost          (work, cause)                  a process of a pool or a group of ranks died over its work
+   ├─ NoRoom              (work, wanted, found)          a machine or cluster without the resources that a run reserves
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
@@ -79,6 +80,7 @@ from modyn_dagster.errors.running import (
     LostClaim,
     ModelsMissing,
     NonFiniteLoss,
+    NoRoom,
     RunError,
     SelectionError,
     ServiceEnded,
@@ -136,6 +138,7 @@ __all__ = [
     "ModelInUse",
     "ModelsMissing",
     "ModynError",
+    "NoRoom",
     "NonFiniteLoss",
     "NotAllowed",
     "NotJson",

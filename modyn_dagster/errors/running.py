@@ -87,6 +87,17 @@ class WorkerLost(RunError):
         self.work, self.cause = work, cause
 
 
+class NoRoom(RunError):
+    """Machine or cluster that is too small, or stays too busy, for what a run reserves."""
+
+    def __init__(self, work: str, wanted: str, found: str) -> None:
+        super().__init__(
+            f"{work} needs {wanted}: {found}; ask for less (`resources` of the pipeline), wait until other runs have ended, "
+            "or add a machine"
+        )
+        self.work, self.wanted, self.found = work, wanted, found
+
+
 class ServiceError(ModynError):
     """Base of the errors of the programs that `modyn-dagster ui` and `services run` keep running."""
 

@@ -4,6 +4,7 @@ Dagster's own limits the number of all runs together: two replays fill it, and a
 submitted, by sensors, backfills and the pages alike, with its class, and limits each class. `dagster.yaml` names it.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, Self, cast
@@ -15,11 +16,13 @@ from modyn_dagster.resources.run_classes import (
     CLASS_TAG,
     PIPELINE_TAG,
     REPLAY_TAG,
+    RESOURCES_TAG,
     RUN_CLASSES,
     SEED_TAG,
     RunClass,
     RunClassName,
     class_of,
+    largest,
 )
 
 #: Dagster's tags: the priority of a run in the queue, and the sensor that asked for it.
@@ -112,6 +115,8 @@ class FairRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
         priority = self.classes[name].priority + _SENSOR_FIRST * (_SENSOR_TAG in run.tags)
         found = {_PRIORITY_TAG: run.tags.get(_PRIORITY_TAG, str(priority)), CLASS_TAG: name}
         replays = ", ".join(_replays(ops, run.run_config))
+        wanted = largest(tags[RESOURCES_TAG] for tags in ops.values() if RESOURCES_TAG in tags)
+        found |= {} if wanted is None else {RESOURCES_TAG: json.dumps(asdict(wanted))}
         return found | ({REPLAY_TAG: replays} if replays else {})
 
     def _ops(self, run: dg.DagsterRun) -> dict[str, Mapping[str, str]]:

@@ -83,7 +83,7 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
 
         The process itself reports how a run ended, before it goes, so a run that is not over by then has nobody left.
         """
-        return _health("FAILED", "the process of the run is gone") if self.has_lost_process(run) else _health("RUNNING")
+        return health("FAILED", "the process of the run is gone") if self.has_lost_process(run) else health("RUNNING")
 
     def has_lost_process(self, run: dg.DagsterRun) -> bool:
         """True if a process began to execute a run on this machine and is gone, or if a code server elsewhere has none for it."""
@@ -227,7 +227,7 @@ def _has_our_environment(run: dg.DagsterRun) -> bool:
     return not hasattr(remote.repository_origin.code_location_origin, "host")
 
 
-def _health(status: str, message: str | None = None) -> Any:
+def health(status: str, message: str | None = None) -> Any:
     """Health of a run, of the class that a launcher's method is declared to return; Dagster has no public name for it."""
     answer = get_type_hints(dg.DefaultRunLauncher.check_run_worker_health)["return"]
     return answer(get_type_hints(answer)["status"][status], message)
