@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def fill(home: Path) -> dict[int, str]:
     return checksums
 
 
-def store_at(home: Path, checksums: Mapping[int, str], **options: bool) -> SampleStore:
+def store_at(home: Path, checksums: Mapping[int, str], **options: Any) -> SampleStore:
     indexes = {ordinal: home / f"batches/rows/{ordinal}.arrow" for ordinal in checksums}
     return SampleStore.open(indexes, dataset="rows", home=home, checksums=checksums, deleted={}, width=WIDTH, **options)
 
