@@ -44,7 +44,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def stack(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory, gate: Path, bucket: S3) -> Iterator[Stack]:
     pipeline = custom(PIPELINE, "tiny_models:gated", config={"gate": str(gate)}, every=75) | {
-        "store": {"root": bucket.fresh_url()}
+        "model_store": {"root": bucket.fresh_url()}
     }
     with (
         deployed(postgres_server, tmp_path_factory.mktemp("live"), [pipeline]) as deployment,

@@ -65,7 +65,7 @@ def outcome_of(platform: Platform, run: RunRow) -> Outcome:
     for row in sets.values():
         TrainingSet.open(platform.home / row.path, row.checksum).verify()
     for model in models:
-        platform.model_store.load(model.hash)
+        platform.models_of(platform.spec_of(run)).load(model.hash)
     return Outcome(
         run.state,
         run.cursor,

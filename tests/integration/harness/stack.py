@@ -24,7 +24,7 @@ SERVICES: Final = ("mlflow", "code", "webserver", "daemon")
 #: Also this machine, but no name that our launcher takes for it: the code location stands in for one of another machine.
 ELSEWHERE: Final = "127.0.0.2"
 _START_SECONDS: Final = 240
-_END_SECONDS: Final = 60
+_END_SECONDS: Final = 90
 _FIRST_PORT: Final = 20_000
 _SECRET: Final = ("MODYN_POSTGRES_URL", "MODYN_POSTGRES_OWNER_URL", "MODYN_MLFLOW_URI", "DAGSTER_PG_URL")
 
