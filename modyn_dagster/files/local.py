@@ -137,4 +137,4 @@ class LocalFiles:
 
     def open_stored(self, path: Path) -> BinaryIO:
         """Open the file, unbuffered."""
-        return open(path, "rb", buffering=0)  # type: ignore[return-value]  # a raw file reads as well
+        return open(path, "rb", buffering=0)
