@@ -9,7 +9,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import boto3
 import pytest
 import s3fs
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -138,7 +137,7 @@ def test_a_replay_waits_for_a_server_that_answers_503_and_ends_as_if_undisturbed
     failing = Failing()
     with failing.served() as endpoint:
         allow(monkeypatch, endpoint, "a", "a")
-        boto3.client("s3").create_bucket(Bucket="files")
+        s3fs.S3FileSystem().mkdir("files")
         url = f"s3://files/{os.urandom(4).hex()}"
         ann = full_world(replace(settings, home=tmp_path / "ann", files=url), tmp_path / "project")
         bob = World(ann.folder, replace(ann.settings, home=tmp_path / "bob"))

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,9 +39,9 @@ def fill(home: Path) -> dict[int, str]:
     return checksums
 
 
-def store_at(home: Path, checksums: Mapping[int, str], **options: Any) -> SampleStore:
+def store_at(home: Path, checksums: Mapping[int, str], *, strict: bool = False) -> SampleStore:
     indexes = {ordinal: home / f"batches/rows/{ordinal}.arrow" for ordinal in checksums}
-    return SampleStore.open(indexes, dataset="rows", home=home, checksums=checksums, deleted={}, width=WIDTH, **options)
+    return SampleStore.open(indexes, dataset="rows", home=home, checksums=checksums, deleted={}, width=WIDTH, strict=strict)
 
 
 KEYS = np.concatenate([keys_of(ordinal, np.arange(N)) for ordinal in range(N_BATCHES)])
