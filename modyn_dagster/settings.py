@@ -10,6 +10,7 @@ MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas         
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
 MODYN_MAX_WAIT             longest wait for an error that passes, in seconds        3600
+MODYN_WORKERS              processes that train and evaluate in a replay beside it  none
 MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from modyn_dagster.distributed.opening import named_pool
 from modyn_dagster.errors import ConfigError
 
 #: Path of the server of `modyn-dagster ui` below which it serves the reports of comparisons.
@@ -56,6 +58,7 @@ class Settings:
     max_wait: float = MAX_WAIT
     strict_reads: bool = False
     mlflow_timeout: float = MLFLOW_TIMEOUT
+    workers: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -72,6 +75,7 @@ class Settings:
             max_wait=_seconds("MODYN_MAX_WAIT", env.get("MODYN_MAX_WAIT") or str(MAX_WAIT), zero=True),
             strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
             mlflow_timeout=_seconds("MODYN_MLFLOW_TIMEOUT", env.get("MODYN_MLFLOW_TIMEOUT") or str(MLFLOW_TIMEOUT), zero=False),
+            workers=named_pool(workers) if (workers := env.get("MODYN_WORKERS")) else None,
         )
 
     @property
@@ -98,6 +102,7 @@ class Settings:
             "MODYN_PG_BIN": str(self.pg_bin or ""),
             "MODYN_MAX_WAIT": "" if self.max_wait == MAX_WAIT else f"{self.max_wait:g}",
             "MODYN_STRICT_READS": "true" if self.strict_reads else "",
+            "MODYN_WORKERS": self.workers or "",
             "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
         }
         return {name: value for name, value in pairs.items() if value}

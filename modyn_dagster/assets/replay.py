@@ -15,6 +15,7 @@ from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
 from modyn_dagster.assets.tracking.behind import TrackingBehind, tracking_behind
+from modyn_dagster.distributed.opening import open_pool
 from modyn_dagster.resources.event_store import AssetEvent, keep_connections, show_at_once
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
@@ -115,11 +116,11 @@ class _ReplayEvents:
         run = None
         keep_connections(self._context.instance)
         try:
-            with replay_bar(request.pipeline) as bars:
+            with replay_bar(request.pipeline) as bars, open_pool(self._platform.settings.workers) as pool:
                 # A terminal has its bars, a Dagster run its log.
                 batches, training = (bars.batch, bars.training) if bars else (None, log_training(self._context.log.info))
                 self._say_waits = self._both(bars.note) if bars else self._say_waits
-                for event in replay(self._platform, request, batches, training, self._say_waits):
+                for event in replay(self._platform, request, batches, training, self._say_waits, pool):
                     if run is None:
                         run = event.run if isinstance(event, BatchReplayed) else event.context.run
                         self._links.name_run(run)
