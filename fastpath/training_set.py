@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpath.array_types import Int64Array, KeyArray, WeightArray, address_of
+from fastpath.copies import copies_at, opened_again
 from fastpath.errors import StoreError
 from fastpath.format.partitions import Partitions
 from fastpath.format.training_set_file import Partition, TrainingSetFile, check_columns
@@ -35,8 +36,17 @@ class TrainingSet:
         ``checksum`` is that of the writer; None trusts the file's own. Raises ``CorruptFile`` for another checksum, or a file
         that is no training set; later uses raise it for a damaged partition.
         """
-        file = TrainingSetFile(Path(path), checksum)
-        return cls(Partitions(file.sizes, file.read), file)
+        path = Path(path)
+        return opened_again(path, lambda: cls._open(path, checksum))
+
+    @classmethod
+    def _open(cls, path: Path, checksum: str | None) -> Self:
+        file = TrainingSetFile(path, checksum)
+        opened = cls(Partitions(file.sizes, file.read), file)
+        if copies_at(path) is not None:
+            # A damaged copy is fetched again, which is too late once the set is in use.
+            opened.verify()
+        return opened
 
     @classmethod
     def of(cls, keys: KeyArray, weights: WeightArray | None = None) -> Self:

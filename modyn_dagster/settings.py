@@ -5,6 +5,8 @@ variable                   meaning                                              
 =========================  =======================================================  ======================
 MODYN_PROJECT              folder with ``datasets/`` and ``pipelines/``             the current folder
 MODYN_HOME                 folder of all state: Postgres, batches, models, ...      ``.modyn`` here
+MODYN_FILES                URL or absolute folder of batches, models, ... of nodes   none: MODYN_HOME
+MODYN_CACHE_SIZE           most bytes of copies of them on a node, as ``50 GB``     20 GB
 MODYN_POSTGRES_URL         an existing server to use instead of the embedded one    none
 MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas             MODYN_POSTGRES_URL
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
@@ -18,15 +20,21 @@ MODYN_MLFLOW_TIMEOUT       longest wait of a run for MLflow, in seconds         
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
 MODYN_MAX_IMAGE_PIXELS     largest image that the parser ``images`` decodes         67108864
 MODYN_MAX_IMAGE_BYTES      most bytes of an encoded image                           67108864
+MODYN_GPUS                 number of GPUs, or their names (read where it is used)   torch is asked
+MODYN_CLAIMS               folder of claims on this machine (read where it is used) per account
 MODYN_UI_ALLOWED_HOSTS     more names of the servers of ``ui``                      none
 MODYN_UI_ALLOWED_ORIGINS   origins of other pages that may use them                 none
 MODYN_UI_TOKEN             secret that requests to them must carry                  none
 MODYN_UI_USER_HEADER       header of a reverse proxy that they must carry           none
 MODYN_UI_READ_ONLY         ``true``: their pages change nothing                     false
 =========================  =======================================================  ======================
+
+MODYN_POSTGRES_URL, MODYN_POSTGRES_OWNER_URL, MODYN_MLFLOW_URI and MODYN_UI_TOKEN are secrets: with ``_FILE`` at the end of its
+name a variable names a file that holds the value.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +42,7 @@ from typing import Final, Self
 
 from modyn_dagster.distributed.opening import named_pool
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.private_files import secret_setting, without_files
 
 #: Path of the server of `modyn-dagster ui` below which it serves the reports of comparisons.
 REPORT_PAGES: Final = "/modyn/reports"
@@ -43,6 +52,11 @@ MAX_WAIT: Final = 3600.0
 
 #: Default of ``MODYN_MLFLOW_TIMEOUT``: enough for MLflow to make its tables on a busy machine.
 MLFLOW_TIMEOUT: Final = 60.0
+
+#: Default of ``MODYN_CACHE_SIZE``.
+CACHE_SIZE: Final = 20 * 10**9
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|MB|GB|TB)", re.IGNORECASE)
+_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,8 @@ class Settings:
     max_wait: float = MAX_WAIT
     strict_reads: bool = False
     mlflow_timeout: float = MLFLOW_TIMEOUT
+    files: str | None = None
+    cache_size: int = CACHE_SIZE
     workers: str | None = None
 
     @classmethod
@@ -68,13 +84,15 @@ class Settings:
         return cls(
             project=Path(env.get("MODYN_PROJECT") or ".").resolve(),
             home=Path(env.get("MODYN_HOME") or ".modyn").resolve(),
-            postgres_url=env.get("MODYN_POSTGRES_URL") or None,
+            postgres_url=secret_setting(env, "MODYN_POSTGRES_URL"),
             database_prefix=env.get("MODYN_DATABASE_PREFIX", ""),
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
-            postgres_owner_url=env.get("MODYN_POSTGRES_OWNER_URL") or None,
+            postgres_owner_url=secret_setting(env, "MODYN_POSTGRES_OWNER_URL"),
             max_wait=_seconds("MODYN_MAX_WAIT", env.get("MODYN_MAX_WAIT") or str(MAX_WAIT), zero=True),
             strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
             mlflow_timeout=_seconds("MODYN_MLFLOW_TIMEOUT", env.get("MODYN_MLFLOW_TIMEOUT") or str(MLFLOW_TIMEOUT), zero=False),
+            files=_store_url("MODYN_FILES", env.get("MODYN_FILES", "")),
+            cache_size=_n_bytes("MODYN_CACHE_SIZE", env.get("MODYN_CACHE_SIZE") or f"{CACHE_SIZE} B"),
             workers=named_pool(workers) if (workers := env.get("MODYN_WORKERS")) else None,
         )
 
@@ -102,10 +120,14 @@ class Settings:
             "MODYN_PG_BIN": str(self.pg_bin or ""),
             "MODYN_MAX_WAIT": "" if self.max_wait == MAX_WAIT else f"{self.max_wait:g}",
             "MODYN_STRICT_READS": "true" if self.strict_reads else "",
+            "MODYN_FILES": self.files or "",
+            "MODYN_CACHE_SIZE": "" if self.cache_size == CACHE_SIZE else f"{self.cache_size} B",
             "MODYN_WORKERS": self.workers or "",
             "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
         }
-        return {name: value for name, value in pairs.items() if value}
+        given = {name: value for name, value in pairs.items() if value}
+        # A file that was replaced meanwhile would give children another server than their parent.
+        return given | without_files(given)
 
 
 def _seconds(name: str, text: str, *, zero: bool) -> float:
@@ -123,3 +145,24 @@ def _is_true(name: str, text: str) -> bool:
     if text.lower() not in ("", "true", "false"):
         raise ConfigError("environment", name, text, "must be `true` or `false`")
     return text.lower() == "true"
+
+
+def _store_url(name: str, text: str) -> str | None:
+    """URL of a folder, which shows no secret; ``ConfigError`` for anything else. An absolute path becomes a URL."""
+    url = f"file://{text.rstrip('/')}" if text.startswith("/") else text.rstrip("/")
+    if not url:
+        return None
+    if "@" in url or "?" in url:
+        # Not repeated: it may be a password.
+        raise ConfigError("environment", name, "…", "must not have a user, a password or a query; fsspec finds keys by itself")
+    scheme, separator, rest = url.partition("://")
+    if not separator or not scheme or not rest.strip("/") or ".." in rest.split("/"):
+        raise ConfigError("environment", name, text, "must be an absolute folder, or a URL of fsspec such as s3://bucket/folder")
+    return url
+
+
+def _n_bytes(name: str, text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or float(match[1]) == 0:
+        raise ConfigError("environment", name, text, "must be a size such as `500 MB`, `20 GB` or `1.5 TB`")
+    return int(float(match[1]) * _UNITS[match[2].lower()])

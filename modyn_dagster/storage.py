@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import secrets
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from modyn_dagster.durability.incremental_fsync import HashingFile, IncrementalFsyncFile
-from modyn_dagster.durability.names import durable_folder, sync_folder
-from modyn_dagster.errors import CorruptFile, StorageError, WriteFailed
-from modyn_dagster.values.digest import checksum_of
+from modyn_dagster.durability.names import durable_folder, final_name, sync_folder, temporary_name, write_errors
+from modyn_dagster.errors import StorageError
+from modyn_dagster.files.mounting import files_at
 
 _LOCAL_SCHEMES: Final = ("file://", "local://")
 
@@ -38,14 +37,16 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Write a file as ``atomic_write`` does, through a plain file whose bytes are not hashed: its format has checksums."""
     temporary = temporary_name(path)
     try:
-        with _write_errors(path):
+        with write_errors(path):
             durable_folder(path.parent)
             with IncrementalFsyncFile(temporary, mode) as raw, io.BufferedWriter(raw) as file:
                 yield file
                 file.flush()
                 raw.sync()
-            os.replace(temporary, path)
-            sync_folder(path.parent)
+        if final_name(path.name) is None:
+            files_at(path).publish(temporary, path)
+        else:
+            _rename(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -53,6 +54,8 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 class StagedFile:
     """A file that is written and synced under a temporary name, and renamed once a transaction is about to commit it.
+
+    Where files are stored elsewhere, it is sent there when it is finished.
 
     Attributes:
         path: the final name.
@@ -63,7 +66,8 @@ class StagedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.temporary = temporary_name(path)
-        with _write_errors(path):
+        self._is_staged = False
+        with write_errors(path):
             durable_folder(path.parent)
             self._synced = IncrementalFsyncFile(self.temporary, 0o666)
         self._plain = io.BufferedWriter(self._synced)
@@ -71,28 +75,30 @@ class StagedFile:
 
     def write(self, data: bytes | memoryview) -> None:
         """Append. Raises ``WriteFailed`` when the operating system refuses."""
-        with _write_errors(self.path):
+        with write_errors(self.path):
             self._file.write(data)
 
     def finish(self) -> None:
         """Make everything written durable. Raises ``WriteFailed``."""
-        with _write_errors(self.path):
+        with write_errors(self.path):
             self.size = self._file.tell()
             self._plain.flush()
             self._synced.sync()
             self._plain.close()
+        files_at(self.path).stage(self.temporary)
+        self._is_staged = True
 
     @contextmanager
     def as_file(self) -> Iterator[BinaryIO]:
         """The plain file, for a writer that needs one; finished after the block, and not hashed. Raises ``WriteFailed``."""
-        with _write_errors(self.path):
+        with write_errors(self.path):
             yield self._plain
         self.finish()
 
     @contextmanager
     def as_hashed_file(self) -> Iterator[HashingFile]:
         """The file, for a writer that needs one; finished after the block. Raises ``WriteFailed``."""
-        with _write_errors(self.path):
+        with write_errors(self.path):
             yield self._file
         self.finish()
 
@@ -113,9 +119,8 @@ class StagedFile:
         """
         if not swept:
             sweep_unfinished([self.path], except_for=[self])
-        with _write_errors(self.path):
-            os.replace(self.temporary, self.path)
-            sync_folder(self.path.parent)
+        files_at(self.path).publish(self.temporary, self.path, staged=True)
+        self._is_staged = False
 
     def discard(self) -> None:
         """Remove the file, unless it was published."""
@@ -123,27 +128,22 @@ class StagedFile:
             self._plain.close()
         with contextlib.suppress(OSError):
             self.temporary.unlink(missing_ok=True)
+        if self._is_staged:
+            # What a store that is away keeps goes when it is a day old.
+            with contextlib.suppress(StorageError):
+                files_at(self.path).discard(self.temporary)
+            self._is_staged = False
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
     """Rename a durable file beside ``path`` to it, for good. Raises ``WriteFailed``."""
-    with _write_errors(path):
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+    files_at(path).publish(temporary, path)
 
 
 def linked_copy(existing: Path, path: Path) -> None:
     """Replace ``path`` by a second name of an existing file; removing either leaves the other. Raises ``WriteFailed``."""
-    temporary = temporary_name(path)
-    with _write_errors(path):
-        durable_folder(path.parent)
-        os.link(existing, temporary)
-    replace_durably(temporary, path)
-
-
-def temporary_name(path: Path) -> Path:
-    """A hidden name beside ``path`` that no other writer has; ``sweep_unfinished`` finds it."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with write_errors(path):
+        files_at(path).link(existing, path, replace=True)
 
 
 def sweep_unfinished(paths: Iterable[Path], except_for: Iterable[StagedFile] = ()) -> None:
@@ -157,7 +157,7 @@ def sweep_unfinished(paths: Iterable[Path], except_for: Iterable[StagedFile] = (
     kept = {file.temporary for file in except_for}
     for folder, names in by_folder.items():
         for name in _names_in(folder):
-            if _final_name(name) in names and folder / name not in kept:
+            if final_name(name) in names and folder / name not in kept:
                 (folder / name).unlink(missing_ok=True)
 
 
@@ -170,30 +170,18 @@ def _names_in(folder: Path) -> list[str]:
 
 def sweep_abandoned(folder: Path, older_than: float) -> int:
     """Remove the temporary files below a folder that are so many seconds old; no writer needs that long. Returns their bytes."""
-    n_bytes = 0
-    for path in folder.rglob(".*.tmp"):
-        with contextlib.suppress(FileNotFoundError):
-            about = path.stat()
-            if _final_name(path.name) is not None and about.st_mtime < time.time() - older_than:
-                path.unlink()
-                n_bytes += about.st_size
+    n_bytes, files = 0, files_at(folder)
+    for file in files.unfinished(folder):
+        if file.modified is not None and file.modified < time.time() - older_than:
+            files.remove(file.path)
+            n_bytes += file.n_bytes
     return n_bytes
-
-
-def _final_name(name: str) -> str | None:
-    """Name of the file that a file with a temporary name would become; None for other names."""
-    if name.startswith(".") and name.endswith(".tmp"):
-        return name[1:].removesuffix(".tmp").rpartition(".")[0]
-    return None
 
 
 def verify_checksum(path: Path, expected: str) -> None:
     """Raise ``CorruptFile`` unless the file exists and has this checksum."""
-    if not path.is_file():
-        raise CorruptFile(path, f"a file with checksum {expected}", "no file")
-    checksum = checksum_of(path)
-    if checksum != expected:
-        raise CorruptFile(path, f"checksum {expected}", checksum)
+    with files_at(path).verified(path, expected):
+        pass
 
 
 def inside(root: Path, relative: str) -> Path:
@@ -215,9 +203,7 @@ def local_folder(root: str) -> Path | None:
     return None if "://" in root else Path(root)
 
 
-@contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WriteFailed(path, error.strerror or str(error)) from error
+def _rename(temporary: Path, path: Path) -> None:
+    with write_errors(path):
+        os.replace(temporary, path)
+        sync_folder(path.parent)

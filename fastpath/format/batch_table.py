@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpath.array_types import Int64Array, address_of
+from fastpath.copies import opened_again
 from fastpath.errors import CorruptFile, StoreError
 from fastpath.format.blocks import BLOCK_BYTES, Digests, first_changed_block
 from fastpath.format.deletions import newest_deleted, read_deleted
@@ -217,6 +218,9 @@ class BatchTable:
 
     def _open_file(self, ordinal: int, i: int) -> Opened:
         expected = self._expected(ordinal, i)
+        return opened_again(expected.path, lambda: self._open_expected(ordinal, i, expected))
+
+    def _open_expected(self, ordinal: int, i: int, expected: Expected) -> Opened:
         mapped, version = open_verified(expected)
         if not self._opening.resident:
             opened = Opened(str(expected.path), mapped, mapped.address, version)

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fastpath.copies import opened_again
 from fastpath.errors import CorruptFile
-from fastpath.format.mapped_files import checksum_of
+from fastpath.format.mapped_files import checksum_of, open_descriptor
 from fastpath.format.skeleton import ARROW_ERRORS, Skeleton
 
 #: ``uint32[k]``, strictly ascending.
@@ -37,8 +38,13 @@ def read_deleted(path: Path, checksum: str | None = None) -> DeletedPositions:
 
     Raises ``CorruptFile`` unless the file is a list of positions and has the given checksum (hex BLAKE2b, 16 bytes).
     """
+    return opened_again(path, lambda: _read(path, checksum))
+
+
+def _read(path: Path, checksum: str | None) -> DeletedPositions:
     try:
-        content = path.read_bytes()
+        with open(path, "rb", opener=lambda _, __: open_descriptor(path, checksum)) as file:
+            content = file.read()
     except OSError as error:
         raise CorruptFile(path, "a list of deleted positions", error.strerror or str(error)) from error
     if checksum is not None and (actual := checksum_of(content)) != checksum:

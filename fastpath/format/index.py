@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastpath.array_types import Int64Array, TimeArray, address_of
+from fastpath.copies import opened_again
 from fastpath.errors import CorruptFile
 from fastpath.format.blocks import Digests, n_blocks
 from fastpath.format.index_file import BLOCKS, FILES, RUNS, SAMPLES, Extents, IndexedFile, read_stream, values_of
@@ -56,6 +57,10 @@ class BatchIndex:
 
         Without a checksum only the structure is checked: all values must be possible.
         """
+        return opened_again(path, lambda: cls._open(path, checksum))
+
+    @classmethod
+    def _open(cls, path: Path, checksum: str | None) -> Self:
         content, version = open_verified(Expected(path, None, checksum))
         try:
             skeleton = Skeleton(content, is_stream=True)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastpath.copies import copies_at
 from fastpath.errors import CorruptFile
 from fastpath.kernels._files import MappedFile
 
@@ -48,7 +49,7 @@ class Expected:
 def open_verified(expected: Expected) -> tuple[MappedFile, Version]:
     """Map a file. Raises ``CorruptFile`` for a missing file, or one that is not as expected."""
     try:
-        descriptor = open_descriptor(expected.path)
+        descriptor = open_descriptor(expected.path, expected.checksum)
     except OSError as error:
         kind = "a file" if expected.size is None else f"a file of {expected.size} bytes"
         raise CorruptFile(expected.path, kind, error.strerror or str(error)) from error
@@ -61,8 +62,13 @@ def open_verified(expected: Expected) -> tuple[MappedFile, Version]:
         os.close(descriptor)
 
 
-def open_descriptor(path: Path) -> int:
-    """Open a file for reading. A pipe in its place is opened without waiting for a writer."""
+def open_descriptor(path: Path, checksum: str | None = None) -> int:
+    """Open a file for reading; a copy that is missing is fetched, and compared with the checksum.
+
+    A pipe in its place is opened without waiting for a writer.
+    """
+    if (copies := copies_at(path)) is not None:
+        return copies.open(path, checksum)
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import dagster as dg
 from pydantic import Field
 
-from modyn_dagster.assets.dagster_runs import log_training, log_waits
+from modyn_dagster.assets.dagster_runs import log_training, log_waits, reserved_for
 from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
@@ -58,8 +58,8 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         name=assets.op("replay"),
         specs=[spec.replace_attributes(partitions_def=partitions, skippable=True)],
         backfill_policy=dg.BackfillPolicy.single_run(),
-        op_tags=replay_tags(assets.name, assets.pipeline.seed),
-        pool=f"replay__{assets.name}",
+        # No pool: the queue keeps runs of one replay apart by their tags, so that a grid of seeds or names is parallel.
+        op_tags=replay_tags(assets.pipeline),
     )
     def replay(
         context: dg.AssetExecutionContext,
@@ -73,7 +73,8 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         platform = modyn.platform()
         options = config.model_dump(include=set(ReplayConfig.model_fields)) | {"fast_path": modyn_fast_path.settings()}
         request = ReplayRequest(assets.name, context.partition_keys, context.run.run_id, **options)
-        with tracking_behind(context, modyn_mlflow, platform) as links:
+        place = reserved_for(context, assets.pipeline, "replay")
+        with place, tracking_behind(context, modyn_mlflow, platform) as links:
             yield from _ReplayEvents(context, assets, platform, links).events(request)
 
     return replay

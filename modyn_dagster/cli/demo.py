@@ -114,7 +114,7 @@ def _compare(platform: "Platform", dataset: str) -> None:
     with platform.transaction() as conn:
         comparison = compare_pipelines(conn, names)
     show_table(comparison_table(comparison).rich())
-    path = platform.home / "reports" / f"{dataset}.png"
+    path = platform.settings.reports_folder / f"{dataset}.png"
     save(comparison_over_time(comparison), path)
     say(f"score over time: {_display_path(path)}")
     say(f"interactive report: {_display_path(path.with_suffix('.html'))}")

@@ -31,16 +31,19 @@ def usage(as_json: bool) -> None:
 
     with closing(open_platform()) as platform:
         measured = disk_usage(platform)
-        home = str(platform.home)
+        home, files = str(platform.settings.home), platform.settings.files
     if as_json:
         parts = [asdict(part) for part in measured.parts]
-        content = {"home": home, "n_bytes": measured.n_bytes, "parts": parts, "elsewhere": measured.elsewhere}
-        click.echo(json.dumps(content | {"problem": measured.problem}, indent=2))
+        places = {"home": home} | ({} if files is None else {"files": files})
+        content = {**places, "n_bytes": measured.n_bytes, "parts": parts, "elsewhere": measured.elsewhere}
+        click.echo(json.dumps(content | {"problem": measured.problem, "uncounted": measured.uncounted}, indent=2))
         return
-    click.echo(home)
+    click.echo(home if files is None else f"{home} and {files}")
     show_table(usage_table(measured).rich())
     for root in measured.elsewhere:
         click.echo(f"models at {root} are not on this disk and not counted")
+    if measured.uncounted is not None:
+        click.echo(f"files at {files} are not counted: {measured.uncounted}", err=True)
     if measured.problem is not None:
         click.echo(f"whose runs and models these are is unknown, and the databases are not divided: {measured.problem}", err=True)
 

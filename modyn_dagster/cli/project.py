@@ -61,19 +61,20 @@ def dataset_spec(platform: "Platform", name: str) -> "DatasetSpec":
 store_option = click.option("--store", "root", metavar="ROOT", help="Folder or URL; default: that of the pipelines' models.")
 
 
-def open_store(root: str | None, *allow: str) -> "ModelStore":
+def open_store(root: Path | str | None, *allow: str) -> "ModelStore":
     """Open the store at ``root``, else the project's.
 
     Functions below ``allow`` may run, beside those that build built-in models and retrain the models of pipelines.
     """
     from modyn_dagster.model_store import ModelStore
-    from modyn_dagster.pipeline.platform import BUILDER, TRAINING, models_folder
+    from modyn_dagster.pipeline.platform import BUILDER, TRAINING, models_options, models_root
 
-    if root is not None and "://" not in root and not Path(root).is_dir():
+    if isinstance(root, str) and "://" not in root and not Path(root).is_dir():
         raise ConfigError("model", "store", root, "must be an existing folder, or a URL")
     settings = Settings.from_environment()
     add_code_folder(settings.project)
-    return ModelStore(root or models_folder(settings), allow=[BUILDER, TRAINING, *allow])
+    root = root or models_root(settings)
+    return ModelStore(root, allow=[BUILDER, TRAINING, *allow], storage_options=models_options(settings, root))
 
 
 def chosen_model(store: "ModelStore", text: str) -> "ModelId":

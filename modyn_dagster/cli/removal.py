@@ -89,7 +89,7 @@ def _remove(
             click.echo(f"{kind} {name}: {plan.summary}")
             for path in plan.paths:
                 click.echo(f"  {path}")
-            click.echo(f"  {bytes_text(plan.n_bytes(platform.home))} of files; {len(plan.partitions)} partitions in Dagster")
+            click.echo(f"  {bytes_text(plan.n_bytes(platform.place_of))} of files; {len(plan.partitions)} partitions in Dagster")
             if dry_run:
                 return False
             if not yes:

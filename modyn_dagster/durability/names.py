@@ -3,6 +3,8 @@
 import contextlib
 import errno
 import os
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +14,31 @@ from modyn_dagster.errors import WriteFailed
 _synced: Final = set[Path]()
 #: Errors of a file system that syncs no folders.
 _CANNOT_SYNC: Final = (errno.EINVAL, errno.ENOTSUP)
+
+
+def temporary_name(path: Path) -> Path:
+    """A hidden name beside ``path`` that no other writer has; ``final_name`` undoes it."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def final_name(name: str) -> str | None:
+    """Name of the file that a file with a temporary name would become; None for other names.
+
+    >>> final_name(".7.arrow.0badcafe.tmp"), final_name("7.arrow")
+    ('7.arrow', None)
+    """
+    if name.startswith(".") and name.endswith(".tmp"):
+        return name[1:].removesuffix(".tmp").rpartition(".")[0]
+    return None
+
+
+@contextlib.contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Raise ``WriteFailed`` for every ``OSError`` of the block."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteFailed(path, error.strerror or str(error)) from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -62,8 +89,6 @@ def settle(folder: Path) -> None:
     """
     if not folder.is_dir():
         return
-    try:
+    with write_errors(folder):
         durable_folder(folder)
         sync_folder(folder)
-    except OSError as error:
-        raise WriteFailed(folder, error.strerror or str(error)) from error

@@ -16,10 +16,12 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.known_batches import KnownBatches
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import UnknownName
+from modyn_dagster.files.mounting import home_of_files
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.load import Project, load_project, parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
+from modyn_dagster.storage import inside
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelStore
@@ -43,10 +45,15 @@ class Platform:
         """Read the project's specs; the database is first touched by ``transaction``."""
         return cls(settings, load_project(settings.project))
 
-    @property
+    @cached_property
     def home(self) -> Path:
-        """The folder all paths of the catalog are relative to."""
-        return self.settings.home
+        """The folder all paths of the catalog are relative to: ``MODYN_HOME``, or the copies of what ``MODYN_FILES`` names."""
+        return home_of_files(self.settings.home, self.settings.files, self.settings.cache_size)
+
+    def place_of(self, relative: str) -> Path:
+        """Resolve a name relative to the home; reports stay on the node. ``StorageError`` where it leaves the home."""
+        is_report = relative.startswith(f"{self.settings.reports_folder.name}/")
+        return inside(self.settings.home if is_report else self.home, relative)
 
     @cached_property
     def _stores(self) -> "dict[str, ModelStore]":
@@ -71,19 +78,19 @@ class Platform:
     @cached_property
     def model_store(self) -> "ModelStore":
         """The models of all pipelines whose specs name no other place."""
-        return self.store_at(models_folder(self.settings))
+        return self.store_at(models_root(self.settings))
 
     @cached_property
     def weight_cache(self) -> "ModelStore":
         """Cache of the weights of models stored as provenance, so that not every use trains them again."""
-        return self.store_at(self.home / "weights")
+        return self.store_at(self.settings.home / "weights")
 
     def models_of(self, spec: PipelineSpec) -> "ModelStore":
         """Return the model store of a pipeline."""
         root = spec.model_store.root
         if root is None:
             return self.model_store
-        return self.store_at(root if "://" in root else self.home / root)
+        return self.store_at(root if "://" in root else models_root(self.settings, root))
 
     def every_model_store(self) -> "list[ModelStore]":
         """List all model stores of the project: the default one first, then those that specs name."""
@@ -96,7 +103,8 @@ class Platform:
         from modyn_dagster.model_store import ModelStore
 
         if (key := str(root)) not in self._stores:
-            self._stores[key] = ModelStore(root, allow=[BUILDER, TRAINING])
+            options = models_options(self.settings, root)
+            self._stores[key] = ModelStore(root, allow=[BUILDER, TRAINING], storage_options=options)
         return self._stores[key]
 
     @contextmanager
@@ -159,9 +167,15 @@ def worker_platform(settings: Settings) -> Platform:
     return Platform.open(settings)
 
 
-def models_folder(settings: Settings) -> Path:
-    """Return the default folder of models."""
-    return settings.home / "models"
+def models_root(settings: Settings, folder: str = "models") -> Path | str:
+    """Return the folder of models, by default that of all pipelines, or its URL where files are stored elsewhere."""
+    return settings.home / folder if settings.files is None else f"{settings.files}/{folder}"
+
+
+def models_options(settings: Settings, root: Path | str) -> dict[str, bool]:
+    """Options of fsspec for a model store: one in a folder that nodes share gets some, and so relies on no locks."""
+    is_shared = settings.files is not None and str(root).startswith(f"{settings.files}/")
+    return {"auto_mkdir": True} if is_shared and str(root).startswith("file://") else {}
 
 
 def recorded_spec(run: RunRow) -> PipelineSpec:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.errors import NotReproducible, RunError, UnknownName
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import TriggerContext, context_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.stages.model.training import fit, previous_model
@@ -63,7 +64,7 @@ def _training_set(context: TriggerContext, data: Mapping[str, Any]) -> TrainingS
     row = context.training_set
     if row is None or row.checksum != data.get("training_set"):
         raise NotReproducible("data.training_set", data.get("training_set"), "none" if row is None else row.checksum)
-    if not (context.platform.home / row.path).is_file():
+    if files_at(path := context.platform.home / row.path).size(path) is None:
         try:
             row = select_training_set(context)
         except RunError as error:

@@ -43,6 +43,9 @@ class ModelStoreResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # 
     def store(self) -> "ModelStore":
         """Nothing is opened before it is used."""
         from modyn_dagster.model_store import ModelStore
+        from modyn_dagster.pipeline.platform import models_options
 
         pipelines = platform_of(self.settings).model_store
-        return ModelStore(self.root or pipelines.root, allow=[*pipelines.allow, *self.allow], threads=self.threads)
+        root, allow = self.root or pipelines.root, [*pipelines.allow, *self.allow]
+        options = models_options(self.settings, root)
+        return ModelStore(root, allow=allow, threads=self.threads, storage_options=options)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from click.testing import CliRunner, Result
 
@@ -258,6 +259,17 @@ def test_scripts_get_json(project: Path) -> None:
     [error] = json.loads(result.stdout)
     assert (error["source"], error["field"]) == (str(path), "seed")
     assert error["message"].startswith(f"{path}: seed: {error['rule']}")
+
+
+def test_a_gpu_that_this_machine_does_not_have_is_a_warning(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    elsewhere = PIPELINE | {"name": "elsewhere", "training": PIPELINE["training"] | {"device": "cuda:1"}}
+    write(project / "pipelines" / "elsewhere.yaml", elsewhere)
+    result = CliRunner().invoke(main, ["check"], catch_exceptions=False)
+    assert result.exit_code == 0
+    [warning] = [line for line in result.output.splitlines() if line.startswith("warning: ")]
+    assert "pipeline elsewhere: training.device" in warning
+    assert "no CUDA device" in warning
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ FLOOR = {path.stem for path in PACKAGE.glob("*.py")} - FACE - {"__init__"} | {
     "distributed",
     "durability",
     "errors",
+    "files",
     "reproducibility",
     "values",
 }
@@ -39,6 +40,7 @@ TOGETHER = (FACE, FLOOR)
 NOT_FOR_INGESTION = {"triggering", "selection", "training", "evaluation", "model_store"}
 WITHOUT_NATIVE = {"spec", "triggering"}
 HEAVY = ["torch", "mlflow", "alibi_detect", "lightning_fabric", "torchmetrics", "sklearn", "matplotlib", "plotly"]
+HEAVY += ["ray", "dagster_ray"]
 
 
 def room(module: str) -> str:

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.errors import ConfigError, CorruptFile, ModelInUse, StorageError, UnknownModel, WriteFailed, without_secrets
+from modyn_dagster.files.objects import Address
 from modyn_dagster.model_store import Delta, ModelStore, Provenance, Snapshot
-from modyn_dagster.model_store.backends.remote import Address
 from tests.examples import examples
 from tests.model_store.lineages import lineages, moved, network
 from tests.model_store.states import assert_exact, flipped_bit

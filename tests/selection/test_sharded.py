@@ -201,7 +201,8 @@ def test_an_assignment_is_a_value_that_no_call_changes():
 def test_rounds_shards_and_seeds_have_random_numbers_of_their_own():
     def kept(path: tuple[int | str, ...], seed: int, ordinal: int) -> list[int]:
         shard = Shard(np.arange(100, dtype=np.uint64))
-        return advance(Assignment(shard, path, seed, [Round(ordinal, [Keep(50)], shard.keys)])).keys.tolist()
+        keys: list[int] = advance(Assignment(shard, path, seed, [Round(ordinal, [Keep(50)], shard.keys)])).keys.tolist()
+        return keys
 
     places = [(("a", 0), 0, 0), (("a", 0), 0, 1), (("a", 1), 0, 0), (("b", 0), 0, 0), (("a", 0), 1, 0)]
     assert len({tuple(kept(*place)) for place in places}) == len(places)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.evaluation.predictions.codes import EXACT, LARGEST, MOST, STEPS, CodedOutputs
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.evaluation import PredictionForm
 from modyn_dagster.values.digest import bytes_digest
@@ -99,12 +100,7 @@ class CompactFile:
 
 def read_compact(path: Path, checksum: str) -> CompactFile:
     """Read a compact prediction file; ``CorruptFile`` for another checksum, or content that is never written."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise CorruptFile(path, f"a file with checksum {checksum}", "no file") from None
-    if (found := bytes_digest(content)) != checksum:
-        raise CorruptFile(path, f"checksum {checksum}", found)
+    content = files_at(path).read(path, checksum)
     try:
         return CompactFile.from_bytes(content)
     except ValueError as error:

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from fastpath.format.skeleton import ARROW_ERRORS, Skeleton, open_arrow_file
 from modyn_dagster.errors import CorruptFile, shortened
 from modyn_dagster.evaluation.predictions.forward import Predictions
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.training import TaskKind
-from modyn_dagster.storage import atomic_write, verify_checksum
+from modyn_dagster.storage import atomic_write
 
 #: Bytes of a row beside its outputs, without bits that mark nulls.
 _ROW_BYTES: Final = 28
@@ -77,12 +78,12 @@ def read_predictions(path: Path, checksum: str) -> Predictions:
     A right checksum does not make a file sound: columns, sizes and order are checked before values are used. Time and memory
     are bounded by the size of the file.
     """
-    verify_checksum(path, checksum)
-    try:
-        file = _PredictionFile(path)
-        table = file.read()
-    except ARROW_ERRORS as error:
-        raise CorruptFile(path, "predictions as Arrow IPC", str(error)) from error
+    with files_at(path).verified(path, checksum):
+        try:
+            file = _PredictionFile(path)
+            table = file.read()
+        except ARROW_ERRORS as error:
+            raise CorruptFile(path, "predictions as Arrow IPC", str(error)) from error
     kind, n_outputs = file.kind, file.n_outputs
     return Predictions(
         kind,

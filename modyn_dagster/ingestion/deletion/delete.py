@@ -21,8 +21,8 @@ from modyn_dagster.catalog.deletions import lock_deletions, record_deletions, se
 from modyn_dagster.catalog.triggers import is_training
 from modyn_dagster.data.batch_index import deleted_list_path, rewrite_number
 from modyn_dagster.data.deleted_lists import DeletedLists
-from modyn_dagster.durability.names import settle
 from modyn_dagster.errors import UnknownKey
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray, keys_of, ordinals_of, positions_of
 from modyn_dagster.storage import atomic_write, sweep_unfinished
 
@@ -41,10 +41,10 @@ def sweep_replaced(engine: sa.Engine, home: Path, dataset: DatasetRow) -> None:
             return
     for path, age in _replaced(home, dataset.name, batches):
         if path.suffix != ".deleted" or age > 1:
-            path.unlink(missing_ok=True)
+            files_at(path).remove(path)
     # Purged bytes do not come back by a power cut.
     for folder in _folders(home, dataset.name):
-        settle(folder)
+        files_at(folder).settle(folder)
 
 
 def replaced_pairs(engine: sa.Engine, home: Path, dataset: DatasetRow) -> list[Path]:
@@ -63,8 +63,8 @@ def is_replaced(conn: sa.Connection, home: Path, dataset: DatasetRow, path: Path
 
 def _replaced(home: Path, dataset: str, batches: Iterable[BatchRow]) -> Iterator[tuple[Path, int]]:
     by_ordinal = {batch.ordinal: batch for batch in batches if batch.deleted_version}
-    for folder in _folders(home, dataset):
-        for path in folder.iterdir() if by_ordinal and folder.is_dir() else ():
+    for folder in _folders(home, dataset) if by_ordinal else ():
+        for path in files_at(folder).names(folder):
             if (age := _age(path, by_ordinal)) > 0:
                 yield path, age
 

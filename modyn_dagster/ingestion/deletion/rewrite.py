@@ -15,6 +15,7 @@ from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.layouts import layout_columns
 from modyn_dagster.data.batch_index import index_path, open_index, rewrite_number, shard_path
 from modyn_dagster.durability.incremental_fsync import HashingFile
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.ingestion.deletion.shard import checksums_of, ranges_of_strings, write_zeroed
 from modyn_dagster.ingestion.formats.base import Ranges
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -96,7 +97,8 @@ class Rewrite:
             rows = rows.joined_with(ranges_of_strings(self._verified_shard(), rows, columns))
         with self._stage(shard_path(self._dataset.name, self._batch.ordinal, self._rewrite + 1)).as_file() as raw:
             out = HashingFile(raw)
-            hasher = write_zeroed(self._shard, old.checksum, rows, out)
+            with files_at(self._shard).using(self._shard, old.checksum):
+                hasher = write_zeroed(self._shard, old.checksum, rows, out)
         blocks = None if old.blocks is None else hasher.digests().tobytes()
         return replace(old, checksum=out.checksum, blocks=blocks)
 

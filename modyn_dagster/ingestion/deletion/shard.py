@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fastpath.array_types import ByteArray
 from fastpath.format.blocks import BlockHasher
+from fastpath.format.mapped_files import open_descriptor
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.data.rows.row_decoding import row_dtype
 from modyn_dagster.durability.incremental_fsync import HashingFile
@@ -79,6 +80,6 @@ def mapped_bytes(shard: Path) -> ByteArray:
 
 def _opened(shard: Path) -> BinaryIO:
     try:
-        return shard.open("rb")
+        return open(shard, "rb", opener=lambda _, __: open_descriptor(shard))
     except OSError as error:
         raise CorruptFile(shard, "the shard of a batch", error.strerror or str(error)) from error

@@ -106,9 +106,12 @@ class LocalFolder:
 
 
 def open_folder(root: PurePath | str, options: Mapping[str, Any]) -> Folder:
-    """Open a path or a URL: ``file://`` is a local folder, any other URL goes to fsspec with these options."""
+    """Open a path or a URL: ``file://`` is a local folder, any other URL goes to fsspec with these options.
+
+    So does ``file://`` with options: a folder that several machines share, whose locks they may not see of each other.
+    """
     local = local_folder(root) if isinstance(root, str) else root
-    if isinstance(local, Path):
+    if isinstance(local, Path) and not options:
         return LocalFolder(local)
     # Imported here: few stores are remote.
     from modyn_dagster.model_store.backends.remote import RemoteFolder

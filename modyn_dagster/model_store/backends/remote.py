@@ -1,55 +1,22 @@
 """Folder behind fsspec: S3, GCS, Azure, SFTP, memory, …, none of which has locks.
 
-A file is written to a local disk first and uploaded as a whole: directly where the file system never shows partial objects, else
-under a temporary name that is then changed. Savers and removers leave reservations, and see each other's where a listing shows
-everything put before it (as S3, GCS and Azure promise).
+A file is written to a local disk first and uploaded as a whole. Savers and removers leave reservations, and see each other's
+where a listing shows everything put before it (as S3, GCS and Azure promise).
 """
 
 import io
 import os
 import re
-import secrets
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from datetime import datetime
-from pathlib import PurePath, PurePosixPath
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import PurePath
 from typing import Any, BinaryIO, Final, cast
 
-import fsspec
-
-from modyn_dagster.errors import ConfigError, StorageError, WriteFailed, without_secrets
+from modyn_dagster.errors import WriteFailed
+from modyn_dagster.files.objects import Objects, is_older
 from modyn_dagster.model_store.backends.reservations import FOLDERS, Reservations
 from modyn_dagster.model_store.format.hash_tree import ModelId
-
-
-class Address(PurePosixPath):
-    """URL ``scheme://host/folder/file`` with the operations of a path.
-
-    >>> str(Address("memory:", "models") / "ab")
-    'memory://models/ab'
-    """
-
-    def __str__(self) -> str:
-        """URL with its two slashes, which a path would collapse into one."""
-        return re.sub(r":/(?=[^/])", "://", super().__str__())
-
-
-# Names that file systems use for the time of the last change.
-_TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
-
-
-def is_older(info: Mapping[str, Any], seconds: float) -> bool:
-    """True if a file was last changed so many seconds ago; False where its file system reports no time."""
-    changed = next((info[name] for name in _TIMES if info.get(name) is not None), None)
-    if isinstance(changed, str):
-        with suppress(ValueError):
-            changed = datetime.fromisoformat(changed)
-    if isinstance(changed, datetime):
-        changed = changed.timestamp()
-    return isinstance(changed, int | float) and time.time() - changed >= seconds
-
 
 #: Function that reads the bytes between two offsets.
 Read = Callable[[int, int], bytes]
@@ -88,9 +55,6 @@ def open_ranges(read: Read, size: int) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(_Ranges(read, size), _BUFFER))
 
 
-# Protocols whose objects appear only when they are complete.
-_ATOMIC: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss"})
-_PIECE: Final = 32 << 20
 # Files that a killed writer or remover leaves behind; unrelated files may lie below the same URL.
 _RESERVATIONS: Final = "|".join(FOLDERS)
 _LEFTOVER: Final = re.compile(
@@ -98,46 +62,27 @@ _LEFTOVER: Final = re.compile(
 )
 
 
-class RemoteFolder:
+class RemoteFolder(Objects):
     """Folder below a URL. Options go to fsspec and nowhere else: they may hold keys."""
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        self._secrets = tuple(text for text in _texts_in(options) if len(text) > 3)
-        shown = without_secrets(url, self._secrets)
-        try:
-            self.filesystem, base = fsspec.core.url_to_fs(url, **options)
-        except (ValueError, ImportError) as error:
-            raise ConfigError("model store", "root", shown, f"fsspec cannot open it: {self._safe_text(error)}") from None
-        if ".." in base.split("/"):
-            raise ConfigError("model store", "root", shown, "must not have .. in it")
-        self._base = base.rstrip("/")
-        protocols = self.filesystem.protocol
-        self.is_atomic = not _ATOMIC.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
-        scheme, _, rest = shown.partition("://")
-        self.root = Address(f"{scheme}:", rest.strip("/"))
+        super().__init__(url, options, ("model store", "root"))
         self.reservations = Reservations(self)
 
     def files(self, below: str = "") -> list[PurePath]:
         """All files, or those below a folder; never any that is not below the root."""
-        return list(self._listing(below))
-
-    def size(self, path: PurePath) -> int | None:
-        """Bytes of a file; None for a missing file."""
-        try:
-            return self._size(path)
-        except FileNotFoundError:
-            return None
+        return list(self.listing(below))
 
     def open(self, path: PurePath) -> BinaryIO:
         """File that fetches only the ranges that are read."""
-        return open_ranges(lambda start, end: self._read(path, start, end), self._size(path))
+        return open_ranges(lambda start, end: self.read(path, start, end), int(self.info(path)["size"]))
 
     def descriptor(self, path: PurePath) -> int:
         """Descriptor of an unnamed copy on the local disk."""
-        size = self._size(path)
+        size = int(self.info(path)["size"])
         with tempfile.TemporaryFile() as file:
-            for start in range(0, size, _PIECE):
-                file.write(self._read(path, start, min(start + _PIECE, size)))
+            for piece in self.pieces(path, size):
+                file.write(piece)
             file.flush()
             return os.dup(file.fileno())
 
@@ -150,12 +95,7 @@ class RemoteFolder:
                 file.flush()
             except OSError as error:
                 raise WriteFailed(file.name, error.strerror or str(error)) from error
-            self.put_file(file.name, self._full(path), path)
-
-    def remove(self, path: PurePath) -> None:
-        """Remove a file, if it exists."""
-        with suppress(FileNotFoundError), self._reading(path):
-            self.filesystem.rm_file(self._full(path))
+            self.put_file(file.name, self.full_name(path), path)
 
     def shared_lock(self) -> nullcontext[None]:
         """No lock: removers leave reservations."""
@@ -178,86 +118,10 @@ class RemoteFolder:
 
     def leftovers(self, older_than: float) -> list[PurePath]:
         """Temporary files and reservations of the store, older than that; none where the file system reports no times."""
-        files = self._listing("").items()
+        files = self.listing().items()
         named = [(path, info) for path, info in files if _LEFTOVER.fullmatch("/".join(path.relative_to(self.root).parts))]
         return [path for path, info in named if is_older(info, older_than)]
 
     def removable(self, path: PurePath, older_than: float) -> bool:
         """True if the file system reports a last change so long ago."""
-        with self._reading(path):
-            self.filesystem.invalidate_cache()
-            return is_older(self.filesystem.info(self._full(path)), older_than)
-
-    def _listing(self, below: str) -> dict[PurePath, Mapping[str, Any]]:
-        place = f"{self._base}/{below}" if below else self._base
-        with self._reading(self.root / below):
-            self.filesystem.invalidate_cache()
-            try:
-                found = self.filesystem.find(place, detail=True)
-            except FileNotFoundError as error:
-                # A folder without files is no error to a file system; a missing bucket or host is.
-                raise StorageError(f"{self.root}: {self._safe_text(error)}") from None
-            if not found:
-                # Without a connection or permission most file systems find nothing; listing raises the reason.
-                with suppress(FileNotFoundError):
-                    self.filesystem.ls(place)
-        inside = {name.removeprefix(f"{self._base}/"): info for name, info in found.items() if name.startswith(f"{self._base}/")}
-        return {self.root / name: info for name, info in inside.items() if ".." not in name.split("/")}
-
-    def _size(self, path: PurePath) -> int:
-        with self._reading(path):
-            # The cached listing may be stale: others change and remove files.
-            self.filesystem.invalidate_cache()
-            info = self.filesystem.info(self._full(path))
-            if info["type"] != "file":
-                raise FileNotFoundError
-            return int(info["size"])
-
-    def _read(self, path: PurePath, start: int, end: int) -> bytes:
-        with self._reading(path):
-            return bytes(self.filesystem.cat_file(self._full(path), start=start, end=end))
-
-    def put_file(self, local: str, full: str, path: PurePath) -> None:
-        """Upload a local file under its full name; through a temporary name where a put is not atomic."""
-        parent, _, name = full.rpartition("/")
-        temporary = full if self.is_atomic else f"{parent}/.{name}.{secrets.token_hex(4)}.tmp"
-        try:
-            self.filesystem.put_file(local, temporary)
-            if temporary != full:
-                self.filesystem.mv(temporary, full)
-        except Exception as error:  # noqa: BLE001 - libraries have errors of their own; all become one of ours
-            if temporary != full:
-                with suppress(Exception):
-                    self.filesystem.rm_file(temporary)
-            raise WriteFailed(str(path), self._safe_text(error)) from None
-        self.filesystem.invalidate_cache(parent)
-
-    def _full(self, path: PurePath) -> str:
-        return f"{self._base}/{path.relative_to(self.root)}"
-
-    @contextmanager
-    def _reading(self, path: PurePath) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise FileNotFoundError(str(path)) from None
-        except StorageError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as above
-            # Not chained: the texts of the library may show a key.
-            raise StorageError(f"{path}: {self._safe_text(error)}") from None
-
-    def _safe_text(self, error: Exception) -> str:
-        text = getattr(error, "strerror", None) or str(error)
-        return f"{type(error).__name__}: {without_secrets(text, self._secrets)}"
-
-
-def _texts_in(options: object) -> Iterator[str]:
-    """All texts, also of options within options."""
-    if isinstance(options, str):
-        yield options
-    elif isinstance(options, Mapping):
-        yield from _texts_in(tuple(options.values()))
-    elif isinstance(options, Sequence) and not isinstance(options, bytes):
-        for option in options:
-            yield from _texts_in(option)
+        return is_older(self.info(path), older_than)

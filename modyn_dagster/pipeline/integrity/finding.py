@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from modyn_dagster.errors import CatalogError, CorruptFile, UnknownName
+from modyn_dagster.files.mounting import files_at
 
 #: Kinds of checked files, in the order in which they are checked: what others are made from comes first.
 Kind = Literal[
@@ -67,7 +68,7 @@ def shown_path(home: Path, path: Path | str) -> str:
 def finding_of(kind: Kind, home: Path, error: CorruptFile, owner: str, remedy: str) -> Finding:
     """Finding for a damaged or missing file."""
     path = Path(str(error.path))
-    state: State = "damaged" if path.is_file() else "missing"
+    state: State = "missing" if files_at(path).size(path) is None else "damaged"
     fault = f"expected {error.expected}, found {error.found}"
     return Finding(kind, state, shown_path(home, path), owner, fault, remedy)
 

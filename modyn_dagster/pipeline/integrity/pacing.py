@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from modyn_dagster.errors import ConfigError, CorruptFile
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.values.digest import new_hash
 
 _CHUNK: Final = 1 << 20
@@ -47,7 +48,7 @@ class Pace:
         """Read a file, and raise ``CorruptFile`` unless it exists and has this checksum (hex BLAKE2b, 16 bytes)."""
         digest, expected = new_hash(), f"checksum {checksum}"
         try:
-            with open(path, "rb", buffering=0) as file:
+            with files_at(path).open_stored(path) as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
                     self.took(len(chunk))

@@ -14,7 +14,7 @@ from modyn_dagster.pipeline.integrity.checks.dataset_files import batch_checks, 
 from modyn_dagster.pipeline.integrity.checks.models import model_checks, unnamed_models, weight_checks
 from modyn_dagster.pipeline.integrity.checks.run_files import optimizer_checks, prediction_checks, training_set_checks
 from modyn_dagster.pipeline.integrity.checks.source_files import source_checks
-from modyn_dagster.pipeline.integrity.checks.unnamed_files import files_at, unnamed_files
+from modyn_dagster.pipeline.integrity.checks.unnamed_files import settled_files, unnamed_files
 from modyn_dagster.pipeline.integrity.finding import KINDS, Finding, Kind, is_of_postgres, unverified
 from modyn_dagster.pipeline.integrity.pacing import Pace
 from modyn_dagster.pipeline.integrity.scope import Scope
@@ -30,7 +30,7 @@ def verify(platform: Platform, scope: Scope, pace: Pace, progress: Progress | No
     Raises ``CatalogError`` when Postgres does not answer; every other error is a finding.
     """
     is_whole = scope.is_whole and "unnamed" in scope.kinds
-    files = files_at(platform) if is_whole else []
+    files = settled_files(platform) if is_whole else []
     checks = planned_checks(platform, scope)
     for n, check in enumerate(checks, 1):
         yield from _found(platform, scope, check, pace)

@@ -11,7 +11,8 @@ from modyn_dagster.catalog.datasets import sample_bytes
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.results.models import model_uses
 from modyn_dagster.catalog.runs import list_runs
-from modyn_dagster.errors import CatalogError, DatabaseDown
+from modyn_dagster.errors import CatalogError, DatabaseDown, StorageError
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.operate.file_owners import KINDS, POSTGRES, Owners, classify
 from modyn_dagster.pipeline.platform import Platform
 
@@ -23,7 +24,8 @@ class Usage:
     Attributes:
         owner: dataset or pipeline, or a description where they belong to neither.
         n_files: their number; None for tables of Postgres.
-        n_bytes: space that they take on the disk, as `du` counts; a file with several names counts once.
+        n_bytes: space that they take on the disk, as `du` counts; a file with several names counts once. Of files below
+            ``MODYN_FILES``, their bytes.
     """
 
     kind: str
@@ -38,13 +40,15 @@ class DiskUsage:
 
     Attributes:
         parts: by kind and owner, in the order of the kinds and, within one, the largest first.
-        elsewhere: model stores that are not on a local disk.
+        elsewhere: model stores that are neither on a local disk nor below ``MODYN_FILES``.
         problem: reason why owners of runs and models are unknown; None where the catalog answers.
+        uncounted: reason why the files below ``MODYN_FILES`` are not counted; None where they are, or there is no such store.
     """
 
     parts: list[Usage]
     elsewhere: list[str]
     problem: str | None
+    uncounted: str | None = None
 
     @property
     def n_bytes(self) -> int:
@@ -54,7 +58,7 @@ class DiskUsage:
 
 def disk_usage(platform: Platform) -> DiskUsage:
     """Measure the files of a project; it also works while Postgres is down, without the names of runs' pipelines."""
-    owners, tables, problem = Owners({}, {}), dict[str, int](), None
+    owners, tables, problem, uncounted = Owners({}, {}), dict[str, int](), None, None
     try:
         owners, tables = _read_catalog(platform)
     except CatalogError as error:
@@ -62,14 +66,23 @@ def disk_usage(platform: Platform) -> DiskUsage:
     sizes: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     seen: set[tuple[int, int]] = set()
     local, elsewhere = _model_folders(platform)
-    for root in [platform.home, *local, *_server_folder(platform)]:
+    home = platform.settings.home
+    for root in [home, *local, *_server_folder(platform)]:
         for path, stat in _files(root, seen):
-            kind, owner = classify(platform.home, local, path, owners)
+            kind, owner = classify(home, local, path, owners)
             sizes[kind, owner][0] += 1
             sizes[kind, owner][1] += stat.st_blocks * 512
+    try:
+        for file in files_at(platform.home).below(platform.home) if platform.settings.files is not None else ():
+            kind, owner = classify(platform.home, local, file.path, owners)
+            sizes[kind, owner][0] += 1
+            sizes[kind, owner][1] += file.n_bytes
+    except StorageError as error:
+        uncounted = str(error)
     parts = [Usage(kind, owner, n_files, n_bytes) for (kind, owner), (n_files, n_bytes) in sizes.items()]
     parts = _with_tables(parts, tables)
-    return DiskUsage(sorted(parts, key=lambda part: (KINDS.index(part.kind), -part.n_bytes, part.owner)), elsewhere, problem)
+    parts.sort(key=lambda part: (KINDS.index(part.kind), -part.n_bytes, part.owner))
+    return DiskUsage(parts, elsewhere, problem, uncounted)
 
 
 def _read_catalog(platform: Platform) -> tuple[Owners, dict[str, int]]:
@@ -110,7 +123,7 @@ def _server_folder(platform: Platform) -> list[Path]:
     if platform.settings.postgres_url is not None:
         return []
     try:
-        return [EmbeddedPostgres(platform.home, platform.settings.pg_bin).status().data.parent]
+        return [EmbeddedPostgres(platform.settings.home, platform.settings.pg_bin).status().data.parent]
     except DatabaseDown:
         # Never started.
         return []

@@ -21,6 +21,7 @@ _PLACES: Final = (
     ("ahead", "", "models ahead"),
     ("models", "", "models"),
     ("weights", "", "cached weights"),
+    ("cache", "", "copies"),
     ("reports", "", "reports"),
     ("logs", "", "logs"),
     ("dagster", "", "Dagster's logs"),

@@ -11,6 +11,7 @@ from modyn_dagster.catalog.results.predictions import mark_predictions_removed, 
 from modyn_dagster.catalog.results.training_sets import list_training_sets, mark_training_sets_removed
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.operate.model_retention import NO_MODELS, AliasedModels, RemovedModels, no_aliases, retain_models
 from modyn_dagster.pipeline.platform import Platform, checkpoint_path, optimizers_path
 from modyn_dagster.storage import inside, sweep_abandoned
@@ -19,7 +20,7 @@ from modyn_dagster.training.checkpoint.parts import SUFFIXES
 #: Seconds after which a temporary file counts as abandoned by its writer.
 ABANDONED: Final = 86_400.0
 #: Folders of the home folder with files that are written under temporary names.
-_FOLDERS: Final = ("batches", "shards", "training_sets", "predictions", "checkpoints", "optimizers", "ahead", "reports")
+_FOLDERS: Final = ("batches", "shards", "training_sets", "predictions", "checkpoints", "optimizers", "ahead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ def apply_retention(platform: Platform, aliased: AliasedModels = no_aliases) -> 
             paths = _mark_removed(conn, platform, run, removed)
         removed["n_bytes"] += _unlink(platform, paths)
     removed["n_bytes"] += sum(sweep_abandoned(platform.home / folder, ABANDONED) for folder in _FOLDERS)
+    removed["n_bytes"] += sweep_abandoned(platform.settings.reports_folder, ABANDONED)
     return Removed(**removed, models=retain_models(platform, aliased))
 
 
@@ -86,14 +88,12 @@ def _mark_removed(conn: sa.Connection, platform: Platform, run: RunRow, removed:
 
 
 def _n_present(platform: Platform, paths: Sequence[str]) -> int:
-    return sum((platform.home / path).is_file() for path in paths)
+    return len(files_at(platform.home).sizes([platform.home / path for path in paths]))
 
 
 def _unlink(platform: Platform, paths: Sequence[str]) -> int:
-    n_bytes = 0
-    for relative in paths:
-        path = inside(platform.home, relative)
-        if path.is_file():
-            n_bytes += path.stat().st_size
-            path.unlink()
-    return n_bytes
+    files = files_at(platform.home)
+    sizes = files.sizes([inside(platform.home, relative) for relative in paths])
+    for path in sizes:
+        files.remove(path)
+    return sum(sizes.values())

@@ -6,6 +6,7 @@ import numpy as np
 
 from modyn_dagster.catalog.results.training_sets import TrainingSetUse, training_sets_of
 from modyn_dagster.errors import StorageError
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.selection import TrainingSet
@@ -54,7 +55,7 @@ def _count(platform: Platform, row: TrainingSetUse, keys: KeyArray) -> tuple[int
     if len(inside) == 0 or row.n_samples == 0:
         return 0, ""
     path = platform.home / row.path
-    if not path.is_file():
+    if files_at(path).size(path) is None:
         return None, "file removed by retention"
     try:
         partitions = TrainingSet.open(path, row.checksum).partitions()

@@ -8,7 +8,6 @@ guesses begin anew.
 
 import logging
 import re
-import shutil
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.distributed.protocols import Pool, Resources
 from modyn_dagster.errors import one_line
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.platform import Platform, ahead_path, checkpoint_path
 from modyn_dagster.pipeline.replay.training_ahead import AheadTraining, ExpectedTrigger, train_ahead
@@ -158,15 +158,20 @@ def _unmeasured(point: int, _needs: MeasurementSpec) -> Measurement:
 
 def clear_ahead(platform: Platform, run: RunRow) -> None:
     """Remove what guesses of a finished run left: trained models, and checkpoints of triggers that never came."""
-    shutil.rmtree((platform.home / ahead_path(run.id, 0)).parent, ignore_errors=True)
-    folder = (platform.home / checkpoint_path(run.id, 0)).parent
-    if not folder.is_dir():
+    ahead, checkpoints = (
+        path.parent for path in (platform.home / ahead_path(run.id, 0), platform.home / checkpoint_path(run.id, 0))
+    )
+    files = files_at(platform.home)
+    if files.exists(ahead):
+        files.remove_below(ahead)
+    left = files.names(checkpoints)
+    if not left:
         return
     with platform.transaction() as conn:
         triggers = {f"{trigger.ordinal:06d}" for trigger in list_triggers(conn, run.id)}
-    for path in folder.iterdir():
+    for path in left:
         if _ordinal(path) not in triggers:
-            path.unlink(missing_ok=True)
+            files.remove(path)
 
 
 def _ordinal(path: Path) -> str:

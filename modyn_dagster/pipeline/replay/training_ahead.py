@@ -3,17 +3,18 @@
 It selects and trains as the replay will, from the catalog and the triggers that are expected in between, and commits nothing.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import get_run
 from modyn_dagster.catalog.triggers import UNFINISHED, TriggerRow, list_triggers
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.platform import Platform, worker_platform
@@ -66,8 +67,8 @@ def train_ahead(item: AheadTraining) -> None:
     A model that is there already, after a kill for example, is left as it is.
     """
     context = _expected_context(worker_platform(item.settings), item)
-    # Another worker may be at the same training still, for a guess that was dropped.
-    path = finished_file(context).path.with_suffix(f".{os.getpid()}.arrow")
+    # Another worker, maybe of another node, may be at the same training still, for a guess that was dropped.
+    path = finished_file(context).path.with_suffix(f".{uuid4().hex}.arrow")
     try:
         row = _select(context, path)
         if row.n_samples and load_finished(context, row) is None:
@@ -76,7 +77,7 @@ def train_ahead(item: AheadTraining) -> None:
             seconds = max(watch.seconds, sum(trained.seconds.values()))
             save_finished(context, row, trained, seconds)
     finally:
-        path.unlink(missing_ok=True)
+        files_at(path).remove(path)
 
 
 def _expected_context(platform: Platform, item: AheadTraining) -> TriggerContext:

@@ -12,7 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from modyn_dagster.errors import TrainingError
+from modyn_dagster.errors import CorruptFile, TrainingError
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.storage import atomic_file, sweep_unfinished
 from modyn_dagster.training.checkpoint.parts import SUFFIXES
 from modyn_dagster.values.state_tree import decode, encode
@@ -46,10 +47,10 @@ class CheckpointFile:
 
     def load(self, fingerprint: str) -> Any | None:
         """State of the same training, if the file holds one; None, with a line in the log, for a damaged file."""
-        if not self.path.is_file():
+        if not files_at(self.path).renewed(self.path):
             return None
         try:
-            with safe_open(self.path, framework="pt") as file:
+            with files_at(self.path).using(self.path), safe_open(self.path, framework="pt") as file:
                 header = file.metadata() or {}
                 if (header.get("version"), header.get("fingerprint")) != (VERSION, fingerprint):
                     logger.info("%s belongs to another training; this one begins at its beginning", self.path)
@@ -60,7 +61,7 @@ class CheckpointFile:
                 logger.warning("%s was damaged; the training begins at its beginning", self.path)
                 return None
             return restore(content, tensors)
-        except (SafetensorError, OSError, LookupError, ValueError, TypeError, RecursionError) as error:
+        except (SafetensorError, OSError, CorruptFile, LookupError, ValueError, TypeError, RecursionError) as error:
             # Digest and fingerprint may be right in a file that no training wrote.
             logger.warning("%s cannot be read (%s); the training begins at its beginning", self.path, error)
             return None
@@ -73,8 +74,8 @@ class CheckpointFile:
         """Remove the file, those beside it, and leftovers of killed writers."""
         paths = [self.path, *(self.beside(suffix).path for suffix in SUFFIXES)]
         sweep_unfinished(paths)
-        for path in paths:
-            path.unlink(missing_ok=True)
+        for path in files_at(self.path).sizes(paths):
+            files_at(path).remove(path)
 
 
 def flatten(state: object) -> tuple[Any, dict[str, Tensor]]:

@@ -10,6 +10,7 @@ from modyn_dagster.catalog.batches import BatchRow, get_batch, list_batches
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.batch_index import deleted_list_path, rewrite_number, shard_path
 from modyn_dagster.errors import CorruptFile, UnknownName
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.integrity.checks.check import Check, file_findings
 from modyn_dagster.pipeline.integrity.finding import Finding, finding_of
 from modyn_dagster.pipeline.integrity.pacing import Pace
@@ -61,6 +62,8 @@ def _is_current(platform: Platform, batch: BatchRow) -> bool:
 def _list_findings(home: Path, path: Path, dataset: DatasetRow, batch: BatchRow, pace: Pace) -> Iterator[Finding]:
     try:
         pace.verify(path, str(batch.deleted_checksum))
+        # Its own copy is of the bytes that were verified.
+        files_at(path).renewed(path)
         n = len(read_deleted(path))
         if n != batch.n_deleted:
             raise CorruptFile(path, f"{batch.n_deleted} deleted samples, as the catalog says", str(n))
@@ -73,6 +76,7 @@ def _batch_findings(home: Path, path: Path, shard: Path, dataset: DatasetRow, ba
     remedy = _remedy(dataset, batch)
     try:
         pace.verify(path, str(batch.index_checksum))
+        files_at(path).renewed(path)
         index = BatchIndex.open(path)
         if index.n != batch.n_samples:
             raise CorruptFile(path, f"{batch.n_samples} samples, as the catalog says", str(index.n))

@@ -10,6 +10,7 @@ from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_tra
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.errors import CorruptFile
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.integrity.checks.check import Check, file_findings
 from modyn_dagster.pipeline.integrity.finding import Finding, finding_of
 from modyn_dagster.pipeline.integrity.pacing import Pace
@@ -46,11 +47,12 @@ def optimizer_checks(platform: Platform, run: RunRow) -> Iterator[Check]:
         models = list_models(conn, run.id)
     for model in models:
         path = platform.home / optimizers_path(run.id, model.ordinal)
-        if path.is_file():
+        is_stored = partial(_is_stored, path)
+        if is_stored():
             trigger = triggers[model.trigger_id]
             findings = partial(_optimizer_findings, platform.home, path, owner_of(run, trigger), model)
             remake = partial(remake_model, platform, run, trigger)
-            yield Check(["optimizers"], [path], findings, path.is_file, remake, trigger.ordinal)
+            yield Check(["optimizers"], [path], findings, is_stored, remake, trigger.ordinal)
 
 
 def prediction_checks(platform: Platform, run: RunRow) -> Iterator[Check]:
@@ -77,12 +79,17 @@ def _training_set_findings(home: Path, owner: str, row: TrainingSetRow, pace: Pa
     remedy = "`modyn-dagster repair` selects the same samples again; else restore a backup of MODYN_HOME/training_sets"
     try:
         # Its own digests leave out padding, on which no content depends.
+        if files_at(path).renewed(path):
+            pace.took(files_at(path).size(path) or 0)
         TrainingSet.open(path, row.checksum).verify()
-        pace.took(path.stat().st_size)
     except CorruptFile as error:
         yield finding_of("training-sets", home, error, owner, remedy)
     if (state := row.details.get("state")) is not None:
         yield from file_findings("selector-states", home, home / state["path"], state["checksum"], owner, remedy, pace)
+
+
+def _is_stored(path: Path) -> bool:
+    return files_at(path).size(path) is not None
 
 
 def _has_training_set(platform: Platform, row: TrainingSetRow) -> bool:
@@ -91,7 +98,7 @@ def _has_training_set(platform: Platform, row: TrainingSetRow) -> bool:
 
 
 def _optimizer_findings(home: Path, path: Path, owner: str, model: ModelRow, pace: Pace) -> Iterator[Finding]:
-    pace.took(path.stat().st_size)
+    pace.took(files_at(path).size(path) or 0)
     if CheckpointFile(path).load(model.hash) is None:
         error = CorruptFile(path, f"the optimizer states of model {model.hash}", "none, or those of another model")
         remedy = "`modyn-dagster repair` trains the model again and saves them; else restore a backup of MODYN_HOME/optimizers"

@@ -1,6 +1,5 @@
 """Files below the home folder that no row names: remains of killed writers, of removals, of other installations."""
 
-import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Final
 from modyn_dagster.catalog.datasets import list_datasets
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.triggers import list_triggers
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.ingestion.deletion.delete import is_replaced
 from modyn_dagster.pipeline.integrity.finding import Finding, shown_path
 from modyn_dagster.pipeline.operate.removal.datasets import DATASET_FOLDERS
@@ -20,19 +20,13 @@ from modyn_dagster.training.checkpoint.parts import SUFFIXES
 _SETTLED: Final = 3600
 
 
-def files_at(platform: Platform) -> list[Path]:
-    """List the files in the folders of datasets and runs. Those written later are not on the list."""
-    found, newest = [], time.time() - _SETTLED
+def settled_files(platform: Platform) -> list[Path]:
+    """List the files in the folders of datasets and runs that are an hour old. Those written later are not on the list."""
+    found, newest = list[Path](), time.time() - _SETTLED
     for top in (*DATASET_FOLDERS, *RUN_FOLDERS):
-        for folder, _, names in os.walk(platform.home / top):
-            for name in names:
-                path = Path(folder, name)
-                try:
-                    if path.lstat().st_mtime < newest:
-                        found.append(path)
-                except OSError:
-                    # Gone by now, or not to be looked at: its check says so if a row names it.
-                    continue
+        # Those not to be looked at are left out: their checks say so if a row names them.
+        files = files_at(platform.home).below(platform.home / top)
+        found += [file.path for file in files if file.modified is not None and file.modified < newest]
     return sorted(found)
 
 
@@ -44,10 +38,10 @@ def unnamed_files(platform: Platform, files: Iterable[Path], named: Iterable[Pat
         datasets = list_datasets(conn) if rest else []
         rest = [path for path in rest if not any(is_replaced(conn, platform.home, row, path) for row in datasets)]
     for path in rest:
-        try:
-            fault = f"{path.lstat().st_size:,} bytes that no row of the catalog names"
-        except FileNotFoundError:
+        size = files_at(path).size(path)
+        if size is None:
             continue
+        fault = f"{size:,} bytes that no row of the catalog names"
         remedy = "nothing reads it, and it may be removed"
         yield Finding("unnamed", "unnamed", shown_path(platform.home, path), "nobody", fault, remedy)
 

@@ -1,16 +1,14 @@
 """Completion of removals: models, files and displays go after the rows, in steps that may be repeated."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modyn_dagster.catalog.removal.journal import Kind, RemovalRow, end_removal, unfinished_removals
 from modyn_dagster.catalog.results.models import lock_model_removals, model_uses
-from modyn_dagster.durability.names import settle
 from modyn_dagster.errors import UnknownModel
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.operate.removal.plan import RemovalPlan
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.storage import inside
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelId, ModelStore
@@ -71,10 +69,6 @@ def _rebase_and_delete(store: "ModelStore", models: "Sequence[ModelId]") -> "lis
 
 
 def _remove(platform: Platform, relative: str) -> None:
-    path = inside(platform.home, relative)
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-    # The journal is about to forget it.
-    settle(path.parent)
+    # Settled, too: the journal is about to forget it.
+    path = platform.place_of(relative)
+    files_at(path).remove_below(path)

@@ -11,6 +11,7 @@ from modyn_dagster.catalog.removal.journal import begin_removal
 from modyn_dagster.catalog.removal.rows import delete_dataset, lock_for_removal, pipelines_on
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.errors import RunError
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.operate.removal.plan import RemovalPlan
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.evaluation import OtherDataset
@@ -31,7 +32,7 @@ def plan_dataset_removal(platform: Platform, name: str) -> RemovalPlan:
         _require_no_pipelines(conn, platform, row)
         batches = list_batches(conn, row.id)
     paths = [*(f"{folder}/{name}" for folder in DATASET_FOLDERS), *(f"reports/{name}.{kind}" for kind in ("html", "png"))]
-    present = [path for path in paths if (platform.home / path).exists()]
+    present = [path for path in paths if files_at(place := platform.place_of(path)).exists(place)]
     summary = f"{len(batches)} batches, {sum(batch.n_samples or 0 for batch in batches)} samples"
     return RemovalPlan("dataset", name, summary, present, partitions=[batch.partition_key for batch in batches])
 

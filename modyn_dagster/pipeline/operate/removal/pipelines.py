@@ -11,6 +11,7 @@ from modyn_dagster.catalog.results.models import ModelUse, model_uses
 from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.triggers import list_triggers
 from modyn_dagster.errors import ModelInUse, RunError, UnknownName
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.operate.removal.plan import RemovalPlan
 from modyn_dagster.pipeline.operate.store_audit import has_model, needs_of, stores_of_project
 from modyn_dagster.pipeline.platform import Platform
@@ -44,7 +45,7 @@ def plan_pipeline_removal(platform: Platform, name: str, *, rebase: bool = False
     shared = len({use.hash for use in uses if use.pipeline == name}) - own
     others = f" ({shared} more stay: other pipelines name them, or they are gone)" if shared else ""
     summary = f"{len(runs)} runs, {len(triggers)} triggers, {own} models{others}"
-    present = [path for path in paths if (platform.home / path).exists()]
+    present = [path for path in paths if files_at(place := platform.place_of(path)).exists(place)]
     return RemovalPlan("pipeline", name, summary, present, models, rebase, [trigger.partition_key for trigger in triggers])
 
 

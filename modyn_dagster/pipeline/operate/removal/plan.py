@@ -1,12 +1,12 @@
 """Plan of a removal: everything beside the catalog that goes with a pipeline or a dataset, as JSON of the journal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from modyn_dagster.catalog.removal.journal import Kind, RemovalRow
-from modyn_dagster.storage import inside
+from modyn_dagster.files.mounting import files_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,12 @@ class RemovalPlan:
         """Number of models in all stores."""
         return sum(map(len, self.models.values()))
 
-    def n_bytes(self, home: Path) -> int:
-        """Bytes of the files, without those of models."""
-        return sum(_size(inside(home, path)) for path in self.paths)
+    def n_bytes(self, place_of: Callable[[str], Path]) -> int:
+        """Bytes of the files, without those of models; ``place_of`` gives the path of each."""
+        return sum(_size(place_of(path)) for path in self.paths)
 
 
 def _size(path: Path) -> int:
-    files = [path] if path.is_file() else path.rglob("*") if path.is_dir() else []
-    return sum(file.lstat().st_size for file in files if file.is_file())
+    files = files_at(path)
+    size = files.size(path)
+    return sum(file.n_bytes for file in files.below(path)) if size is None else size

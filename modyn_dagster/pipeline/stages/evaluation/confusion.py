@@ -17,6 +17,7 @@ from modyn_dagster.errors import ModynError
 from modyn_dagster.evaluation import Predictions, anchor_of, currently_active, currently_trained
 from modyn_dagster.evaluation.cells import by_time
 from modyn_dagster.evaluation.composite.confusion import CompositeConfusion, Confusion, RunConfusion
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.platform import Platform
@@ -68,7 +69,7 @@ def run_confusion(conn: sa.Connection, platform: Platform, run: RunRow, *, most_
     counted: dict[tuple[int, _Span], Confusion] = {}
     for index in sorted({index for spans in chosen.values() for index in spans.values()}, reverse=True):
         own = _files_of(files, models[index], spec)
-        most_bytes -= sum((platform.home / file.path).stat().st_size for file in own)
+        most_bytes -= sum(files_at(platform.home).sizes([platform.home / file.path for file in own]).values())
         if most_bytes < 0:
             break
         spans = sorted({span for by_span in chosen.values() for span, each in by_span.items() if each == index})

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.predictions import PredictionFileRow, mark_predictions_removed, replace_predictions
+from modyn_dagster.durability.names import temporary_name
 from modyn_dagster.errors import CorruptFile, NotReproducible
 from modyn_dagster.evaluation.predictions.compact_file import form_of
 from modyn_dagster.evaluation.predictions.files import WrittenPredictions, write_content, write_predictions
@@ -29,7 +30,7 @@ from modyn_dagster.pipeline.stages.evaluation.stored_predictions import (
     read_stored,
 )
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
-from modyn_dagster.storage import replace_durably, temporary_name
+from modyn_dagster.storage import replace_durably
 
 logger = logging.getLogger(__name__)
 

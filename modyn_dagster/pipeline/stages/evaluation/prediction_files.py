@@ -12,11 +12,11 @@ from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.predictions import PredictionFileRow, same_predictions
 from modyn_dagster.catalog.runs import RunRow, get_run
-from modyn_dagster.durability.names import durable_link
 from modyn_dagster.evaluation.predictions.blocks import BatchRange
 from modyn_dagster.evaluation.predictions.compact_file import SUFFIXES, form_of
 from modyn_dagster.evaluation.predictions.files import PredictionWriter, WrittenPredictions
 from modyn_dagster.evaluation.predictions.forward import Predictions, predict_range
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import key_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
@@ -72,7 +72,7 @@ def link_predictions(
     suffix = SUFFIXES[form_for(context, model)]
     target = predictions_path(context.run.id, context.trigger.ordinal, predictor, first, last, suffix)
     for file in files:
-        if _link(context.platform.home, file.path, target):
+        if _link(context.platform.home / file.path, context.platform.home / target):
             written = WrittenPredictions(file.checksum, file.n_samples, first, last)
             return _row(context, model, data, stretch, target, written)
     return None
@@ -158,10 +158,10 @@ def _predicts_alike(run: RunRow, other: RunRow) -> bool:
     return run.spec["training"] == other.spec["training"] and run.threads == other.threads
 
 
-def _link(home: Path, existing: str, path: str) -> bool:
-    """Link a file under a second name; removing either leaves the other. False where the existing file is missing."""
+def _link(existing: Path, path: Path) -> bool:
+    """Store a file under a second name; removing either leaves the other. False where the existing file is missing."""
     try:
-        durable_link(home / existing, home / path)
-        return (home / existing).samefile(home / path)
+        files_at(path).link(existing, path)
     except OSError:
         return False
+    return True

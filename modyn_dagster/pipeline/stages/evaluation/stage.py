@@ -19,6 +19,7 @@ from modyn_dagster.catalog.results.predictions import PredictionFileRow, list_pr
 from modyn_dagster.catalog.timings import Timing, record_timing
 from modyn_dagster.errors import RunError
 from modyn_dagster.evaluation.predictions.files import PredictionWriter
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.models import predictor_id, predictor_of
 from modyn_dagster.pipeline.stages.evaluation.cells import ScoredCells, score_closed_intervals
@@ -195,7 +196,7 @@ def _await_files(context: TriggerContext, predicted: Sequence[_Predicted], evalu
     for item in predicted:
         waiting = Stopwatch("evaluate")
         values = item.stretch.wait()
-        n_bytes = (context.platform.home / values["path"]).stat().st_size
+        n_bytes = files_at(path := context.platform.home / values["path"]).size(path) or 0
         waited = waiting.read(values["n_samples"], n_bytes)
         evaluated.files.append(values)
         evaluated.timings.append(replace(waited, seconds=item.timing.seconds + waited.seconds))

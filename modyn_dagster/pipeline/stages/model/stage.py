@@ -13,6 +13,7 @@ from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
 from modyn_dagster.catalog.triggers import finish, hold
 from modyn_dagster.errors import DeletedKey, NotReproducible, RunError, UnknownModel
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
@@ -89,7 +90,7 @@ def remake_model(context: TriggerContext) -> None:
     recorded, training_set = context.model, context.training_set
     if recorded is None or training_set is None:
         raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: it has no model to make again")
-    if not (context.platform.home / training_set.path).is_file():
+    if files_at(path := context.platform.home / training_set.path).size(path) is None:
         training_set = select_training_set(context)
     previous = None if context.previous is None else previous_model(context, context.previous)
     trained = fit(context, training_set, previous=previous, checkpoint=None)

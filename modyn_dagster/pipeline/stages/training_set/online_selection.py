@@ -14,6 +14,7 @@ from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.catalog.triggers import TriggerRow
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import CorruptFile
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange, key_of, ordinal_of, ordinals_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.training_set.replay_memory import update_replay_memory
@@ -23,7 +24,6 @@ from modyn_dagster.selection.memory import Memory
 from modyn_dagster.selection.online import GONE, OnlineSelection, OnlineState, build_sampler, inclusion_probabilities, unit_of
 from modyn_dagster.selection.time_biased import DRTBS, RTBS, Sampler
 from modyn_dagster.spec.online import OnlineSpec, RTBSSpec, SlidingWindowSpec, WeighedOnlineSpec
-from modyn_dagster.storage import verify_checksum
 
 #: Points of the fill that are recorded with a trigger.
 _MOST_FILLS: Final = 200
@@ -92,13 +92,13 @@ def _recorded_state(conn: sa.Connection, context: TriggerContext, spec: OnlineSp
         return None
     path = context.platform.home / recorded["path"]
     try:
-        verify_checksum(path, recorded["checksum"])
+        content = files_at(path).read(path, recorded["checksum"])
     except CorruptFile:
         # Retention removed it, or an attempt was killed while it replaced it.
         return None
     state = _initial_state(context, spec, ORIGIN, -1)
     try:
-        state.load_json(path.read_bytes())
+        state.load_json(content)
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
         raise CorruptFile(path, "the state of an online strategy", f"{type(error).__name__}: {error}") from error
     return state

@@ -1,0 +1,46 @@
+"""Files at a path: those of this machine, unless the path lies below the copies of a store that this process has opened."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fastpath.copies import register_copies
+from modyn_dagster.files.interface import Files
+from modyn_dagster.files.local import LocalFiles
+from modyn_dagster.values.digest import bytes_digest
+
+if TYPE_CHECKING:
+    from modyn_dagster.files.shared import SharedFiles
+
+_LOCAL: Final = LocalFiles()
+_shared: Final[dict[Path, "SharedFiles"]] = {}
+
+
+def home_of_files(home: Path, url: str | None, limit: int) -> Path:
+    """Folder that the paths of the catalog are relative to: the home itself, or that of the copies of a store.
+
+    From then on, this process reads and writes files below it in the store. Nothing is asked of the store yet.
+
+    Args:
+        home: folder of this node.
+        url: of the store; None: there is none.
+        limit: bytes of copies that are not in use, at most.
+    """
+    if url is None:
+        return home
+    # Another store has other copies.
+    folder = home.resolve() / "cache" / bytes_digest(url.encode(), 8)
+    if (root := folder / "files") not in _shared:
+        # Imported here: fsspec takes a while to import, and most homes need none.
+        from modyn_dagster.files.shared import SharedFiles
+
+        files = _shared.setdefault(root, SharedFiles(url, folder, limit))
+        register_copies(root, files.cache)
+    _shared[root].cache.room.limit = limit
+    return root
+
+
+def files_at(path: Path) -> Files:
+    """Files that a path belongs to."""
+    if not _shared:
+        return _LOCAL
+    return next((files for root, files in _shared.items() if path.is_relative_to(root)), _LOCAL)
