@@ -22,12 +22,12 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 
-from benchmarks.contenders.spawned_pool import SpawnedPool
 from benchmarks.database import Database, database
 from benchmarks.figures.sampling_in_shards import batch_sizes, variants, workers
 from benchmarks.measure import Machine
 from benchmarks.report import Figure, busyness, print_table, write_json
 from benchmarks.sharded_plots import draw
+from modyn_dagster.distributed.processes import ProcessPool
 
 #: Keys per batch of figures 7 and 8, keys of the sample and per batch of figure 9.
 _FULL: Final = (1_000_000, 4_000_000, 2_000_000, (1_000, 10_000, 100_000, 1_000_000, 10_000_000))
@@ -39,7 +39,7 @@ def measure(work: Path, numbers: Sequence[int], *, quick: bool) -> list[Figure]:
     batch, large, n, sizes = _QUICK if quick else _FULL
     machine, found = Machine(), []
     with ExitStack() as stack:
-        pools = {str(number): stack.enter_context(SpawnedPool(number)) for number in numbers}
+        pools = {str(number): stack.enter_context(ProcessPool(number)) for number in numbers}
         most = pools[str(max(numbers))]
         with tempfile.TemporaryDirectory(prefix="slots-", dir=work) as folder, database(Path(folder)) as server:
             found += list(variants(batch, most, _address(server), machine))

@@ -4,7 +4,7 @@ The table is unlogged: a store in memory would lose it in a crash as well. Each 
 """
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -33,11 +33,11 @@ class PostgresSlots:
     """Keys by slot.
 
     Attributes:
-        url: of the server, for libpq.
+        url: of the server, for libpq; holds the password.
         table: name of the table.
     """
 
-    url: str
+    url: str = field(repr=False)
     table: str
 
     def make(self) -> None:

@@ -17,8 +17,10 @@ from benchmarks.contenders.key_value_reservoir import KeyValueRTBS
 from benchmarks.contenders.postgres_slots import PostgresSlots, connection
 from benchmarks.measure import Spread
 from benchmarks.sharded_plots import draw
+from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.distributed.in_process import InProcessPool
 from modyn_dagster.keys import KeyArray
+from modyn_dagster.settings import Settings
 from tests.examples import examples
 
 STREAM = ([12, 0, 3, 0, 9, 20], [1.0, 1.0, 2.0, 0.5, 1.0, 0.3])
@@ -87,8 +89,9 @@ def test_positions_are_as_many_as_asked_for_and_inside_their_shards(sizes: list[
 
 
 @pytest.fixture
-def slots(engine) -> Iterator[PostgresSlots]:
-    store = PostgresSlots(engine.url.set(drivername="postgresql").render_as_string(hide_password=False), "reservoir")
+def slots(settings: Settings) -> Iterator[PostgresSlots]:
+    url = database_url(settings, "modyn", role="owner").set(drivername="postgresql")
+    store = PostgresSlots(url.render_as_string(hide_password=False), "reservoir")
     store.make()
     yield store
     connection(store.url).close()

@@ -13,6 +13,8 @@ import yaml
 
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.context import context_of
+from modyn_dagster.pipeline.replay.run import ReplayRequest
+from modyn_dagster.pipeline.replay.walk import replay
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.selection.sampler_state import decoded
@@ -90,7 +92,22 @@ def test_the_pipeline_of_the_page_is_fed_batch_by_batch_with_workers_or_without(
     assert set(np.concatenate(held).tolist()) <= set(sets[-1])
     # Workers choose the same samples: selecting again for a trained trigger raises where a byte differs.
     assert select_training_set(context) == row
-    assert pool.calls > 0
+    assert pool.made
+
+
+def test_a_replay_deals_its_shards_to_its_workers_where_no_training_needs_them(world_of):
+    serial = sharded("serial")
+    serial["training"] |= {"use_previous_model": True}
+    world = world_of(serial, sharded("ahead"))
+    world.deliver(range(4))
+    for name, deals in (("serial", True), ("ahead", False)):
+        world.replay(name, name="alone")
+        pool = WhimsicalPool(2, 0)
+        list(replay(world.platform, ReplayRequest(name, world.keys(), "dagster-run", name="dealt"), pool=pool))
+        assert ("advance" in pool.made) == deals
+        alone, dealt = (world.outcome(world.run_named(name, run)) for run in ("alone", "dealt"))
+        assert len(alone["models"]) == 2
+        assert alone == dealt
 
 
 def test_the_code_of_the_page_prints_what_it_says(tmp_path, capsys):

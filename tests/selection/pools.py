@@ -12,19 +12,19 @@ ONE = Resources()
 
 
 class WhimsicalPool:
-    """Calls in random order, some twice, items and results pickled as between processes."""
+    """Calls in random order, some twice, items and results pickled as between processes; ``made`` names the functions."""
 
     def __init__(self, workers: int, seed: int) -> None:
         self.workers = workers
         self.rng = np.random.default_rng(seed)
-        self.calls = 0
+        self.made: list[str] = []
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item], resources: Resources = ONE) -> Iterator[Result]:
         sent = [pickle.dumps(item) for item in items]
         order = self.rng.permutation(len(sent)).tolist()
         answers: dict[int, Result] = {}
         for place in [*order, *order[: self.rng.integers(len(sent) + 1)]]:
-            self.calls += 1
+            self.made.append(function.__name__)
             result = function(pickle.loads(sent[place]))  # noqa: S301 - just pickled
             answers[place] = pickle.loads(pickle.dumps(result))  # noqa: S301 - just pickled
         return iter([answers[place] for place in range(len(sent))])

@@ -78,6 +78,11 @@ class Lookahead:
         self._results: Iterator[None] = iter(())
         self._wasted = 0
 
+    @property
+    def spare_pool(self) -> Pool | None:
+        """Workers for short calls of the walk; None while they train ahead, as a call would wait for trainings."""
+        return self.pool if self._trainers is None else None
+
     def expect(self, run: RunRow, trigger: TriggerRow, view: DatasetView) -> None:
         """Prepare for a trigger that the policy has made; wrong guesses are dropped, and others begin with it.
 

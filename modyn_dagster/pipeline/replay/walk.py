@@ -277,7 +277,8 @@ class _Walk:
         while trigger.state == "pending":
             view = self._renewed().up_to(batch.ordinal)
             self._lookahead.expect(self._run, trigger, self._view)
-            context = claim_context(self._platform, trigger, self._request.dagster_run_id, view)
+            claimed = claim_context(self._platform, trigger, self._request.dagster_run_id, view)
+            context = replace(claimed, pool=self._lookahead.spare_pool)
             try:
                 with working_attempt(context):
                     selected = training_set_stage(context)
