@@ -189,7 +189,7 @@ class RoutingRunLauncher(WatchingRunLauncher):
         """True if there is nothing left to wait for. Runs that did not begin are reported as failed."""
         from modyn_dagster.resources.ray_jobs import has_ended, is_waiting, wanted_of
 
-        job = self._ray.job(run_id)
+        job, _ = self._job(run_id)
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished or run.status in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING):
             return True
@@ -198,11 +198,14 @@ class RoutingRunLauncher(WatchingRunLauncher):
             return True
         if time.monotonic() < deadline or (job is not None and not is_waiting(job)):
             return False
-        self._ray.stop(run_id)
+        with suppress(OSError):
+            self._ray.stop(run_id)
         wanted, seconds = wanted_of(run), self._ray.settings.start_seconds
         room = f"{wanted.cpus} CPUs, {wanted.gpus} GPUs and {wanted.memory / 1e9:.3g} GB of memory"
-        found = self._ray.largest_nodes(wanted)
-        why = "all nodes are busy" if found is None else f"no node is large enough: {found}"
+        why = "the head of the cluster does not answer"
+        with suppress(Exception):
+            found = self._ray.largest_nodes(wanted)
+            why = "all nodes are busy" if found is None else f"no node is large enough: {found}"
         self._instance.report_run_failed(run, f"the cluster had no room for {room} within {seconds} s; {why}")
         return True
 

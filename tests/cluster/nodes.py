@@ -22,12 +22,14 @@ import psutil
 
 from tests.integration.harness.waiting import wait_for
 
-#: In the environment of all processes of a cluster, those of its jobs and workers included.
+#: In the environment of all processes of a cluster and of a node, those of its jobs and workers included. They need not be
+#: children of `ray start`.
 _MARK: Final = "MODYN_TESTS_CLUSTER"
+_NODE_MARK: Final = "MODYN_TESTS_NODE"
 #: One for all clusters of this process, as Ray reads it once.
 TOKEN: Final = secrets.token_hex(16)
 _STORE_BYTES: Final = 80 * 2**20
-_UP_SECONDS: Final = 180.0
+_UP_SECONDS: Final = 240.0
 _END_SECONDS: Final = 30.0
 
 
@@ -37,6 +39,7 @@ class Node:
 
     process: "subprocess.Popen[bytes]"
     log: Path
+    mark: str
 
     @property
     def is_up(self) -> bool:
@@ -44,9 +47,10 @@ class Node:
 
     def die(self) -> None:
         """Kill everything of the node, as if its machine had lost its power."""
-        for process in [*self.processes(), psutil.Process(self.process.pid)]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        while found := self.processes():
+            for process in found:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
         self.process.wait()
 
     def end(self) -> None:
@@ -56,11 +60,8 @@ class Node:
                 self.process.wait(_END_SECONDS)
 
     def processes(self) -> list[psutil.Process]:
-        """Processes of the node: Ray's own, and those of jobs, which are sessions of their own."""
-        found: list[psutil.Process] = []
-        with suppress(psutil.NoSuchProcess):
-            found += psutil.Process(self.process.pid).children(recursive=True)
-        return found
+        """Living processes of the node: Ray's own, and those of jobs and workers."""
+        return marked(_NODE_MARK, self.mark)
 
 
 @dataclass
@@ -91,7 +92,8 @@ class Nodes:
     @property
     def access(self) -> dict[str, str]:
         """Environment of a process that may use the cluster."""
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "RAY_USAGE_STATS_ENABLED": "0"}
+        patient = {"RAY_raylet_start_wait_time_s": str(int(_UP_SECONDS))}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "RAY_USAGE_STATS_ENABLED": "0", **patient}
 
     def start_head(self, cpus: int) -> Node:
         """Start the head, again on the same ports where there was one, and wait until its dashboard answers."""
@@ -107,7 +109,7 @@ class Nodes:
         """Start another node, and wait until the head counts it."""
         before = self.count()
         node = self._start(f"--address={self.address}", f"--num-cpus={cpus}", environment=environment)
-        wait_for("the node", lambda: self.count() > before, _UP_SECONDS, node.log.read_text)
+        wait_for("the node", lambda: self._answers(node, before + 1), _UP_SECONDS, node.log.read_text)
         return node
 
     def count(self) -> int:
@@ -118,12 +120,7 @@ class Nodes:
 
     def left_over(self) -> list[psutil.Process]:
         """Living processes of the cluster, of its jobs and of its workers."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_MARK) == self.mark:
-                    found.append(process)
-        return found
+        return marked(_MARK, self.mark)
 
     def end(self) -> list[str]:
         """End all nodes and remove their files; returns the processes that had to be killed."""
@@ -142,7 +139,8 @@ class Nodes:
 
     def _start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
         log = self.folder / f"node_{len(self.started)}.log"
-        env = {**self.environment, **self.access, **(environment or {}), _MARK: self.mark}
+        mark = f"{self.mark}-{len(self.started)}"
+        env = {**self.environment, **self.access, **(environment or {}), _MARK: self.mark, _NODE_MARK: mark}
         # Several nodes on one machine: each has ports of its own.
         own = [f"--dashboard-agent-listen-port={free_port()}", f"--metrics-export-port={free_port()}"]
         fixed = ["--block", "--disable-usage-stats", "--node-ip-address=127.0.0.1", f"--object-store-memory={_STORE_BYTES}"]
@@ -155,14 +153,14 @@ class Nodes:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        node = Node(process, log)
+        node = Node(process, log, mark)
         self.started.append(node)
         return node
 
-    def _answers(self, node: Node) -> bool:
+    def _answers(self, node: Node, nodes: int = 1) -> bool:
         assert node.is_up, node.log.read_text()
         try:
-            return self.count() > 0
+            return self.count() >= nodes
         except Exception:  # noqa: BLE001 - of whatever is not there yet
             return False
 
@@ -185,6 +183,22 @@ def nodes_of(environment: Mapping[str, str]) -> Iterator[Nodes]:
                 os.environ[name] = value
     assert nodes.left_over() == []
     assert not nodes.folder.exists()
+
+
+def marked(variable: str, value: str) -> list[psutil.Process]:
+    """Living processes with a variable in their environment, and their children: a process that sets its title loses it."""
+    found: set[psutil.Process] = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.environ().get(variable) == value:
+                found |= {process, *process.children(recursive=True)}
+    return [process for process in found if is_alive(process)]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def free_port() -> int:

@@ -1,7 +1,6 @@
 """The launcher that routes runs: quoting, classes, secrets and clocks. No cluster is needed; ``tests/cluster`` has one."""
 
 import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,10 +16,11 @@ import yaml
 from dagster._core.code_pointer import FileCodePointer
 from dagster._core.errors import DagsterInvalidConfigError
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._serdes import ConfigurableClassData
 
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.resources.ray_launcher import RAY_TAG, RoutingRunLauncher
-from modyn_dagster.resources.run_classes import CLASS_TAG, RESOURCES_TAG
+from modyn_dagster.resources.run_classes import CLASS_TAG, RESOURCES_TAG, RUN_CLASSES
 from tests.dagster import warm_jobs
 from tests.projects.tiny import ROOT
 
@@ -124,23 +124,36 @@ def test_a_password_in_the_settings_is_refused_before_ray_shows_it(tmp_path: Pat
     [
         ({"address": "ray://127.0.0.1:10001"}, "must be the address of the dashboard"),
         ({"address": "http://me:hunter2@127.0.0.1:8265"}, "must be the address of the dashboard"),
-        ({"address": NOWHERE, "stop_seconds": 0}, "run_launcher.config.ray.stop_seconds"),
-        ({"address": NOWHERE, "env_vars": ["DB_PASSWORD=hunter2"]}, "looks like a secret"),
-        ({"address": NOWHERE, "env_vars": ["URL=postgresql://me:hunter2@host/db"]}, "looks like a secret"),
-        ({"address": NOWHERE, "start_seconds": 1_000}, "run_monitoring.start_timeout_seconds"),
+        ({"stop_seconds": 0}, "run_launcher.config.ray.stop_seconds"),
+        ({"env_vars": ["DB_PASSWORD=hunter2"]}, "looks like a secret"),
+        ({"env_vars": ["URL=postgresql://me:hunter2@host/db"]}, "looks like a secret"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused_in_words(tmp_path: Path, ray: Mapping[str, Any], words: str) -> None:
-    with opened(tmp_path / "home", ray) as instance, pytest.raises(ConfigError) as caught:
-        launcher_of(instance)
+def test_settings_that_cannot_be_meant_are_refused_in_words(ray: Mapping[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        made({"address": NOWHERE, **ray})
     assert words in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("ray", [{"address": NOWHERE, "classes": ["replays"]}, {"address": NOWHERE, "adress": ""}, {}])
-def test_settings_with_unknown_names_are_refused_by_dagster(tmp_path: Path, ray: Mapping[str, Any]) -> None:
-    with opened(tmp_path / "home", ray) as instance, pytest.raises(DagsterInvalidConfigError):
+def made(ray: Mapping[str, Any]) -> RoutingRunLauncher:
+    """Launcher as an instance makes it from its `dagster.yaml`."""
+    data = ConfigurableClassData(RoutingRunLauncher.__module__, "RoutingRunLauncher", yaml.safe_dump({"ray": dict(ray)}))
+    launcher = data.rehydrate(RoutingRunLauncher)
+    assert isinstance(launcher, RoutingRunLauncher)
+    return launcher
+
+
+def test_a_run_that_may_wait_for_longer_than_dagster_does_is_refused(tmp_path: Path) -> None:
+    refused = pytest.raises(ConfigError, match=r"run_monitoring\.start_timeout_seconds: must be above .*, 1000")
+    with opened(tmp_path / "home", {"address": NOWHERE, "start_seconds": 1_000}) as instance, refused:
         launcher_of(instance)
+
+
+@pytest.mark.parametrize("ray", [{"address": NOWHERE, "classes": ["replays"]}, {"address": NOWHERE, "adress": ""}, {}])
+def test_settings_with_unknown_names_are_refused_by_dagster(ray: Mapping[str, Any]) -> None:
+    with pytest.raises(DagsterInvalidConfigError):
+        made(ray)
 
 
 def test_without_the_block_nothing_needs_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,30 +167,20 @@ def test_without_the_block_nothing_needs_ray(tmp_path: Path, monkeypatch: pytest
         launcher_of(instance)
 
 
-@pytest.mark.parametrize(
-    ("classes", "name", "goes"),
-    [
-        (None, "replay", True),
-        (None, "training", False),
-        (None, "ingestion", False),
-        (None, "measuring", False),
-        (["training"], "training", True),
-        (["training"], "replay", False),
-    ],
-)
+@pytest.mark.parametrize(("classes", "there"), [(None, {"replay"}), (["training", "measuring"], {"training", "measuring"})])
 def test_replays_go_to_the_cluster_and_other_classes_stay_unless_named(
-    tmp_path: Path, classes: list[str] | None, name: str, goes: bool
+    tmp_path: Path, classes: list[str] | None, there: set[str]
 ) -> None:
     ray = {"address": NOWHERE} | ({"classes": classes} if classes else {})
     with opened(tmp_path / "home", ray) as instance:
-        run = created(instance, {CLASS_TAG: name})
-        # Nobody answers there, and the launcher of this machine wants a workspace.
-        with pytest.raises(ConnectionError if goes else Exception) as caught:
-            launcher_of(instance).launch_run(dg_context(run))
-        assert isinstance(caught.value, ConnectionError) is goes
-        found = instance.get_run_by_id(run.run_id)
-        assert found is not None
-        assert (RAY_TAG in found.tags) is goes
+        for name in RUN_CLASSES:
+            run = created(instance, {CLASS_TAG: name})
+            # Nobody answers there, and the launcher of this machine wants a workspace.
+            with pytest.raises(Exception) as caught:
+                launcher_of(instance).launch_run(dg_context(run))
+            found = instance.get_run_by_id(run.run_id)
+            assert found is not None
+            assert isinstance(caught.value, ConnectionError) is (RAY_TAG in found.tags) is (name in there), name
 
 
 def dg_context(run: dg.DagsterRun) -> Any:
@@ -217,10 +220,3 @@ def test_a_tag_that_names_no_resources_is_refused(tmp_path: Path) -> None:
         run = created(instance, {CLASS_TAG: "replay", RESOURCES_TAG: '{"cores": 3}'})
         with pytest.raises(ConfigError, match="must be a JSON object with cpus, gpus and memory"):
             launcher_of(instance).launch_run(dg_context(run))
-
-
-def test_commands_of_one_line_stay_one_line(tmp_path: Path) -> None:
-    with opened(tmp_path / "home", {"address": NOWHERE}) as instance:
-        words = shlex.split(command_of(instance))
-    assert words[-5:-1] == ["-m", "dagster", "api", "execute_run"]
-    assert sys.executable in words
