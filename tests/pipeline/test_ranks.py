@@ -54,7 +54,7 @@ def test_a_live_run_in_ranks_equals_its_replay_and_its_models_are_retrained(worl
     [
         ({"ranks": 11}, r"pipeline by_amount: training\.ranks: must not exceed `batch_size`, 10"),
         (
-            {"ranks": 2, "transforms": [{"function": "builtins:abs", "per": "batch"}]},
+            {"ranks": 2, "transforms": [{"function": "tests.training.ranks_user_code:rounded", "per": "batch"}]},
             r"training\.transforms\.0\.per: sees one rank's share of a batch with `ranks: 2`; use `per: sample`",
         ),
     ],

@@ -44,7 +44,7 @@ class Sharing(Protocol):
 
     @property
     def part(self) -> tuple[int, int]:
-        """This rank's part of every batch, for ``Batching``."""
+        """Index of this rank and number of ranks, for ``Batching``."""
 
     def complete(self, batch: Batch, n: int) -> Batch:
         """Complete a share of a batch of ``n`` samples by what it must know of the samples of other ranks."""

@@ -36,7 +36,7 @@ class Shares:
 
     @property
     def part(self) -> tuple[int, int]:
-        """This rank's part of every batch, for ``Batching``."""
+        """Index of this rank and number of ranks, for ``Batching``."""
         return self.team.index, self.team.size
 
     def complete(self, batch: Batch, n: int) -> Batch:

@@ -110,12 +110,9 @@ def refused_cases() -> dict[str, tuple[Case, str]]:
 QUICK: Final = frozenset(
     {
         ("close", "adam_double"),
-        ("close", "sgd_single"),
         ("close", "a_rank_without_samples"),
-        ("close", "batch_norm_and_uneven_shares"),
         ("tied", "loss"),
         ("resumed", "average_and_clipping"),
-        ("refused", "drawing"),
     }
 )
 
