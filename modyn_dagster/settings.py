@@ -14,6 +14,8 @@ MODYN_PG_BIN               folder of the server binaries of the embedded Postgre
 MODYN_MAX_WAIT             longest wait for an error that passes, in seconds        3600
 MODYN_WORKERS              processes that train and evaluate in a replay beside it  none
 MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
+MODYN_RANKS                workers of ``training.ranks``: processes or ``ray:...``  processes
+MODYN_RANK_TIMEOUT         longest wait of a rank for the others, in seconds        600
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
 MODYN_MLFLOW_TIMEOUT       longest wait of a run for MLflow, in seconds             60
@@ -58,6 +60,12 @@ CACHE_SIZE: Final = 20 * 10**9
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|MB|GB|TB)", re.IGNORECASE)
 _UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
+#: Default of ``MODYN_RANKS``: processes of this machine.
+RANKS: Final = "processes"
+
+#: Default of ``MODYN_RANK_TIMEOUT``: enough for a rank whose disk is slower than that of the others.
+RANK_TIMEOUT: Final = 600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -75,6 +83,8 @@ class Settings:
     files: str | None = None
     cache_size: int = CACHE_SIZE
     workers: str | None = None
+    ranks: str = RANKS
+    rank_timeout: float = RANK_TIMEOUT
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -94,6 +104,8 @@ class Settings:
             files=_store_url("MODYN_FILES", env.get("MODYN_FILES", "")),
             cache_size=_n_bytes("MODYN_CACHE_SIZE", env.get("MODYN_CACHE_SIZE") or f"{CACHE_SIZE} B"),
             workers=named_pool(workers) if (workers := env.get("MODYN_WORKERS")) else None,
+            ranks=env.get("MODYN_RANKS") or RANKS,
+            rank_timeout=_seconds("MODYN_RANK_TIMEOUT", env.get("MODYN_RANK_TIMEOUT") or str(RANK_TIMEOUT), zero=False),
         )
 
     @property
@@ -124,6 +136,8 @@ class Settings:
             "MODYN_CACHE_SIZE": "" if self.cache_size == CACHE_SIZE else f"{self.cache_size} B",
             "MODYN_WORKERS": self.workers or "",
             "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
+            "MODYN_RANKS": "" if self.ranks == RANKS else self.ranks,
+            "MODYN_RANK_TIMEOUT": "" if self.rank_timeout == RANK_TIMEOUT else f"{self.rank_timeout:g}",
         }
         given = {name: value for name, value in pairs.items() if value}
         # A file that was replaced meanwhile would give children another server than their parent.

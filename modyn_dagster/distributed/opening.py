@@ -1,11 +1,13 @@
-"""Pools by name: the one place that knows the kinds of workers."""
+"""Pools and groups by name: the one place that knows the kinds of workers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
+from modyn_dagster.distributed.local_group import LocalGroup
 from modyn_dagster.distributed.processes import ProcessPool
-from modyn_dagster.distributed.protocols import Pool
+from modyn_dagster.distributed.protocols import Group, Pool
+from modyn_dagster.distributed.ray_group import RayGroup
 from modyn_dagster.distributed.ray_pool import RayPool
 from modyn_dagster.errors import ConfigError
 
@@ -45,6 +47,18 @@ def open_pool(workers: str | None) -> Iterator[Pool | None]:
 def _unknown(workers: str) -> ConfigError:
     rule = "must be a number of processes above 0, such as `4` or `processes:4`, or a Ray cluster, `ray:auto` or `ray:host:port`"
     return ConfigError("environment", "MODYN_WORKERS (`--workers`)", workers, rule)
+
+
+def open_group(ranks: str) -> Group:
+    """Open the group that a text names: ``processes`` of this machine, or ``ray:<address>``; ``ConfigError`` for another one."""
+    kind, _, rest = ranks.partition(":")
+    if kind == "ray":
+        return RayGroup(rest or "auto")
+    if ranks != _PROCESSES:
+        raise ConfigError(
+            "environment", "MODYN_RANKS", ranks, "must be `processes`, or a Ray cluster, `ray:auto` or `ray:host:port`"
+        )
+    return LocalGroup()
 
 
 #: Openers by kind; each gets the text after the colon.

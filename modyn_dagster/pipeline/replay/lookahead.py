@@ -49,6 +49,8 @@ def serial_reason(spec: PipelineSpec) -> str | None:
         return "selection.strategy looks into the training sets before it"
     if any(isinstance(strategy, CLIBSpec | GSSSpec | MIRSpec) for strategy in strategies):
         return "selection.strategy asks the models before it"
+    if spec.training.ranks > 1:
+        return f"training.ranks {spec.training.ranks}: the ranks of a training share the cores already"
     if spec.training.device != "cpu":
         return f"training.device {spec.training.device}: workers are dealt no GPUs"
     return None
