@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.distributed.protocols import Group, Rank, Resources
+from modyn_dagster.files.mounting import home_of_files
 from modyn_dagster.progress import ProgressCallback
+from modyn_dagster.reproducibility.devices import resolve_device
+from modyn_dagster.settings import Settings
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.file import CheckpointFile
 from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
-from modyn_dagster.training.inputs.device import resolve_device
 from modyn_dagster.training.loop.trainer import train
 from modyn_dagster.training.progress_file import followed_progress, progress_teller
 from modyn_dagster.training.states import packed, unpacked
@@ -37,6 +39,7 @@ class Order:
         given: the arguments of ``train`` that are plain values.
         timeout: longest wait of a rank for the others, in seconds.
         progress: file that rank 0 tells its progress to; None for none.
+        settings: of the project, whose files may be in a store; None where all are at their paths.
     """
 
     spec: TrainingSpec
@@ -47,6 +50,7 @@ class Order:
     given: Mapping[str, Any]
     timeout: float
     progress: Path | None
+    settings: Settings | None
 
 
 def train_in_ranks(  # noqa: PLR0913 - all but the first three are given by name
@@ -64,12 +68,13 @@ def train_in_ranks(  # noqa: PLR0913 - all but the first three are given by name
     checkpoint: CheckpointFile | None = None,
     progress: ProgressCallback | None = None,
     timeout: float = TIMEOUT,
+    settings: Settings | None = None,
 ) -> TrainedModel:
     """Train one model in ``spec.ranks`` processes of a group, as ``train`` does in this one; only rank 0 writes checkpoints.
 
     The result depends on the number of ranks, and not on the group. ``progress`` is called in another thread, a few times a
     second, where the ranks run on this machine. ``timeout`` is the longest wait of a rank for the others, in seconds: also for
-    one that reads the training set more slowly.
+    one that reads the training set more slowly. With ``settings``, ranks find the files of a home that are kept in a store.
 
     Raises:
         ConfigError: ranks cannot share this training.
@@ -78,9 +83,9 @@ def train_in_ranks(  # noqa: PLR0913 - all but the first three are given by name
     check_ranks(spec, source=source)
     start = {"previous": None if previous is None else _contents(previous), "initial": None if initial is None else dict(initial)}
     given = {"task": task, "seed": seed, "threads": threads, "source": source}
-    gpus = 1 if resolve_device(spec.device, source=source) == "cuda" else 0
+    gpus = 1 if resolve_device(spec.device, source=source, field="training.device") == "cuda" else 0
     with followed_progress(progress) as path:
-        order = Order(spec, data, calibrate, packed(start), checkpoint, given, timeout, path)
+        order = Order(spec, data, calibrate, packed(start), checkpoint, given, timeout, path, settings)
         results = group.run(train_rank, order, spec.ranks, Resources(cpus=threads, gpus=gpus))
     trained, states = next(result for result in results if result is not None)
     return replace(trained, **unpacked(states))
@@ -88,9 +93,11 @@ def train_in_ranks(  # noqa: PLR0913 - all but the first three are given by name
 
 def train_rank(rank: Rank, order: Order) -> tuple[TrainedModel, bytes] | None:
     """Train as one of the ranks; the model and its packed tensors on rank 0, None on the others."""
+    if (settings := order.settings) is not None:
+        home_of_files(settings.home, settings.files, settings.cache_size)
     start = unpacked(order.start)
     previous = None if start["previous"] is None else PreviousModel(**start["previous"])
-    device = torch.device(resolve_device(order.spec.device, source=order.given["source"]))
+    device = torch.device(resolve_device(order.spec.device, source=order.given["source"], field="training.device"))
     told = order.progress if rank.index == 0 else None
     with team_of(rank, device, timeout=order.timeout) as team, progress_teller(told) as progress:
         trained = train(

@@ -45,10 +45,8 @@ def serial_reason(spec: PipelineSpec) -> str | None:
     if pipeline_policy(spec).depends_on_models:
         return f"trigger.kind {spec.trigger.kind}: its triggers depend on models, or on what trainings took"
     strategies = spec.selection.strategies
-    if any(isinstance(strategy, USAGE_AWARE) for strategy in strategies):
-        return "selection.strategy looks into the training sets before it"
-    if any(isinstance(strategy, CLIBSpec | GSSSpec | MIRSpec) for strategy in strategies):
-        return "selection.strategy asks the models before it"
+    if any(isinstance(strategy, (*USAGE_AWARE, CLIBSpec, GSSSpec, MIRSpec)) for strategy in strategies):
+        return "selection.strategy asks the models before it, or looks into their training sets"
     if spec.training.ranks > 1:
         return f"training.ranks {spec.training.ranks}: the ranks of a training share the cores already"
     if spec.training.device != "cpu":

@@ -100,7 +100,8 @@ def fit(
     }
     if spec.ranks > 1:
         platform = context.platform
-        return train_in_ranks(platform.group, spec, data, timeout=platform.settings.rank_timeout, **given)
+        settings = platform.settings
+        return train_in_ranks(platform.group, spec, data, timeout=settings.rank_timeout, settings=settings, **given)
     return train(spec, data, **given)
 
 
