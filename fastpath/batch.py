@@ -72,7 +72,7 @@ class BatchMaker:
 
     def make(self, order: Order, number: int) -> Batch:
         """Make batch ``number`` of the epoch with this order."""
-        start, stop = self._batching.bounds(number)
+        start, stop = self._batching.part_bounds(number)
         n = stop - start
         n_bytes, label_dtype = self._layout()
         slab = _Slab(self._ring.take(n_bytes))

@@ -8,11 +8,19 @@ Error
 """
 
 from pathlib import PurePath
-from typing import Self
+from typing import Any, Self
 
 
 class Error(Exception):
-    """Base of all errors of this distribution."""
+    """Base of all errors of this distribution. They reach another process with their class, message and fields."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[Error], arguments: tuple[Any, ...]) -> Error:
+    # Not by the constructor: it takes the fields, and makes the message of them.
+    return kind.__new__(kind, *arguments)
 
 
 class StoreError(Error):

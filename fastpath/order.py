@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -101,15 +102,24 @@ class Batching:
     >>> batching = Batching(10, 4)
     >>> len(batching), batching.bounds(2)
     (3, (8, 10))
+
+    ``part`` is (i, n) for the i-th of n readers of every batch: each takes neighbouring places, their numbers differ by at most
+    one, and a reader whose part is empty takes the first place of the batch all the same.
+
+    >>> [Batching(10, 4, part=(i, 3)).part_bounds(2) for i in range(3)], part_sizes(2, 3)
+    ([(8, 9), (8, 9), (9, 10)], [0, 1, 1])
     """
 
     n: int
     batch_size: int
     drop_last: bool = False
+    part: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {self.batch_size}")
+        if not 0 <= self.part[0] < self.part[1]:
+            raise ValueError(f"part must be (i, n) with 0 <= i < n, not {self.part}")
 
     def __len__(self) -> int:
         full, rest = divmod(self.n, self.batch_size)
@@ -118,6 +128,19 @@ class Batching:
     def bounds(self, number: int) -> tuple[int, int]:
         """First place of batch ``number`` in the epoch's order, and the place behind its last."""
         return number * self.batch_size, min(self.n, (number + 1) * self.batch_size)
+
+    def part_bounds(self, number: int) -> tuple[int, int]:
+        """First place and place behind the last of this reader's part of batch ``number``; never empty."""
+        start, stop = self.bounds(number)
+        index, count = self.part
+        first, last = (start + i * (stop - start) // count for i in (index, index + 1))
+        return (first, last) if first < last else (start, start + 1)
+
+
+def part_sizes(n: int, count: int) -> list[int]:
+    """Sizes of the parts of a batch of ``n`` samples."""
+    ends = [i * n // count for i in range(count + 1)]
+    return [last - first for first, last in pairwise(ends)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class BatchStream:
         prefetch: batches that wait for the consumer; 0 makes each on request, without threads.
         threads: background threads, each working on a batch of its own.
         shard: (i, n): index of this consumer, and number of consumers.
+        part: (i, n): take the i-th of n parts of every batch, see ``Batching``; for readers that share each batch.
         block_size: positions in a block of ``"blocks"``.
         columns: deliver rows as typed columns.
         labels, timestamps: deliver them, too.
@@ -61,6 +62,7 @@ class BatchStream:
         prefetch: int = 2,
         threads: int = 1,
         shard: tuple[int, int] = (0, 1),
+        part: tuple[int, int] = (0, 1),
         block_size: int = BLOCK_SIZE,
         columns: Columns | None = None,
         labels: bool = False,
@@ -76,7 +78,7 @@ class BatchStream:
         self.prefetch, self.threads, self.columns, self.transform = prefetch, threads, columns, transform
         self._labels, self._timestamps, self._allocate = labels, timestamps, allocate or new_memory
         # Python's own numbers: they go into states, and from there into JSON.
-        self._batching = Batching(len(self.training_set), index(batch_size), bool(drop_last))
+        self._batching = Batching(len(self.training_set), index(batch_size), bool(drop_last), part)
         numbers = {"block_size": index(block_size), "seed": index(seed), "epoch": index(epoch)}
         self._order = Order(self._batching.n, shuffle=shuffle, **numbers)
         self._shard = Shard(*shard)
