@@ -58,7 +58,7 @@ class Rank:
     Attributes:
         index: from 0 to ``size - 1``.
         size: number of ranks.
-        address: ``tcp://host:port`` of the meeting point of the group, for ``torch.distributed``.
+        address: meeting point of the group for ``torch.distributed``: ``tcp://host:port``, or ``file://path`` on one machine.
     """
 
     index: int
