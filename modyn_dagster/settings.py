@@ -11,6 +11,8 @@ MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflo
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
 MODYN_MAX_WAIT             longest wait for an error that passes, in seconds        3600
 MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
+MODYN_RANKS                workers of ``training.ranks``: ``processes``             processes
+MODYN_RANK_TIMEOUT         longest wait of a rank for the others, in seconds        600
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
 MODYN_MLFLOW_TIMEOUT       longest wait of a run for MLflow, in seconds             60
@@ -42,6 +44,12 @@ MAX_WAIT: Final = 3600.0
 #: Default of ``MODYN_MLFLOW_TIMEOUT``: enough for MLflow to make its tables on a busy machine.
 MLFLOW_TIMEOUT: Final = 60.0
 
+#: Default of ``MODYN_RANKS``: processes of this machine.
+RANKS: Final = "processes"
+
+#: Default of ``MODYN_RANK_TIMEOUT``: enough for a rank whose disk is slower than that of the others.
+RANK_TIMEOUT: Final = 600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -56,6 +64,8 @@ class Settings:
     max_wait: float = MAX_WAIT
     strict_reads: bool = False
     mlflow_timeout: float = MLFLOW_TIMEOUT
+    ranks: str = RANKS
+    rank_timeout: float = RANK_TIMEOUT
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -72,6 +82,8 @@ class Settings:
             max_wait=_seconds("MODYN_MAX_WAIT", env.get("MODYN_MAX_WAIT") or str(MAX_WAIT), zero=True),
             strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
             mlflow_timeout=_seconds("MODYN_MLFLOW_TIMEOUT", env.get("MODYN_MLFLOW_TIMEOUT") or str(MLFLOW_TIMEOUT), zero=False),
+            ranks=env.get("MODYN_RANKS") or RANKS,
+            rank_timeout=_seconds("MODYN_RANK_TIMEOUT", env.get("MODYN_RANK_TIMEOUT") or str(RANK_TIMEOUT), zero=False),
         )
 
     @property
@@ -99,6 +111,8 @@ class Settings:
             "MODYN_MAX_WAIT": "" if self.max_wait == MAX_WAIT else f"{self.max_wait:g}",
             "MODYN_STRICT_READS": "true" if self.strict_reads else "",
             "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
+            "MODYN_RANKS": "" if self.ranks == RANKS else self.ranks,
+            "MODYN_RANK_TIMEOUT": "" if self.rank_timeout == RANK_TIMEOUT else f"{self.rank_timeout:g}",
         }
         return {name: value for name, value in pairs.items() if value}
 

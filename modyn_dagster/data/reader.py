@@ -77,6 +77,10 @@ class SampleReader:
             strict=strict,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process makes its own copies of the files.
+        return {name: value for name, value in vars(self).items() if name != "resident"}
+
     @cached_property
     def resident(self) -> "SampleReader":
         """A reader of the same samples from copies of their files in memory, which this reader keeps."""

@@ -15,6 +15,8 @@ from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.known_batches import KnownBatches
 from modyn_dagster.data.view import DatasetView
+from modyn_dagster.distributed.opening import open_group
+from modyn_dagster.distributed.protocols import Group
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -67,6 +69,11 @@ class Platform:
         engine = open_engine(self.settings)
         require_current_schema(engine)
         return engine
+
+    @cached_property
+    def group(self) -> Group:
+        """Group of processes that train a model in ranks."""
+        return open_group(self.settings.ranks)
 
     @cached_property
     def model_store(self) -> "ModelStore":

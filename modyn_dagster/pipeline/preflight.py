@@ -17,6 +17,7 @@ from modyn_dagster.spec.triggers.drift import BackendMetric
 from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTriggerSpec, DriftTriggerSpec, PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
 from modyn_dagster.training.data import check_task
+from modyn_dagster.training.team.rules import check_ranks
 from modyn_dagster.training.user_code import check_user_code
 
 #: Module and package of other libraries with drift metrics.
@@ -124,6 +125,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     check_selection(pipeline.selection, dataset.label.kind, source=source)
     check_user_code(pipeline.training, source=source)
     check_task(pipeline.training, dataset.label.kind, source=source)
+    check_ranks(pipeline.training, source=source)
     if pipeline.training.early_stopping is not None and dataset.split.calibrate == 0:
         rule = "watches samples that are not trained on: the dataset's `split` needs a share `calibrate`"
         raise ConfigError(source, "training.early_stopping", "(on)", rule)

@@ -25,10 +25,15 @@ def reproducible(seed: int, *, threads: int, deterministic: bool = True) -> Iter
     Other threads of the process that ask for the same wait until then.
     """
     with fixed_algorithms(threads, deterministic=deterministic), restored_generators():
-        random.seed(seed_for(seed, "python"))
-        np.random.seed(seed_for(seed, "numpy"))
-        torch.manual_seed(seed_for(seed, "torch"))
+        seed_all_generators(seed)
         yield
+
+
+def seed_all_generators(seed: int) -> None:
+    """Seed every generator of the process, those of GPUs included, each with a number of its own."""
+    random.seed(seed_for(seed, "python"))
+    np.random.seed(seed_for(seed, "numpy"))
+    torch.manual_seed(seed_for(seed, "torch"))
 
 
 @contextmanager

@@ -26,15 +26,15 @@ def environment_facts(device: torch.device) -> dict[str, str]:
     }
 
 
-#: Retraining starts as many threads as an environment names, and a file must not ask for a billion.
-_MOST_THREADS: Final = 4096
+#: Largest numbers of an environment: retraining starts as many threads, and a file must not ask for a billion.
+_NUMBERS: Final[Mapping[str, int]] = {"threads": 4096, "ranks": 4096}
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Facts about a process that decide the bits of a training, besides its code, data and seed.
 
-    The thread count is one of them: sums over a different number of threads are rounded differently.
+    The numbers of threads and of ranks belong to them: sums over other numbers of them are rounded differently.
     """
 
     python: str
@@ -48,27 +48,30 @@ class Environment:
     device: str
     cuda: str
     cudnn: str
+    ranks: int = 1
 
     @classmethod
     def now(cls) -> Self:
         """The environment of this process."""
-        return cls(threads=torch.get_num_threads(), **_process_facts())
+        facts: dict[str, Any] = _process_facts()
+        return cls(threads=torch.get_num_threads(), **facts)
 
     @classmethod
     def parse(cls, content: object) -> Self:
         """Inverse of ``to_json``. Raises ``ValueError`` for anything else."""
         names = {field.name for field in fields(cls)}
-        if not isinstance(content, dict) or set(content) != names:
+        if not isinstance(content, dict) or set(content) | {"ranks"} != names:
             raise ValueError(f"an environment has the fields {', '.join(sorted(names))}")
-        if type(content["threads"]) is not int or not all(isinstance(content[name], str) for name in names - {"threads"}):
-            raise ValueError("the fields of an environment are texts, and threads a number")
-        if not 1 <= content["threads"] <= _MOST_THREADS:
-            raise ValueError(f"the threads of an environment are 1 to {_MOST_THREADS}")
+        for name in names & set(content):
+            if name not in _NUMBERS and not isinstance(content[name], str):
+                raise ValueError("the fields of an environment are texts, and threads and ranks are numbers")
+            if name in _NUMBERS and (type(content[name]) is not int or not 1 <= content[name] <= _NUMBERS[name]):
+                raise ValueError(f"the {name} of an environment are 1 to {_NUMBERS[name]}")
         return cls(**content)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields by name."""
-        return asdict(self)
+        """All fields by name. The number of ranks is left out for one process, as it was before there were ranks."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("ranks", 1)}
 
     def differences(self, other: "Environment") -> Mapping[str, tuple[object, object]]:
         """Fields that differ: name to (value of this one, value of ``other``)."""

@@ -88,6 +88,11 @@ class TrainingSpec(Spec):
     )
     early_stopping: EarlyStoppingSpec | None = Field(None, exclude_if=_absent)
     batch_size: PositiveInt = 256
+    ranks: PositiveInt = Field(
+        1,
+        description="Processes that share every batch, each with a GPU of its own on device cuda. Their number decides bits.",
+        exclude_if=lambda value: value == 1,
+    )
     shuffle: bool | Literal["blocks"] = Field(
         True, description="A new order every epoch: of the whole set, or of blocks and inside them, for sets far beyond memory."
     )

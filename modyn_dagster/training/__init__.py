@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from modyn_dagster.reproducibility.determinism import reproducible
     from modyn_dagster.training.checkpoint.file import CheckpointFile
     from modyn_dagster.training.data import FastPath, PreviousModel, Task, TrainedModel, TrainingData, check_task
+    from modyn_dagster.training.in_ranks import train_in_ranks
     from modyn_dagster.training.loader import StreamLoader
     from modyn_dagster.training.loop.trainer import train
     from modyn_dagster.training.predictor import Predictor, build_predictor
@@ -35,6 +36,7 @@ __all__ = [
     "import_paths",
     "reproducible",
     "train",
+    "train_in_ranks",
     "training_bar",
 ]
 
@@ -55,6 +57,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "import_paths": "modyn_dagster.training.user_code",
     "reproducible": "modyn_dagster.reproducibility.determinism",
     "train": "modyn_dagster.training.loop.trainer",
+    "train_in_ranks": "modyn_dagster.training.in_ranks",
     "training_bar": "modyn_dagster.progress",
 }
 

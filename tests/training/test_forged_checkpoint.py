@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import save
 
 from modyn_dagster.training import CheckpointFile
-from modyn_dagster.training.checkpoint.file import VERSION, state_digest
+from modyn_dagster.training.checkpoint.file import VERSION
+from modyn_dagster.training.states import state_digest
 
 FORGED = {
     "an unknown kind": ["list", [["pickle", "cos\nsystem"]]],

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fastpath import Order
 from fastpath.order import Batching
 from modyn_dagster.keys import KeyArray
-from modyn_dagster.training.inputs.batch import Batch, InMemory, Positions
+from modyn_dagster.training.inputs.batch import Batch
+from modyn_dagster.training.inputs.in_memory import InMemory, Positions
 from modyn_dagster.training.memory import ALIGNMENT
 
 Weights = npt.NDArray[np.float32]

@@ -211,6 +211,21 @@ def test_other_precisions_learn_too(separable: Table, precision: str) -> None:
     assert (predict(separable.samples).argmax(1) == separable.labels).mean() > 0.95
 
 
+@pytest.mark.parametrize(("precision", "digits"), [("64-true", 1e-13), ("32-true", 1e-5)])
+def test_a_step_is_as_exact_as_its_precision(separable: Table, precision: str, digits: float) -> None:
+    """Of a logistic regression that begins at zero, so that every probability is 1/2."""
+    spec = spec_of(precision=precision, batch_size=300, optimizer={"name": "sgd", "lr": 1.0}, standardize=False)
+    dtype = torch.float64 if precision == "64-true" else torch.float32
+    start = {"weight": torch.zeros(2, 2, dtype=dtype), "bias": torch.zeros(2, dtype=dtype)}
+    weights = np.linspace(0.5, 2, 300).astype(np.float32)
+    found = trained(separable, spec, weights=weights, initial=start)
+    columns = np.stack([separable.columns["left"], separable.columns["right"]], axis=1)
+    assert separable.labels is not None
+    slopes = np.stack([separable.labels == 0, separable.labels == 1], axis=1) - 0.5
+    expected = (slopes * weights[:, None]).T.astype(np.float64) @ columns / weights.sum(dtype=np.float64)
+    np.testing.assert_allclose(found.state_dict["body.weight"].numpy(), expected, rtol=digits)
+
+
 def test_a_model_of_named_inputs_is_trained_standardised_and_predicts_again(table: MakeTable, user_code: str) -> None:
     rng = np.random.default_rng(5)
     numbers, kinds = rng.normal(50, 9, (400, 2)), rng.integers(0, 4, (400, 2))

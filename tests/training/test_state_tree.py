@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modyn_dagster.training.checkpoint.file import flatten, restore
+from modyn_dagster.training.states import flatten, restore
 from tests.examples import examples
 
 LEAVES = (

@@ -66,13 +66,13 @@ def require_mode(on_difference: str) -> None:
 def require_environment(provenance: Provenance, on_difference: OnDifference) -> None:
     """Raise, warn or do nothing where this process or its code differs from the recorded ones.
 
-    The thread count may differ: training sets it.
+    The numbers of threads and ranks may differ: training sets them.
     """
     if on_difference == "ignore":
         return
     recorded = provenance.environment
     pairs = {} if recorded is None else recorded.differences(Environment.now())
-    differences = {f"environment.{name}": pair for name, pair in pairs.items() if name != "threads"}
+    differences = {f"environment.{name}": pair for name, pair in pairs.items() if name not in ("threads", "ranks")}
     if provenance.code is not None and (code := code_version(provenance.train)) != provenance.code:
         differences["code"] = (provenance.code, code)
     for name, (expected, here) in differences.items():

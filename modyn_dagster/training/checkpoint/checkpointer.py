@@ -17,6 +17,8 @@ from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.file import CheckpointFile
 from modyn_dagster.training.checkpoint.parts import LOSSES, TRAINING, Part
 from modyn_dagster.training.data import PreviousModel, Task, TrainingData
+from modyn_dagster.training.states import flatten, state_digest
+from modyn_dagster.training.team.team import Team
 from modyn_dagster.training.user_code import import_paths
 from modyn_dagster.values.digest import source_digest
 
@@ -79,35 +81,53 @@ class Checkpointer:
         file: file of the checkpoint; None writes none.
         spec: intervals; None neither writes nor reads checkpoints.
         fingerprint: computes the fingerprint of the training.
+        team: ranks that train together. All read the same file, and rank 0 alone writes it; None for one process.
     """
 
-    def __init__(self, file: CheckpointFile | None, spec: CheckpointSpec | None, fingerprint: Callable[[], str]) -> None:
-        self._file, self._spec = None if spec is None else file, spec
+    def __init__(
+        self,
+        file: CheckpointFile | None,
+        spec: CheckpointSpec | None,
+        fingerprint: Callable[[], str],
+        team: Team | None = None,
+    ) -> None:
+        self._file, self._spec, self._team = None if spec is None else file, spec, team
+        self._writes = team is None or team.index == 0
         self._fingerprint = fingerprint() if self._file is not None else ""
         self._saved_at, self._step = time.monotonic(), 0
 
     def load(self) -> Any | None:
         """Load the state of the last checkpoint; None at the beginning of a training."""
-        return None if self._file is None else self._file.load(self._fingerprint)
+        return None if self._file is None else self._load(self._file)
 
     def kept(self, part: Part, find: Callable[[CheckpointFile | None], Any]) -> Any:
         """Return the value of ``find``, or load it if it was computed before a kill; ``find`` resumes from its file."""
         if self._file is None:
             return find(None)
         done, unfinished = self._file.beside(LOSSES[part]), self._file.beside(TRAINING[part])
-        value = done.load(self._fingerprint)
+        value = self._load(done)
         if value is None:
             value = find(unfinished)
-            done.save(self._fingerprint, value)
-            unfinished.remove()
+            if self._writes:
+                done.save(self._fingerprint, value)
+                unfinished.remove()
         return value
 
     def after(self, n_steps: int, state: Callable[[], Any]) -> None:
         """Write a checkpoint after ``n_steps`` optimizer steps, if one is due."""
         if self._file is None or n_steps == self._step or not self._is_due(n_steps):
             return
-        self._file.save(self._fingerprint, state())
+        # The state of every rank is part of it.
+        content = state()
+        if self._writes:
+            self._file.save(self._fingerprint, content)
         self._saved_at, self._step = time.monotonic(), n_steps
+
+    def _load(self, file: CheckpointFile) -> Any | None:
+        state = file.load(self._fingerprint)
+        if self._team is not None:
+            self._team.require_same(f"the checkpoint {file.path.name}", _described(state))
+        return state
 
     def _is_due(self, n_steps: int) -> bool:
         spec = self._spec
@@ -115,4 +135,12 @@ class Checkpointer:
             return False
         if spec.steps is not None and n_steps % spec.steps == 0:
             return True
-        return spec.minutes is not None and time.monotonic() - self._saved_at >= 60 * spec.minutes
+        if spec.minutes is None:
+            return False
+        late = time.monotonic() - self._saved_at >= 60 * spec.minutes
+        return late if self._team is None else self._team.decided(choice=late)
+
+
+def _described(state: Any | None) -> str:
+    """Digest of a state, ``none`` without one."""
+    return "none" if state is None else state_digest(*flatten(state))

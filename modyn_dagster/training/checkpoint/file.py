@@ -1,13 +1,10 @@
 """Checkpoint file, from which a killed training resumes."""
 
-import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -15,7 +12,7 @@ from torch import Tensor
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.storage import atomic_file, sweep_unfinished
 from modyn_dagster.training.checkpoint.parts import SUFFIXES
-from modyn_dagster.values.state_tree import decode, encode
+from modyn_dagster.training.states import flatten, restore, state_digest
 
 logger = logging.getLogger(__name__)
 
@@ -75,35 +72,3 @@ class CheckpointFile:
         sweep_unfinished(paths)
         for path in paths:
             path.unlink(missing_ok=True)
-
-
-def flatten(state: object) -> tuple[Any, dict[str, Tensor]]:
-    """JSON value of a state, and its tensors by name: contiguous copies on the CPU."""
-    tensors: dict[str, Tensor] = {}
-
-    def keep(tensor: Tensor, _place: str) -> str:
-        name = str(len(tensors))
-        tensors[name] = tensor.detach().to("cpu", copy=True).contiguous()
-        return name
-
-    return encode(state, "state", keep), tensors
-
-
-def restore(content: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Inverse of ``flatten``. Tensors are copied into torch's own memory, by whose alignment kernels choose their path."""
-    return decode(content, lambda name: tensors[name].clone())
-
-
-def state_digest(content: Any, tensors: dict[str, Tensor]) -> str:
-    """Digest of a flattened state, in hexadecimal digits."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in _bytes(content, tensors):
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _bytes(content: Any, tensors: dict[str, Tensor]) -> Iterator[bytes]:
-    yield json.dumps(content).encode()
-    for name, tensor in sorted(tensors.items()):
-        yield f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
-        yield tensor.reshape(-1).view(torch.uint8).numpy().tobytes()

@@ -117,16 +117,17 @@ class Sampler:
         return {name: part for name, part in parts.items() if part is not None} | policy
 
     def _choose(self, batch: Batch, epoch: int, number: int) -> Batch:
-        n, seed = len(batch.targets), self._seed_of(epoch, number)
+        n, seed = len(batch), self._seed_of(epoch, number)
         k, policy = self._plan.budget(n), self._plan.policy
         if self._start is not None and isinstance(policy, DLIS):
             if not self._start.reached(n, k):
                 chosen = policy.uniform(Pool(n, self._plan.name, epoch=epoch), k, seed)
                 return batch.subset(chosen.indices, chosen.weights, estimates=False)
             policy = policy.after_start()
-        positions = None if self._positions is None else self._positions.of(batch.keys)
+        everything = batch.everything
+        positions = None if self._positions is None else self._positions.of(everything.keys)
         scored = self._scorer(batch) if self._plan.needs else None
-        pool = self._pools.of(scored, batch.targets, positions, epoch)
+        pool = self._pools.of(scored, everything.targets, positions, epoch)
         with user_code(self._source):
             chosen = policy(pool, k, seed)
         return batch.subset(chosen.indices, chosen.weights, estimates=self._estimates(chosen))
@@ -158,7 +159,7 @@ class Sampler:
         """Targets of the whole set where its classes decide; a policy that needs no input gets none."""
         if not isinstance(self._plan.policy, ByClass):
             return torch.empty(0)
-        return torch.cat([batch.targets.clone() for batch in self._in_order()])
+        return torch.cat([batch.everything.targets.clone() for batch in self._in_order()])
 
     def _in_order(self) -> Iterator[Batch]:
         return self._batches.epoch(in_order(self._spec), seed=self._seed, epoch=0, evaluate=True)

@@ -11,6 +11,7 @@ from modyn_dagster.training.data import EMBEDDING
 from modyn_dagster.training.inputs.batch import Batch
 from modyn_dagster.training.models.activations import record_activations
 from modyn_dagster.training.models.network import SampleLoss
+from modyn_dagster.training.team.team import Team
 
 
 @contextmanager
@@ -59,6 +60,23 @@ def _is_plain(kind: type[nn.Module]) -> bool:
 Forward = Callable[[Batch], Tensor]
 
 
+@dataclass(frozen=True)
+class Model:
+    """Model in training.
+
+    Attributes:
+        body: body of the model.
+        forward: forward pass with checked outputs.
+        loss: losses of single samples.
+        team: ranks that train it together; None for one process.
+    """
+
+    body: nn.Module
+    forward: Forward
+    loss: SampleLoss
+    team: Team | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Scored:
     """Scores of ``n`` samples, on the CPU unless they stay with their batch.
@@ -98,18 +116,16 @@ class Scorer:
     """Scorer of batches in evaluation mode, without effect on the training.
 
     Args:
-        body: body of the model.
-        forward: forward pass with checked outputs.
-        loss: losses of single samples.
+        model: model in training.
         gradients: compute the gradients at the outputs.
         embeddings: keep the inputs of the last linear layer.
         source: name of the pipeline, for errors.
+
+    Ranks that share a batch score their shares, and each gets the scores of the whole batch.
     """
 
-    def __init__(
-        self, body: nn.Module, forward: Forward, loss: SampleLoss, *, gradients: bool, embeddings: bool, source: str
-    ) -> None:
-        self._body, self._forward, self._loss = body, forward, loss
+    def __init__(self, model: Model, *, gradients: bool, embeddings: bool, source: str) -> None:
+        self._body, self._forward, self._loss, self._team = model.body, model.forward, model.loss, model.team
         self._gradients, self._embeddings, self._source = gradients, embeddings, source
 
     def __call__(self, batch: Batch) -> Scored:
@@ -118,12 +134,16 @@ class Scorer:
         with evaluation_mode(self._body), recording as recorded, torch.no_grad():
             outputs = self._forward(batch).float()
             embeddings = None if recorded is None else torch.from_numpy(recorded(EMBEDDING, len(outputs))).to(outputs.device)
+        if self._team is not None and batch.whole is not None:
+            outputs, *others = self._team.rows([outputs, *([] if embeddings is None else [embeddings])], batch.whole.counts)
+            embeddings = others[0] if others else None
+        targets = batch.everything.targets
         if self._gradients:
-            losses, gradients = gradients_at(outputs, batch.targets, self._loss)
-            return Scored(outputs, batch.targets, losses, gradients, embeddings)
+            losses, gradients = gradients_at(outputs, targets, self._loss)
+            return Scored(outputs, targets, losses, gradients, embeddings)
         with torch.no_grad():
-            losses = self._loss(outputs, batch.targets)
-        return Scored(outputs, batch.targets, losses, None, embeddings)
+            losses = self._loss(outputs, targets)
+        return Scored(outputs, targets, losses, None, embeddings)
 
     def all(self, batches: Iterable[Batch]) -> Scored:
         """Score all batches, in order."""
@@ -142,12 +162,3 @@ def gradients_at(outputs: Tensor, targets: Tensor, loss: SampleLoss) -> tuple[Te
 def with_bias_column(embeddings: Tensor) -> Tensor:
     """Append a column of ones for the bias: ``float[n, h + 1]``."""
     return torch.cat([embeddings, embeddings.new_ones(len(embeddings), 1)], dim=1)
-
-
-@dataclass(frozen=True)
-class Model:
-    """Model in training: body, forward pass of a batch, and loss."""
-
-    body: nn.Module
-    forward: Forward
-    loss: SampleLoss

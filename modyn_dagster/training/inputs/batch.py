@@ -1,20 +1,65 @@
-"""Batches of training samples, and of a training set kept in memory."""
+"""Samples of one training step: all of them, or the share of a rank."""
 
-import math
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fastpath import Order
-from fastpath.order import Batching
-from modyn_dagster.keys import KeyArray
-from modyn_dagster.training.memory import ALIGNMENT, empty_aligned
 from modyn_dagster.training.models.network import Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Samples of a step on all ranks, those of rank 0 first.
+
+    Attributes:
+        keys: ``int64[B]``.
+        targets: ``[B]``.
+        weights: ``float32[B]``.
+        counts: number of samples by rank.
+        rank: index of this rank.
+    """
+
+    keys: Tensor
+    targets: Tensor
+    weights: Tensor
+    counts: tuple[int, ...]
+    rank: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Place of this rank's first sample, and the place behind its last."""
+        first = sum(self.counts[: self.rank])
+        return first, first + self.counts[self.rank]
+
+    def own(self, rows: Tensor) -> Tensor:
+        """Rows of this rank, of rows ``[B, ...]`` of all."""
+        first, last = self.bounds
+        return rows[first:last]
+
+    def subset(self, indices: Tensor, weights: Tensor) -> tuple[Whole, Tensor]:
+        """Choose samples with weights; also return the positions of those of this rank in its share.
+
+        Each rank keeps its samples in the order of the choice.
+        """
+        chosen, ends = indices.cpu(), torch.tensor(self.counts).cumsum(0)
+        rank_of = torch.bucketize(chosen, ends, right=True)
+        order = torch.argsort(rank_of, stable=True)
+        places, counts = chosen[order], torch.bincount(rank_of, minlength=len(self.counts))
+        on_device = places.to(self.targets.device)
+        whole = Whole(
+            self.keys.index_select(0, places.to(self.keys.device)),
+            self.targets.index_select(0, on_device),
+            self.weights.index_select(0, on_device) * weights.cpu()[order].to(self.weights),
+            tuple(counts.tolist()),
+            self.rank,
+        )
+        return whole, places[rank_of[order] == self.rank] - self.bounds[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +73,7 @@ class Batch:
         weights: ``float32[B]``.
         weight: sum of the weights, or of those of the pool that the samples were drawn from.
         divisor: divisor of the weighted sum of losses; None divides by the sum of the weights.
+        whole: the batch of all ranks, of which these samples are a share; None where they are the whole batch.
     """
 
     keys: Tensor
@@ -36,17 +82,47 @@ class Batch:
     weights: Tensor
     weight: float
     divisor: float | None = None
+    whole: Whole | None = None
 
-    def subset(self, indices: Tensor, weights: Tensor, *, estimates: bool) -> "Batch":
-        """Return some of the samples with their weights. Losses of an estimator stand for the whole batch."""
+    @property
+    def everything(self) -> Whole | Batch:
+        """Keys, targets and weights of the samples of all ranks."""
+        return self if self.whole is None else self.whole
+
+    def __len__(self) -> int:
+        """Samples of all ranks."""
+        return len(self.everything.targets)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no sample of the batch falls to this rank."""
+        return self.whole is not None and self.whole.counts[self.whole.rank] == 0
+
+    def share(self) -> Batch:
+        """Return the samples of this rank alone, without one that was read only because its share is empty."""
+        return self._at(torch.arange(0)) if self.is_idle else self
+
+    def subset(self, indices: Tensor, weights: Tensor, *, estimates: bool) -> Batch:
+        """Return some of the samples with their weights. Losses of an estimator stand for the whole batch.
+
+        ``indices`` count the samples of all ranks; every rank keeps those that it has.
+        """
+        divisor = self.weight if estimates else None
+        if self.whole is not None:
+            whole, positions = self.whole.subset(indices, weights)
+            share = self._at(positions)
+            return replace(share, weights=whole.own(whole.weights), divisor=divisor, whole=whole)
+        found = self._at(indices)
+        return replace(found, weights=found.weights * weights.to(self.weights), divisor=divisor)
+
+    def _at(self, indices: Tensor) -> Batch:
         positions = indices.to(self.targets.device)
         return Batch(
             self.keys.index_select(0, indices.to(self.keys.device)),
             {name: tensor.index_select(0, positions) for name, tensor in self.inputs.items()},
             self.targets.index_select(0, positions),
-            self.weights.index_select(0, positions) * weights.to(self.weights),
+            self.weights.index_select(0, positions),
             self.weight,
-            self.weight if estimates else None,
         )
 
 
@@ -69,85 +145,5 @@ def scaled_to_pool(batches: Iterator[Batch], subset: Subset) -> Iterator[Batch]:
     """Scale batches of an estimate: ``b`` of its ``k`` samples stand for ``b / k`` of the pool."""
     assert subset.pool_weight is not None  # noqa: S101 - for the type checker
     for batch in batches:
-        share = subset.pool_weight * len(batch.targets) / len(subset.positions)
+        share = subset.pool_weight * len(batch) / len(subset.positions)
         yield replace(batch, weight=share, divisor=share)
-
-
-#: Batches gathered together at most.
-MOST_BATCHES: Final = 64
-#: Bytes gathered together at most, unless one batch has more: they fit into the cache of a core.
-CACHE_BYTES: Final = 1 << 20
-
-Positions = npt.NDArray[np.int64]
-#: ``(places of an epoch int64[k], keys uint64[k], weights float32[k]) -> positions int64[k]``; fills keys and weights.
-Take = Callable[[Positions, KeyArray, npt.NDArray[np.float32]], Positions]
-
-
-class InMemory:
-    """Inputs and targets of a whole training set in memory.
-
-    Every batch is aligned like a tensor of torch, so that it gives the bits of a batch built alone.
-
-    Args:
-        inputs: inputs by name, ``[n, ...]``.
-        targets: ``[n]``.
-        most_batches: limit of the batches gathered together.
-        cache_bytes: limit of their bytes, by the cache of a core; a batch above it is gathered alone.
-    """
-
-    def __init__(
-        self, inputs: Tensors, targets: Tensor, *, most_batches: int = MOST_BATCHES, cache_bytes: int = CACHE_BYTES
-    ) -> None:
-        self._inputs, self._targets = inputs, targets
-        self._most_batches, self._cache_bytes = most_batches, cache_bytes
-        sizes = [tensor[:1].nbytes for tensor in (*inputs.values(), targets)]
-        # Keys and weights.
-        sizes += [8, 4]
-        self._row = sum(sizes)
-        #: Multiples of this number of rows keep the alignment of all arrays.
-        self._unit = max(ALIGNMENT // math.gcd(ALIGNMENT, size) for size in sizes if size)
-
-    def batches(self, order: Order, batching: Batching, take: Take, *, start: int) -> Iterator[Batch]:
-        """Yield the batches of an epoch, from number ``start`` on."""
-        number, end = start, len(batching)
-        n_full = min(end, batching.n // batching.batch_size)
-        while number < end:
-            # A short last batch is gathered alone.
-            n = min(self._batches_per_gather(batching.batch_size), n_full - number) if number < n_full else 1
-            first, last = batching.bounds(number)[0], batching.bounds(number + n - 1)[1]
-            yield from self._gathered(order.positions(first, last).reshape(n, -1), take)
-            number += n
-
-    def _batches_per_gather(self, batch_size: int) -> int:
-        return max(1, min(self._most_batches, self._cache_bytes // (self._row * self._padded(batch_size))))
-
-    def _padded(self, size: int) -> int:
-        return -(-size // self._unit) * self._unit
-
-    def _gathered(self, places: Positions, take: Take) -> Iterator[Batch]:
-        """Yield a batch for each row of ``places``."""
-        n, size = places.shape
-        if n > 1 and (width := self._padded(size)) != size:
-            padded = np.repeat(places[:, :1], width, axis=1)
-            padded[:, :size] = places
-            places = padded
-        keys, weights = np.empty(places.size, np.uint64), empty_aligned((places.size,), np.float32)
-        positions = torch.from_numpy(take(places.reshape(-1), keys, weights))
-
-        def split(block: Tensor) -> tuple[Tensor, ...]:
-            rows = block.view(n, len(block) // n, *block.shape[1:])
-            return (rows if rows.shape[1] == size else rows[:, :size]).unbind(0)
-
-        named = {name: split(tensor.index_select(0, positions)) for name, tensor in self._inputs.items()}
-        targets, sums = split(self._targets.index_select(0, positions)), _sums(weights.reshape(n, -1)[:, :size])
-        parts = zip(split(torch.from_numpy(keys.view(np.int64))), targets, split(torch.from_numpy(weights)), sums)
-        for i, (keys_of_one, targets_of_one, weights_of_one, weight) in enumerate(parts):
-            inputs = {name: tensors[i] for name, tensors in named.items()}
-            yield Batch(keys_of_one, inputs, targets_of_one, weights_of_one, weight)
-
-
-def _sums(weights: npt.NDArray[np.float32]) -> list[float]:
-    """Sum of each row, with the bits of a sum of the row alone."""
-    if (weights == 1).all():
-        return [float(weights.shape[1])] * len(weights)
-    return [float(np.sum(row, dtype=np.float64)) for row in weights]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ from fastpath.order import Batching
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.parallel_map import map_ahead
 from modyn_dagster.spec.training import TrainingSpec
-from modyn_dagster.training.inputs.batch import Batch, InMemory, Positions, Subset, scaled_to_pool
+from modyn_dagster.training.inputs.batch import Batch, Subset, scaled_to_pool
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
 from modyn_dagster.training.inputs.device import DeviceCopy, pinned_empty, tensor_of
+from modyn_dagster.training.inputs.in_memory import InMemory, Positions
 from modyn_dagster.training.inputs.reading import EpochOrder, LoadedBatch
 from modyn_dagster.training.memory import aligned, empty_aligned
 from modyn_dagster.training.models.network import Network, Tensors
@@ -38,8 +39,22 @@ def in_order(spec: TrainingSpec) -> TrainingSpec:
     return spec.model_copy(update={"shuffle": False, "drop_last": False})
 
 
+class Sharing(Protocol):
+    """Ranks that share every batch."""
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Index of this rank and number of ranks, for ``Batching``."""
+
+    def complete(self, batch: Batch, n: int) -> Batch:
+        """Complete a share of a batch of ``n`` samples by what it must know of the samples of other ranks."""
+
+
 class Batches:
-    """Batches of a training set, from memory or from its reader with the same result."""
+    """Batches of a training set, from memory or from its reader with the same result.
+
+    With ``sharing``, a batch has the share of one rank, and knows keys, targets and weights of the others.
+    """
 
     def __init__(
         self,
@@ -49,8 +64,9 @@ class Batches:
         *,
         device: torch.device | str = "cpu",
         watch: Stopwatch | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
-        self._reading, self._n_outputs = statistics.reading, n_outputs
+        self._reading, self._n_outputs, self._sharing = statistics.reading, n_outputs, sharing
         device = torch.device(device)
         pin = device.type == "cuda" and statistics.reading.data.fast_path.pin is not False
         self._copy = None if device.type == "cpu" else DeviceCopy(device, pin=pin, watch=watch)
@@ -85,12 +101,15 @@ class Batches:
             batches = (_transformed(inline, batch) for batch in batches)
         # On a CPU, batches are tensors already.
         moved = batches if self._copy is None else self._copy(batches)
+        if self._sharing is not None:
+            n = len(self._reading.data.chosen) if subset is None else len(subset.positions)
+            moved = map(self._sharing.complete, moved, batch_sizes(n, spec)[start:])
         return moved if subset is None or subset.pool_weight is None else scaled_to_pool(moved, subset)
 
     def _read(
         self, spec: TrainingSpec, seed: int, epoch: int, subset: Subset | None, start: int, passing: Pass
     ) -> Iterator[Batch]:
-        walk = EpochOrder(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start)
+        walk = EpochOrder(spec.batch_size, spec.shuffle, spec.block_size, seed, epoch, spec.drop_last, start, self._part)
         reading = self._reading
         if subset is not None:
             keys, _ = reading.data.chosen.take(subset.positions)
@@ -110,7 +129,12 @@ class Batches:
                 np.take(subset.weights, places, out=weights)
             return positions
 
-        yield from self._cached.batches(order, Batching(n, spec.batch_size, spec.drop_last), take, start=start)
+        batching = Batching(n, spec.batch_size, spec.drop_last, self._part)
+        yield from self._cached.batches(order, batching, take, start=start)
+
+    @property
+    def _part(self) -> tuple[int, int]:
+        return (0, 1) if self._sharing is None else self._sharing.part
 
     def _of(self, loaded: LoadedBatch) -> Batch:
         inputs, targets = self._arrays(loaded)

@@ -37,7 +37,7 @@ class LoadedBatch:
 
 @dataclass(frozen=True, slots=True)
 class EpochOrder:
-    """Order of one epoch, from batch ``start`` on."""
+    """Order of one epoch, from batch ``start`` on; ``part`` (i, n) is the i-th of n parts of every batch."""
 
     batch_size: int
     shuffle: bool | Literal["blocks"] = False
@@ -46,6 +46,7 @@ class EpochOrder:
     epoch: int = 0
     drop_last: bool = False
     start: int = 0
+    part: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,9 @@ class Reading:
     def _read_in_thread(self, walk: EpochOrder) -> Iterator[LoadedBatch]:
         n = len(self.data)
         order = Order(n, shuffle=walk.shuffle, block_size=walk.block_size, seed=walk.seed, epoch=walk.epoch)
-        batching = Batching(n, walk.batch_size, walk.drop_last)
+        batching = Batching(n, walk.batch_size, walk.drop_last, walk.part)
         for number in range(walk.start, len(batching)):
-            keys, weights = self.data.chosen.take(order.positions(*batching.bounds(number)))
+            keys, weights = self.data.chosen.take(order.positions(*batching.part_bounds(number)))
             samples = self.data.reader.read(keys)
             yield LoadedBatch(keys, weights, self.features(samples), self._truth_of(samples))
 
@@ -108,6 +109,7 @@ class Reading:
             seed=walk.seed,
             epoch=walk.epoch,
             drop_last=walk.drop_last,
+            part=walk.part,
             prefetch=self.data.fast_path.prefetch,
             threads=self.data.fast_path.threads,
             block_size=walk.block_size,

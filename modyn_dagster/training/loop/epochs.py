@@ -15,6 +15,7 @@ from modyn_dagster.training.loop.final_weights import EarlyStopping
 from modyn_dagster.training.loop.sampling import Sampling
 from modyn_dagster.training.loop.schedulers import budget_forbids, length_of
 from modyn_dagster.training.loop.steps import Steps
+from modyn_dagster.training.team.team import Team
 from modyn_dagster.training.telemetry import LossCurve, Stopwatch
 
 
@@ -38,6 +39,7 @@ class Epochs:
         device: device of the training.
         watch: stopwatch of the stages.
         progress: called after every batch.
+        team: ranks that train together, each with generators of its own; None for one process.
     """
 
     def __init__(
@@ -50,9 +52,10 @@ class Epochs:
         device: torch.device,
         watch: Stopwatch,
         progress: ProgressCallback | None,
+        team: Team | None = None,
     ) -> None:
         self._spec, self._sampler, self._steps, self._stopping = spec, sampler, steps, stopping
-        self._device, self._watch, self._progress = device, watch, progress
+        self._device, self._watch, self._progress, self._team = device, watch, progress, team
         length = length_of(sampler.sizes, spec)
         steps.schedule(length)
         self.curve, self.cursor, self._stopped = LossCurve(length.n_batches), Cursor(), False
@@ -63,7 +66,7 @@ class Epochs:
             with closing(self._sampler.epoch(self.cursor.epoch, self._watch, self.cursor.batch)) as batches:
                 for batch in batches:
                     self._watch.lap("data")
-                    if self._budget_exhausted(len(batch.targets)):
+                    if self._budget_exhausted(len(batch)):
                         self._stopped = True
                         break
                     self._learn(batch)
@@ -87,7 +90,7 @@ class Epochs:
             "sampler": self._sampler.state_dict(),
             "steps": self._steps.state_dict(),
             "stopping": None if self._stopping is None else self._stopping.state_dict(),
-            "generators": generator_states(self._device),
+            "generators": self._generator_states(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -99,7 +102,12 @@ class Epochs:
         self._steps.load_state_dict(state["steps"])
         if self._stopping is not None:
             self._stopping.load_state_dict(state["stopping"])
-        set_generator_states(state["generators"], self._device)
+        generators = state["generators"]
+        set_generator_states(generators if self._team is None else generators[self._team.index], self._device)
+
+    def _generator_states(self) -> Any:
+        own = generator_states(self._device)
+        return own if self._team is None else self._team.states(own)
 
     def _budget_exhausted(self, size: int) -> bool:
         return budget_forbids(self._spec, self._steps.n_steps, self.cursor.n_samples, size)
@@ -108,7 +116,7 @@ class Epochs:
         loss = self._steps.step(batch, self.curve.n_seen + 1, self._watch)
         self.curve.step(loss, weight=batch.weight)
         self.cursor.batch += 1
-        self.cursor.n_samples += len(batch.targets)
+        self.cursor.n_samples += len(batch)
         if self._sampler.listens:
             self._sampler.trained(self._steps.gradients(batch))
             self._watch.lap("select")

@@ -119,7 +119,7 @@ class EarlyStopping:
 def calibration_loss(batches: Batches, spec: TrainingSpec, model: Model, source: str) -> Callable[[], float]:
     """Return a function that measures the mean loss of a model on the samples of ``batches``, in evaluation mode."""
     ordered = in_order(spec)
-    scorer = Scorer(model.body, model.forward, model.loss, gradients=False, embeddings=False, source=source)
+    scorer = Scorer(model, gradients=False, embeddings=False, source=source)
 
     def measure() -> float:
         total, n = 0.0, 0

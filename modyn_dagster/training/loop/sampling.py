@@ -91,7 +91,7 @@ def sampling_of(
         return WholeSet(batches, spec, len(division.data), seed)
     last_layer = plan.spec.gradient == "last_layer"
     embeddings, gradients = "embeddings" in plan.needs or last_layer, plan.needs_gradients(irreducible.task.kind)
-    scorer = Scorer(model.body, model.forward, model.loss, gradients=gradients, embeddings=embeddings, source=irreducible.source)
+    scorer = Scorer(model, gradients=gradients, embeddings=embeddings, source=irreducible.source)
     needs_floors = "irreducible_losses" in plan.needs and not resumed
     floors = irreducible.losses(plan, division, model.loss, seed) if needs_floors else None
     validation = None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +12,7 @@ from modyn_dagster.errors import NonFiniteLoss
 from modyn_dagster.spec.learning.optimizers import optimizer_fields
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.downsampling.scoring import Model, gradients_at
-from modyn_dagster.training.inputs.batch import Batch
+from modyn_dagster.training.inputs.batch import Batch, Whole
 from modyn_dagster.training.inputs.reading import Reading
 from modyn_dagster.training.loop.final_weights import MovingAverage
 from modyn_dagster.training.loop.optimizers import build_optimizers, carry_states
@@ -19,6 +20,7 @@ from modyn_dagster.training.loop.schedulers import Scheduler, TrainingLength
 from modyn_dagster.training.loop.step_state import StepState
 from modyn_dagster.training.models.losses import build_loss, weighted_mean
 from modyn_dagster.training.models.network import Network, SampleLoss, call_body, check_outputs
+from modyn_dagster.training.team.shares import Shares
 from modyn_dagster.training.telemetry import Stopwatch
 from modyn_dagster.training.user_code import user_code
 
@@ -35,10 +37,19 @@ class Steps:
         fabric: device and precision.
         reading: reading of the training set, with the kind of task and the source for errors.
         n_outputs: outputs of the model.
+        shares: division of the batches among ranks; None for one process.
     """
 
-    def __init__(self, spec: TrainingSpec, network: Network, fabric: "Fabric", reading: Reading, n_outputs: int) -> None:
-        self._spec, self._network = spec, network
+    def __init__(
+        self,
+        spec: TrainingSpec,
+        network: Network,
+        fabric: "Fabric",
+        reading: Reading,
+        n_outputs: int,
+        shares: Shares | None = None,
+    ) -> None:
+        self._spec, self._network, self._shares = spec, network, shares
         self._source, self._n_outputs = reading.source, n_outputs
         self._layout = reading.features.layout
         self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)
@@ -48,22 +59,22 @@ class Steps:
         fabric.to_device(network.body)
         self._optimizers = build_optimizers(spec.optimizers, network.body, source=reading.source)
         body = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
-        # In single precision, Fabric's wrappers only take time.
-        single = spec.precision == "32-true"
-        wrap: Any = fabric.to_device if single else fabric.setup_module
+        # In single precision, Fabric's wrappers only take time; in double precision they round the outputs to single.
+        plain, self._double = spec.precision in ("32-true", "64-true"), spec.precision == "64-true"
+        wrap: Any = fabric.to_device if plain else fabric.setup_module
         self._model: nn.Module = wrap(body)
-        self._backward: Callable[[Tensor], object] = Tensor.backward if single else fabric.backward
+        self._backward: Callable[[Tensor], object] = Tensor.backward if plain else fabric.backward
         self._average = None if spec.ema is None else MovingAverage(network.body, spec.ema.decay)
         self._schedulers: list[Scheduler] = []
         self._outputs = torch.empty(0)
-        precision = fabric.strategy.precision
+        self._precision = precision = fabric.strategy.precision
         self._state = StepState(network, self._optimizers, self._schedulers, precision, self._average, self._loss)
-        self.n_steps, self.n_pending = 0, 0
+        self.n_steps, self.n_pending, self._last_loss = 0, 0, 0.0
 
     @property
     def model(self) -> Model:
         """Model for scoring samples before they are trained on."""
-        return Model(self._model, self._call, self._loss)
+        return Model(self._model, self._call, self._loss, None if self._shares is None else self._shares.team)
 
     @property
     def average(self) -> MovingAverage | None:
@@ -80,20 +91,26 @@ class Steps:
 
     def gradients(self, batch: Batch) -> Tensor:
         """Gradients of the last batch's losses at the outputs, ``float[b, n_outputs]``."""
-        return gradients_at(self._outputs.float(), batch.targets, self._loss)[1]
+        return gradients_at(self._outputs.float(), batch.everything.targets, self._loss)[1]
 
     def step(self, batch: Batch, number: int, watch: Stopwatch) -> float:
         """Learn from batch ``number``; returns its loss before. The optimizers step with the last batch of ``accumulate``."""
         loss = self._forward(batch)
-        value = float(loss.detach())
+        value = self._last_loss = float(loss.detach())
         watch.lap("forward")
         if not math.isfinite(value):
-            raise NonFiniteLoss(number, value, batch.keys.tolist(), self._norms())
+            raise NonFiniteLoss(number, value, batch.everything.keys.tolist(), self._norms())
         if self.n_pending == 0:
             for optimizer in self._optimizers:
                 optimizer.zero_grad()
-        with user_code(f"{self._source}: training.model: the backward pass"):
-            self._backward(loss if self._spec.accumulate == 1 else loss * self._accumulation_weight(batch))
+        if self._spec.accumulate > 1:
+            loss = loss * self._accumulation_weight(batch)
+        if self._shares is not None and self._shares.idles(batch):
+            # The scaler of half precision begins with the first loss that it sees.
+            loss = loss if self._scaler is None else self._scaler.scale(loss)
+        else:
+            with user_code(f"{self._source}: training.model: the backward pass"):
+                self._backward(loss)
         watch.lap("backward")
         self.n_pending += 1
         if self.n_pending == self._spec.accumulate:
@@ -128,27 +145,44 @@ class Steps:
 
     def _forward(self, batch: Batch) -> Tensor:
         loss = f"{self._source}: training.loss: the loss"
-        outputs = self._call(batch)
-        self._outputs = outputs.detach()
+        outputs = self._call(batch) if batch.whole is None else self._call_in_shares(batch, batch.whole)
+        self._outputs, everything = outputs.detach(), batch.everything
+        targets, weights = everything.targets, everything.weights
+        if self._double:
+            targets, weights = targets.double() if targets.is_floating_point() else targets, weights.double()
         with user_code(loss):
-            return weighted_mean(self._loss(outputs, batch.targets), batch.weights, what=loss, divisor=batch.divisor)
+            return weighted_mean(self._loss(outputs, targets), weights, what=loss, divisor=batch.divisor)
+
+    def _call_in_shares(self, batch: Batch, whole: Whole) -> Tensor:
+        """Outputs for the samples of all ranks; a rank without samples computes none."""
+        assert self._shares is not None  # noqa: S101 - for the type checker
+        dtype = torch.float64 if self._double else torch.float32
+        if self._shares.idles(batch):
+            own = torch.empty(0, self._n_outputs, device=batch.targets.device)
+        else:
+            own = self._call(batch.share())
+        return self._shares.outputs(own.to(dtype), whole)
 
     def _call(self, batch: Batch) -> Tensor:
         model = f"{self._source}: training.model: the model"
-        with user_code(model):
+        # What a model makes in its forward pass is double too.
+        with user_code(model), self._precision.forward_context() if self._double else nullcontext():
             returned = call_body(self._model, batch.inputs, self._layout)
             return check_outputs(returned, (len(batch.weights), self._n_outputs), what=model)
 
     def _accumulation_weight(self, batch: Batch) -> Tensor:
         """Weight of a batch's mean loss relative to the first batch it is accumulated with."""
-        weight = batch.weights.sum() if batch.divisor is None else torch.full_like(batch.weights[0], batch.divisor)
+        weights = batch.everything.weights
+        weight = weights.sum() if batch.divisor is None else torch.full_like(weights[0], batch.divisor)
         if self.n_pending == 0:
             self._first, self._total = weight, torch.zeros_like(weight)
         self._total = self._total + weight
         return weight / self._first
 
     def _optimizer_step(self) -> None:
-        """Step with every optimizer, as if the accumulated batches were one."""
+        """Step with every optimizer, as if the accumulated batches, and the shares of all ranks, were one."""
+        if self._shares is not None:
+            self._shares.add_up(self._network.body, self._last_loss)
         if self._spec.accumulate > 1:
             scale = self._first / self._total
             for gradient in self._gradients():

@@ -21,6 +21,7 @@ from modyn_dagster.training.inputs.batches import Batches
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics, measure_dataset
 from modyn_dagster.training.inputs.device import fabric_for
 from modyn_dagster.training.inputs.reading import place_finder
+from modyn_dagster.training.loop.agreement import agreed_environment, begin_alike, draw_apart, end_alike, require_team
 from modyn_dagster.training.loop.epochs import Epochs
 from modyn_dagster.training.loop.final_weights import EarlyStopping, calibration_loss
 from modyn_dagster.training.loop.holdout import Division, Irreducible
@@ -28,6 +29,8 @@ from modyn_dagster.training.loop.initial_weights import initial_network, n_outpu
 from modyn_dagster.training.loop.sampling import sampling_of
 from modyn_dagster.training.loop.steps import Steps
 from modyn_dagster.training.parsing.parser import Parsing
+from modyn_dagster.training.team.shares import Shares
+from modyn_dagster.training.team.team import Team
 from modyn_dagster.training.telemetry import Stopwatch
 from modyn_dagster.training.transforms.labels import Relabeling
 
@@ -45,6 +48,7 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     calibrate: TrainingData | None = None,
     checkpoint: CheckpointFile | None = None,
     progress: ProgressCallback | None = None,
+    team: Team | None = None,
 ) -> TrainedModel:
     """Train one model.
 
@@ -56,6 +60,9 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     arguments, libraries and hardware) resumes it, with the bits of an uninterrupted training. Callers resolve a schedule of
     downsampling with ``spec.at``.
 
+    ``team`` are the ranks of ``spec.ranks``, all of which call this with the same arguments, and get the same model;
+    ``train_in_ranks`` does so.
+
     ``source`` names the pipeline in errors: ``ConfigError`` for an invalid spec, ``WrongShape``, ``NonFiniteLoss`` and other
     ``TrainingError`` for failures during the training.
     """
@@ -63,16 +70,18 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     if spec.early_stopping is not None and calibrate is None:
         rule = "needs samples that are not trained on: give the dataset's `split` a share `calibrate`"
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
+    require_team(spec, team, source=source)
+    shares = None if team is None else Shares(team, source)
     # The first use imports modules that draw from generators.
     with restored_generators():
         fabric = fabric_for(spec, source=source)
     parsing = Parsing(spec.parser, source, place_finder(data.reader))
     with closing(parsing), reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.enable_grad():
         watch = Stopwatch()
-        environment = training_environment(fabric.device, threads=threads)
+        environment = agreed_environment(training_environment(fabric.device, threads=threads), team)
         sets = {"train": data, "calibrate": calibrate}
         fingerprint_of = partial(fingerprint, spec, sets, previous or initial, task, seed=seed, surroundings=environment)
-        saver = Checkpointer(checkpoint, spec.checkpoint, fingerprint_of)
+        saver = Checkpointer(checkpoint, spec.checkpoint, fingerprint_of, team)
         state = saver.load()
         relabeling = Relabeling(spec.label_transform, task.kind, source)
         dataset_task, task = task, relabeling.task(task)
@@ -80,24 +89,30 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         statistics = measure_dataset(spec, division.data, task, parsing, relabeling)
         n_outputs = n_outputs_of(task, statistics, previous)
         network = initial_network(spec, statistics, n_outputs, previous, initial, source)
-        batches = Batches(statistics, network, n_outputs, device=fabric.device, watch=watch)
-        others = [_side_batches(part, statistics, network, n_outputs, fabric.device) for part in (division.aside, calibrate)]
-        steps = Steps(spec, network, fabric, statistics.reading, n_outputs)
+        begin_alike(spec, network, shares, source=source)
+        place: dict[str, Any] = {"device": fabric.device, "sharing": shares}
+        batches = Batches(statistics, network, n_outputs, watch=watch, **place)
+        others = [_side_batches(part, statistics, network, n_outputs, place) for part in (division.aside, calibrate)]
+        steps = Steps(spec, network, fabric, statistics.reading, n_outputs, shares)
         if previous is not None and spec.carry_optimizer:
             steps.take_over_states(previous.optimizers)
-        irreducible = Irreducible(train, spec, replace(dataset_task, n_classes=n_outputs), threads, source, saver)
+        irreducible = Irreducible(
+            partial(train, team=team), spec, replace(dataset_task, n_classes=n_outputs), threads, source, saver
+        )
         sampler = sampling_of(division, spec, batches, steps.model, others[0], irreducible, seed=seed, resumed=state is not None)
         stopping = None
         if spec.early_stopping is not None and others[1] is not None:
             loss = calibration_loss(others[1], spec, steps.model, source)
             stopping = EarlyStopping(spec.early_stopping, loss, network, steps.average)
-        epochs = Epochs(spec, sampler, steps, stopping, device=fabric.device, watch=watch, progress=progress)
+        epochs = Epochs(spec, sampler, steps, stopping, device=fabric.device, watch=watch, progress=progress, team=team)
+        draw_apart(team, seed)
         if state is not None:
             epochs.load_state_dict(state)
         watch.lap("prepare")
         epochs.run(saver)
         require_finite(network, steps.n_steps, source)
         weights = {name: tensor.detach() for name, tensor in network.to("cpu").state_dict().items()}
+        end_alike(team, weights)
         watch.lap("finish")
     return TrainedModel(
         state_dict=weights,
@@ -115,13 +130,13 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
 
 
 def _side_batches(
-    data: TrainingData | None, statistics: DatasetStatistics, network: Any, n_outputs: int, device: torch.device
+    data: TrainingData | None, statistics: DatasetStatistics, network: Any, n_outputs: int, place: Mapping[str, Any]
 ) -> Batches | None:
     """Build batches of samples beside the training set; None without samples."""
     if data is None:
         return None
     side = replace(statistics, reading=replace(statistics.reading, data=data), cached=None)
-    return Batches(side, network, n_outputs, device=device)
+    return Batches(side, network, n_outputs, **place)
 
 
 def _architecture(spec: TrainingSpec, task: Task, statistics: DatasetStatistics, n_outputs: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.training.downsampling.plan import Plan
-from modyn_dagster.training.downsampling.scoring import Scored, Scorer
+from modyn_dagster.training.downsampling.scoring import Model, Scored, Scorer
 from modyn_dagster.training.inputs.batch import Batch
 
 TARGETS = torch.tensor([1.0, -2.0, 0.5])
@@ -44,7 +44,8 @@ def test_gradients_are_those_of_the_loss_and_cost_no_digit_of_it():
     layer = nn.Linear(2, 1)
 
     def scored(*, gradients: bool) -> Scored:
-        scorer = Scorer(layer, lambda batch: layer(batch.inputs["x"]), cubes, gradients=gradients, embeddings=False, source="p")
+        model = Model(layer, lambda batch: layer(batch.inputs["x"]), cubes)
+        scorer = Scorer(model, gradients=gradients, embeddings=False, source="p")
         return scorer(BATCH)
 
     with_them, without = scored(gradients=True), scored(gradients=False)

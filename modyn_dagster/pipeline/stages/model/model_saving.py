@@ -92,7 +92,7 @@ def _provenance(context: TriggerContext, training_set: TrainingSetRow, seconds: 
             "until": training_set.until,
         },
         seed=seed_for(context.run.seed, "train", trigger.ordinal),
-        environment=replace(Environment.now(), threads=context.run.threads),
+        environment=replace(Environment.now(), threads=context.run.threads, ranks=context.spec.training.ranks),
         seconds=seconds,
         # An operation without a deterministic implementation would have been an error.
         probed=context.spec.training.deterministic,

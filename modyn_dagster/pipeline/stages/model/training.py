@@ -22,7 +22,7 @@ from modyn_dagster.pipeline.weights import weights_of
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.storage import inside
-from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, TrainedModel, TrainingData, train
+from modyn_dagster.training import CheckpointFile, FastPath, PreviousModel, TrainedModel, TrainingData, train, train_in_ranks
 
 logger = logging.getLogger(__name__)
 
@@ -84,21 +84,24 @@ def fit(
     fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
 ) -> TrainedModel:
     """Train on the training set of a trigger, from a previous model and a checkpoint where there are any; store nothing."""
-    training_set = open_training_set(context, row)
     source = f"pipeline {context.run.pipeline}"
-    return train(
-        with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source),
-        TrainingData(training_set, context.view.reader, fast_path),
-        task=task_of(context.view, source),
-        previous=previous,
-        initial=None if previous else _initial_weights(context, source),
-        calibrate=_calibration(context, row, fast_path),
-        checkpoint=checkpoint,
-        seed=seed_for(context.run.seed, "train", context.trigger.ordinal),
-        threads=context.run.threads,
-        source=source,
-        progress=progress,
-    )
+    spec = with_class_numbers(context.spec.training.at(context.trigger.ordinal), context.view, source)
+    data = TrainingData(open_training_set(context, row), context.view.reader, fast_path)
+    given: dict[str, Any] = {
+        "task": task_of(context.view, source),
+        "previous": previous,
+        "initial": None if previous else _initial_weights(context, source),
+        "calibrate": _calibration(context, row, fast_path),
+        "checkpoint": checkpoint,
+        "seed": seed_for(context.run.seed, "train", context.trigger.ordinal),
+        "threads": context.run.threads,
+        "source": source,
+        "progress": progress,
+    }
+    if spec.ranks > 1:
+        platform = context.platform
+        return train_in_ranks(platform.group, spec, data, timeout=platform.settings.rank_timeout, **given)
+    return train(spec, data, **given)
 
 
 def _calibration(context: TriggerContext, row: TrainingSetRow, fast_path: FastPath) -> TrainingData | None:

@@ -1,0 +1,1 @@
+"""Communication of the ranks that train one model together."""

@@ -1,0 +1,104 @@
+"""User code of trainings in ranks."""
+
+import torch
+from torch import Tensor, nn
+
+from modyn_dagster.training.downsampling import Chosen, Pool
+
+
+class Front:
+    """Chooses the first samples of a batch, which all fall to rank 0; the others get no sample of it."""
+
+    def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
+        return Chosen.plain(torch.arange(k))
+
+
+class ZeroBehind:
+    """Chooses all samples of a batch, and gives those of the second half the weight 0."""
+
+    def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
+        return Chosen(torch.arange(pool.n), (torch.arange(pool.n) < pool.n // 2).double(), estimates=False)
+
+
+class Scattered:
+    """Chooses by labels alone, back to front, with weights that estimate."""
+
+    def __call__(self, pool: Pool, k: int, seed: int) -> Chosen:
+        indices = torch.arange(pool.n - 1, -1, -2)
+        return Chosen(indices, torch.linspace(1, 3, len(indices), dtype=torch.float64), estimates=True)
+
+
+def contrastive_loss() -> "ContrastiveLoss":
+    return ContrastiveLoss()
+
+
+class ContrastiveLoss(nn.Module):
+    """Cross entropy, and the distance of a sample's outputs from the mean of all samples of its class in the batch."""
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        own = nn.functional.one_hot(targets, outputs.shape[1]).to(outputs.dtype)
+        means = (own.T @ outputs) / own.sum(0).clamp(min=1)[:, None]
+        return nn.functional.cross_entropy(outputs, targets, reduction="none") + (outputs - means[targets]).square().sum(1)
+
+
+class DrawingLoss(nn.Module):
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs, targets, reduction="none") * torch.rand(())
+
+
+def batch_normed(n_features: int, n_outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(n_features, 4), nn.BatchNorm1d(4), nn.Linear(4, n_outputs))
+
+
+def unfollowed(n_features: int, n_outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(n_features, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, n_outputs))
+
+
+class Counting(nn.Module):
+    """Remembers the mean of what it has seen."""
+
+    seen: Tensor
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(n_features, n_outputs)
+        self.register_buffer("seen", torch.zeros(n_features), persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.seen += inputs.mean(0)
+        outputs: Tensor = self.layer(inputs)
+        return outputs
+
+
+class PartlyUsed(nn.Module):
+    """Uses its second layer only for batches with a large first value, so that a rank may have no gradient for it."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.layer, self.rare = nn.Linear(n_features, n_outputs), nn.Linear(n_features, n_outputs)
+        self.never = nn.Linear(n_features, n_outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        rare = inputs[:, 0] > 1.5
+        outputs: Tensor = self.layer(inputs)
+        return outputs.index_add(0, rare.nonzero()[:, 0], self.rare(inputs[rare])) if rare.any() else outputs
+
+
+class Sparse(nn.Module):
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(2, n_outputs, sparse=True)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.rows((inputs[:, 0] > 0).long())
+        return outputs
+
+
+def jitter(features: Tensor, rng: object) -> Tensor:
+    """A transform that draws by key."""
+    return features + torch.from_numpy(rng.normal(size=features.shape)).to(features) * 0.1  # type: ignore[attr-defined]
+
+
+def rounded(features: Tensor) -> Tensor:
+    """Few different values."""
+    return features.round()
