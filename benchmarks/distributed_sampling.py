@@ -27,7 +27,7 @@ from benchmarks.figures.sampling_in_shards import batch_sizes, variants, workers
 from benchmarks.measure import Machine
 from benchmarks.report import Figure, busyness, print_table, write_json
 from benchmarks.sharded_plots import draw
-from modyn_dagster.distributed.processes import ProcessPool
+from modyn_dagster.distributed.processes.pool import ProcessPool
 
 #: Keys per batch of figures 7 and 8, keys of the sample and per batch of figure 9.
 _FULL: Final = (1_000_000, 4_000_000, 2_000_000, (1_000, 10_000, 100_000, 1_000_000, 10_000_000))

@@ -40,7 +40,7 @@ from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.catalog.timings import seconds_by_stage
 from modyn_dagster.cli.server import running_database
-from modyn_dagster.distributed.processes import ProcessPool
+from modyn_dagster.distributed.processes.pool import ProcessPool
 from modyn_dagster.ingestion.history import import_history
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings

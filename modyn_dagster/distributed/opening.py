@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
-from modyn_dagster.distributed.local_group import LocalGroup
-from modyn_dagster.distributed.processes import ProcessPool
+from modyn_dagster.distributed.on_ray.group import RayGroup
+from modyn_dagster.distributed.on_ray.pool import RayPool
+from modyn_dagster.distributed.processes.group import LocalGroup
+from modyn_dagster.distributed.processes.pool import ProcessPool
 from modyn_dagster.distributed.protocols import Group, Pool
-from modyn_dagster.distributed.ray_group import RayGroup
-from modyn_dagster.distributed.ray_pool import RayPool
 from modyn_dagster.errors import ConfigError
 
 #: Name of the pool of processes of this machine, which a number alone means too.

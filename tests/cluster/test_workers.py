@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import requests
 
+from modyn_dagster.distributed.on_ray.cluster import connect
+from modyn_dagster.distributed.on_ray.group import RayGroup
+from modyn_dagster.distributed.on_ray.pool import RayPool
 from modyn_dagster.distributed.protocols import Resources
-from modyn_dagster.distributed.ray_cluster import connect
-from modyn_dagster.distributed.ray_group import RayGroup
-from modyn_dagster.distributed.ray_pool import RayPool
 from modyn_dagster.errors import ConfigError, NoRoom, WorkerLost
 from tests.cluster import calls
 from tests.cluster.nodes import Nodes, nodes_of

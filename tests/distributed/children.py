@@ -11,6 +11,6 @@ def workers_of(pid: int) -> list[psutil.Process]:
     for child in psutil.Process(pid).children():
         # Zombies of others have no command line.
         with suppress(psutil.Error):
-            if "modyn_dagster.distributed.worker" in child.cmdline():
+            if "modyn_dagster.distributed.processes.worker" in child.cmdline():
                 found.append(child)
     return found

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from modyn_dagster.distributed.local_group import LocalGroup, gpus_of_ranks
 from modyn_dagster.distributed.opening import open_group
+from modyn_dagster.distributed.processes.group import LocalGroup, gpus_of_ranks
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.errors import ConfigError, NonFiniteLoss, RunError, WorkerLost, WriteFailed
 from tests.distributed import ranked

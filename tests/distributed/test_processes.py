@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from modyn_dagster.distributed.opening import named_pool, open_pool
-from modyn_dagster.distributed.processes import ProcessPool
+from modyn_dagster.distributed.processes.pool import ProcessPool
 from modyn_dagster.distributed.protocols import Pool, Resources
 from modyn_dagster.errors import ConfigError, CorruptFile, DeletedKey, RunError, WorkerLost, WriteFailed, error_class
 from modyn_dagster.settings import Settings
@@ -152,7 +152,7 @@ def test_closing_ends_calls_under_way_and_leaves_no_process() -> None:
 
 PARENT = """
 import sys
-from modyn_dagster.distributed.processes import ProcessPool
+from modyn_dagster.distributed.processes.pool import ProcessPool
 from tests.distributed import calls
 from tests.distributed.children import workers_of
 with ProcessPool(2) as pool:

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from modyn_dagster.distributed.processes import ProcessPool
+from modyn_dagster.distributed.processes.pool import ProcessPool
 from modyn_dagster.pipeline.platform import ahead_path
 from modyn_dagster.pipeline.replay.run import ReplayRequest
 from modyn_dagster.pipeline.replay.walk import replay
@@ -109,7 +109,7 @@ def killed_replay(world: World, launch: str, workers: str, lines: int) -> list[p
         assert process.stdout is not None
         for _ in range(lines):
             assert process.stdout.readline()
-        workers_left = workers_of(process.pid)
+        workers_left: list[Any] = workers_of(process.pid)
         process.kill()
     return workers_left
 

@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
-from modyn_dagster.distributed.processes import ProcessPool
+from modyn_dagster.distributed.processes.pool import ProcessPool
 from modyn_dagster.errors import WorkerLost
 from modyn_dagster.selection.time_biased import DRTBS, DTTBS
 from modyn_dagster.selection.time_biased.sharded.sharded_sampler import ShardedSampler

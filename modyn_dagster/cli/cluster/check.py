@@ -113,7 +113,7 @@ def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]
     yield _Answer("this process", here, 0.0, here.problems(here, 0.0, here.wrote))
     if address is None:
         return
-    from modyn_dagster.distributed.ray_cluster import connect
+    from modyn_dagster.distributed.on_ray.cluster import connect
 
     ray = connect(address)
     for index, node in enumerate(sorted((each for each in ray.nodes() if each["Alive"]), key=lambda each: each["NodeID"])):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from modyn_dagster.distributed.local_group import LocalGroup
+from modyn_dagster.distributed.processes.group import LocalGroup
 from modyn_dagster.distributed.protocols import Rank
 from modyn_dagster.errors import WorkerLost
 from modyn_dagster.reproducibility.randomness import rng_for

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modyn_dagster.distributed.local_group import LocalGroup
+from modyn_dagster.distributed.processes.group import LocalGroup
 from modyn_dagster.distributed.protocols import Rank, Resources
 from modyn_dagster.errors import ModynError
 from modyn_dagster.spec.training import TrainingSpec

@@ -158,7 +158,7 @@ class ProcessPool:
         raise AssertionError("the second try returns or raises")
 
     def _start(self, cpus: int) -> "_Worker":
-        process = start_child(["modyn_dagster.distributed.worker"], _thread_settings(cpus))
+        process = start_child(["modyn_dagster.distributed.processes.worker"], _thread_settings(cpus))
         self._started.append(process)
         if not self._end.alive:
             # The pool was closed meanwhile.

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from modyn_dagster.distributed.messages import answer_call, pack_call
+from modyn_dagster.distributed.on_ray.cluster import ONE_CORE, connect, options_of, require_room, result_of
 from modyn_dagster.distributed.protocols import Resources
-from modyn_dagster.distributed.ray_cluster import ONE_CORE, connect, options_of, require_room, result_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

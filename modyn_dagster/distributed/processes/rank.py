@@ -1,4 +1,4 @@
-"""Program of a rank: ``python -m modyn_dagster.distributed.rank_process DESCRIPTOR``.
+"""Program of a rank: ``python -m modyn_dagster.distributed.processes.rank DESCRIPTOR``.
 
 It reads one call from the pipe with this descriptor, answers with its result or error, and ends when its parent is gone.
 """

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from modyn_dagster.distributed.messages import answer_call, pack_call
+from modyn_dagster.distributed.on_ray.cluster import ONE_CORE, bundle_of, connect, options_of, require_room, result_of
 from modyn_dagster.distributed.protocols import Rank, Resources
-from modyn_dagster.distributed.ray_cluster import ONE_CORE, bundle_of, connect, options_of, require_room, result_of
 from modyn_dagster.errors import NoRoom
 
 Item = TypeVar("Item")

@@ -65,7 +65,7 @@ class _Member:
     def __init__(self, place: Rank, environment: dict[str, str]) -> None:
         self.place = place
         self.pipe, theirs = Pipe()
-        command = [sys.executable, "-m", "modyn_dagster.distributed.rank_process", str(theirs.fileno())]
+        command = [sys.executable, "-m", "modyn_dagster.distributed.processes.rank", str(theirs.fileno())]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, pass_fds=[theirs.fileno()])
         except BaseException:

@@ -1,0 +1,1 @@
+"""Pools and groups of processes of this machine."""
