@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -12,14 +13,18 @@ import requests
 from modyn_dagster.distributed.on_ray.cluster import connect
 from modyn_dagster.distributed.on_ray.group import RayGroup
 from modyn_dagster.distributed.on_ray.pool import RayPool
+from modyn_dagster.distributed.processes.group import LocalGroup
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.errors import ConfigError, NoRoom, WorkerLost
+from modyn_dagster.training import FastPath, Task, train_in_ranks
 from tests.cluster import calls
 from tests.cluster.nodes import Nodes, nodes_of
 from tests.conftest import RunningServer
 from tests.integration.harness.deployment import Deployment, deployed
 from tests.integration.harness.waiting import wait_for
 from tests.projects.tiny import amount
+from tests.training.ranks.together import Case, Ended, rows
+from tests.training.resumable import resumable
 
 pytestmark = [pytest.mark.process, pytest.mark.soak("ray")]
 
@@ -72,6 +77,14 @@ def test_the_call_of_a_worker_that_died_is_made_again(address: str, tmp_path: Pa
 def test_an_item_over_which_workers_die_again_and_again_is_named(address: str) -> None:
     with pytest.raises(WorkerLost, match=r"calls\.die: a worker process died"):
         list(RayPool(address, retries=1).map(calls.die, ["x"]))
+
+
+def test_ranks_on_two_nodes_train_the_model_of_two_processes(address: str) -> None:
+    case = Case(resumable("momentum_and_schedule", ranks=2))
+    data = rows(case.n, 1).data(fast_path=FastPath(cache_bytes=0))
+    given: dict[str, Any] = {"task": Task("class"), "seed": 7, "threads": 1, "source": "pipeline p"}
+    here, there = (train_in_ranks(group, case.spec, data, **given) for group in (LocalGroup(), RayGroup(address)))
+    assert Ended(there).bits == Ended(here).bits
 
 
 def test_a_node_that_dies_in_the_middle_of_calls_loses_none(nodes: Nodes, address: str, tmp_path: Path) -> None:
