@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.process, pytest.mark.soak("distributed")]
 BATCH = 60_000
 #: Few enough that workers make progress between them, however busy the machine is.
 KILLS = 5
+WORKER = "modyn_dagster.distributed.worker"
 
 
 def sampler_of(kind: str, pool: ProcessPool | None) -> ShardedSampler:
@@ -33,10 +34,11 @@ def killer() -> Iterator[list[int]]:
 
     def kill() -> None:
         while len(killed) < KILLS and not over.wait(0.5):
-            for child in psutil.Process().children()[:1]:
-                with suppress(psutil.NoSuchProcess):
-                    child.kill()
-                    killed.append(child.pid)
+            with suppress(psutil.NoSuchProcess):
+                workers = [child for child in psutil.Process().children() if WORKER in child.cmdline()]
+                for worker in workers[:1]:
+                    worker.kill()
+                    killed.append(worker.pid)
 
     thread = threading.Thread(target=kill)
     thread.start()
