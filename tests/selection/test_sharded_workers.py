@@ -16,6 +16,9 @@ from modyn_dagster.selection.time_biased.sharded.sharded_sampler import ShardedS
 pytestmark = [pytest.mark.process, pytest.mark.soak("distributed")]
 
 BATCH = 60_000
+#: Few enough that workers make progress between them, however busy the machine is.
+KILLS = 5
+WORKER = "modyn_dagster.distributed.worker"
 
 
 def sampler_of(kind: str, pool: ProcessPool | None) -> ShardedSampler:
@@ -26,15 +29,16 @@ def sampler_of(kind: str, pool: ProcessPool | None) -> ShardedSampler:
 
 @contextmanager
 def killer() -> Iterator[list[int]]:
-    """Kill a worker of this process every half second; gives the numbers of the killed."""
+    """Kill some workers of this process, one every half second; gives their numbers."""
     over, killed = threading.Event(), list[int]()
 
     def kill() -> None:
-        while not over.wait(0.5):
-            for child in psutil.Process().children()[:1]:
-                with suppress(psutil.NoSuchProcess):
-                    child.kill()
-                    killed.append(child.pid)
+        while len(killed) < KILLS and not over.wait(0.5):
+            with suppress(psutil.NoSuchProcess):
+                workers = [child for child in psutil.Process().children() if WORKER in child.cmdline()]
+                for worker in workers[:1]:
+                    worker.kill()
+                    killed.append(worker.pid)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -73,7 +77,7 @@ def test_workers_killed_in_the_middle_change_nothing(kind):
                     break
                 except WorkerLost:
                     lost += 1
-            if len(killed) >= 6 and number >= 20:
+            if len(killed) == KILLS:
                 break
-    assert len(killed) >= 3
+    assert len(killed) >= 2
     assert dealt.state_dict() == plain.state_dict()
