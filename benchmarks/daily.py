@@ -1,6 +1,6 @@
-"""Time that a user waits for in daily work: figures D1 to D4, D7, D8 and P1.
+"""Time that a user waits for in daily work: figures D1 to D4, D7, D8, P1 and C1.
 
-``python benchmarks/daily.py [--quick] [--json FILE] [--only demo,import,many,forms,scale,page,live,pipelines] [--work DIR]``
+``python benchmarks/daily.py [--quick] [--json FILE] [--only demo,import,...] [--work DIR]``
 
 Starts a Postgres of its own the way the product does, imports the data, and replays pipelines by the command line, each once.
 
@@ -11,6 +11,7 @@ forms   D8 of compact and exact predictions: ten models on 500 batches of 500 ro
 scale   D2 and D3 of 10,000 batches of 20 rows against 1,000, with 100 triggers and 100 intervals at both.
 page    D3.page of 10,000 batches of 20 rows, in Chromium.
 pipelines  P1: sixty pipelines on one dataset of 1,000 batches of 20 rows, all waiting for data, under a running daemon.
+growth  C1: what a sample, a file with a trigger, and a tick add to the databases and to the home folder.
 live    D7: files delivered to a running daemon, cold and warm, and a backlog, warm; with intervals of 5 s.
 
 D1    wall of `pipeline replay` over its ledger + 4 s + 5 ms a batch + 100 ms a trigger; the parts stand beside it.
@@ -23,6 +24,7 @@ D7    from the tick that registers a file to the committed model, without the wa
 D8    ledger with 100 triggers over that of the same pipeline with the full evaluation matrix; seconds of selecting a
       training set; bytes a prediction where the matrix is asked for. Of compact against exact predictions: bytes, the largest
       difference of a score over every metric of two classes, and seconds of evaluating.
+C1    bytes with indexes, of all tables of a database or folder and of each; constants of docs/beyond.md.
 P1    seconds of a tick by Dagster's own record, and processor seconds of daemon and code server a second.
 """
 
@@ -38,7 +40,7 @@ if __name__ == "__main__":
     # The repository's root instead of this folder: its modules are found, and hide nobody else's.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.figures import asset_page, importing, live, many_batches, many_pipelines, prediction_forms, replaying
+from benchmarks.figures import asset_page, growth, importing, live, many_batches, many_pipelines, prediction_forms, replaying
 from benchmarks.groups import one_of
 from benchmarks.measure import Machine
 from benchmarks.report import Figure, busyness, print_table, write_json
@@ -55,6 +57,7 @@ _GROUPS: Final[Mapping[str, Callable[[Path, tuple[int, int], Machine], Iterator[
     "scale": lambda work, sizes, machine: many_batches.scaled(work, 10 * sizes[0], machine),
     "page": lambda work, sizes, machine: asset_page.asset_page(work, 10 * sizes[0], machine),
     "pipelines": lambda work, sizes, machine: many_pipelines.many_pipelines(work, sizes[0], machine),
+    "growth": lambda work, _, machine: growth.growth(work, machine),
     "live": lambda work, _, machine: live.live(work, machine),
 }
 
@@ -72,7 +75,7 @@ def measure(work: Path, sizes: tuple[int, int], only: tuple[str, ...]) -> list[F
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Waiting in daily work; figures D1 to D4, D7, D8 and P1.")
+    parser = argparse.ArgumentParser(description="Waiting in daily work; figures D1 to D4, D7, D8, P1 and C1.")
     parser.add_argument("--quick", action="store_true", help="200 batches instead of 1,000")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
     parser.add_argument("--only", type=one_of(_GROUPS), default=tuple(_GROUPS), help="groups to measure, for example many")

@@ -12,6 +12,7 @@ MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas         
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
 MODYN_MAX_WAIT             longest wait for an error that passes, in seconds        3600
+MODYN_WORKERS              processes that train and evaluate in a replay beside it  none
 MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
 MODYN_MLFLOW_URI           MLflow to track to (read where it is used)               off; set by our commands
 MODYN_MLFLOW_UI_URL        where people open MLflow, for links                      http://127.0.0.1:5000
@@ -19,12 +20,17 @@ MODYN_MLFLOW_TIMEOUT       longest wait of a run for MLflow, in seconds         
 MODYN_DAGSTER_UI_URL       where people open Dagster, for links                     none
 MODYN_MAX_IMAGE_PIXELS     largest image that the parser ``images`` decodes         67108864
 MODYN_MAX_IMAGE_BYTES      most bytes of an encoded image                           67108864
+MODYN_GPUS                 number of GPUs, or their names (read where it is used)   torch is asked
+MODYN_CLAIMS               folder of claims on this machine (read where it is used) per account
 MODYN_UI_ALLOWED_HOSTS     more names of the servers of ``ui``                      none
 MODYN_UI_ALLOWED_ORIGINS   origins of other pages that may use them                 none
 MODYN_UI_TOKEN             secret that requests to them must carry                  none
 MODYN_UI_USER_HEADER       header of a reverse proxy that they must carry           none
 MODYN_UI_READ_ONLY         ``true``: their pages change nothing                     false
 =========================  =======================================================  ======================
+
+MODYN_POSTGRES_URL, MODYN_POSTGRES_OWNER_URL, MODYN_MLFLOW_URI and MODYN_UI_TOKEN are secrets: with ``_FILE`` at the end of its
+name a variable names a file that holds the value.
 """
 
 import os
@@ -34,7 +40,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from modyn_dagster.distributed.opening import named_pool
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.private_files import secret_setting, without_files
 
 #: Path of the server of `modyn-dagster ui` below which it serves the reports of comparisons.
 REPORT_PAGES: Final = "/modyn/reports"
@@ -66,6 +74,7 @@ class Settings:
     mlflow_timeout: float = MLFLOW_TIMEOUT
     files: str | None = None
     cache_size: int = CACHE_SIZE
+    workers: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -75,15 +84,16 @@ class Settings:
         return cls(
             project=Path(env.get("MODYN_PROJECT") or ".").resolve(),
             home=Path(env.get("MODYN_HOME") or ".modyn").resolve(),
-            postgres_url=env.get("MODYN_POSTGRES_URL") or None,
+            postgres_url=secret_setting(env, "MODYN_POSTGRES_URL"),
             database_prefix=env.get("MODYN_DATABASE_PREFIX", ""),
             pg_bin=Path(pg_bin).resolve() if pg_bin else None,
-            postgres_owner_url=env.get("MODYN_POSTGRES_OWNER_URL") or None,
+            postgres_owner_url=secret_setting(env, "MODYN_POSTGRES_OWNER_URL"),
             max_wait=_seconds("MODYN_MAX_WAIT", env.get("MODYN_MAX_WAIT") or str(MAX_WAIT), zero=True),
             strict_reads=_is_true("MODYN_STRICT_READS", env.get("MODYN_STRICT_READS", "")),
             mlflow_timeout=_seconds("MODYN_MLFLOW_TIMEOUT", env.get("MODYN_MLFLOW_TIMEOUT") or str(MLFLOW_TIMEOUT), zero=False),
             files=_store_url("MODYN_FILES", env.get("MODYN_FILES", "")),
             cache_size=_n_bytes("MODYN_CACHE_SIZE", env.get("MODYN_CACHE_SIZE") or f"{CACHE_SIZE} B"),
+            workers=named_pool(workers) if (workers := env.get("MODYN_WORKERS")) else None,
         )
 
     @property
@@ -112,9 +122,12 @@ class Settings:
             "MODYN_STRICT_READS": "true" if self.strict_reads else "",
             "MODYN_FILES": self.files or "",
             "MODYN_CACHE_SIZE": "" if self.cache_size == CACHE_SIZE else f"{self.cache_size} B",
+            "MODYN_WORKERS": self.workers or "",
             "MODYN_MLFLOW_TIMEOUT": "" if self.mlflow_timeout == MLFLOW_TIMEOUT else f"{self.mlflow_timeout:g}",
         }
-        return {name: value for name, value in pairs.items() if value}
+        given = {name: value for name, value in pairs.items() if value}
+        # A file that was replaced meanwhile would give children another server than their parent.
+        return given | without_files(given)
 
 
 def _seconds(name: str, text: str, *, zero: bool) -> float:

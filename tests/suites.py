@@ -27,6 +27,9 @@ STARTING: Final = frozenset({"postgres_server", "own_server", "new_server", "run
 #: Folders whose tests all start processes, by their paths from the root.
 STARTING_FOLDERS: Final = ("tests/integration", "tests/dagster")
 
+#: Tests of `make gpu` alone, which collects them without this plugin.
+GPU_FOLDER: Final = "tests/gpu"
+
 #: Parts of ``make soak`` with tests of their own, and what they do.
 MARKED: Final = {
     "benchmarks": "the programs that measure, run to their end",
@@ -60,7 +63,7 @@ LAWS: Final = {
     "laws-models": ("tests/model_store", "tests/benchmarks"),
     "laws-policies": ("tests/selection", "tests/triggering"),
     "laws-results": ("tests/evaluation", "tests/reporting", "tests/pipeline", "tests/dagster", "tests/cli"),
-    "laws-training": ("tests/training",),
+    "laws-training": ("tests/training", "tests/distributed"),
 }
 PARTS: Final = tuple(sorted([*MARKED, *LAWS]))
 
@@ -128,9 +131,9 @@ class Suites:
             items[:] = [item for item, is_chosen in zip(items, chosen) if is_chosen]
 
     def pytest_ignore_collect(self, collection_path: os.PathLike[str], config: pytest.Config) -> bool | None:
-        """Spare the fast suite the imports of folders of which it has no test."""
+        """Spare the fast suite the imports of folders of which it has no test, and every suite the tests of `make gpu`."""
         path = os.path.relpath(collection_path, config.rootpath)
-        return True if self.fast and path in STARTING_FOLDERS else None
+        return True if path == GPU_FOLDER or (self.fast and path in STARTING_FOLDERS) else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:

@@ -65,7 +65,7 @@ class Caught:
         return self.ingesting + self.training - self.ledger
 
 
-class _Live:
+class Live:
     """A project with a daemon over it, and files that somebody delivers."""
 
     def __init__(self, settings: Settings, instance: dg.DagsterInstance, platform: Platform) -> None:
@@ -127,19 +127,19 @@ class _Live:
 def live(work: Path, machine: Machine) -> Iterator[Figure]:
     """D7: single files, cold and warm, and a backlog, warm."""
     for start in ("warm", "cold"):
-        with _running(work / start, warm=start == "warm") as place:
+        with running(work / start, warm=start == "warm") as place:
             yield from _files(place, start, machine)
             if start == "warm":
                 yield from _backlog(place, machine)
 
 
-def _files(place: _Live, start: str, machine: Machine) -> Iterator[Figure]:
+def _files(place: Live, start: str, machine: Machine) -> Iterator[Figure]:
     found = []
     for count in range(1, _FILES + 2):
         machine.sample()
         place.deliver()
         trigger = place.wait_for("single", count)[-1]
-        _until_idle(place.instance)
+        until_idle(place.instance)
         found.append(place.caught(trigger))
     measured, load = found[1:], f"load {os.getloadavg()[0]:.1f}"
 
@@ -154,13 +154,13 @@ def _files(place: _Live, start: str, machine: Machine) -> Iterator[Figure]:
     yield Figure(f"D7.{start}.ticks", "waits for the deciding tick", spread(lambda each: each.waiting), "s")
 
 
-def _backlog(place: _Live, machine: Machine) -> Iterator[Figure]:
+def _backlog(place: Live, machine: Machine) -> Iterator[Figure]:
     place.switch("stop", "triggering__single")
     place.deliver(_WAITING - place.delivered)
     end = time.monotonic() + _TIMEOUT
     while len(place.platform.view("many").batches) < _WAITING and time.monotonic() < end:
         time.sleep(0.5)
-    _until_idle(place.instance)
+    until_idle(place.instance)
     machine.sample()
     place.switch("start", "triggering__waiting")
     triggers = place.wait_for("waiting", _WAITING)
@@ -177,7 +177,7 @@ def _backlog(place: _Live, machine: Machine) -> Iterator[Figure]:
     yield Figure("D7.backlog.ticks", "waits for ticks between its runs", Spread.of([waits]), "s")
 
 
-def _until_idle(instance: dg.DagsterInstance) -> None:
+def until_idle(instance: dg.DagsterInstance) -> None:
     """Wait until no run is under way."""
     over = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
     going = dg.RunsFilter(statuses=[status for status in dg.DagsterRunStatus if status not in over])
@@ -187,7 +187,7 @@ def _until_idle(instance: dg.DagsterInstance) -> None:
 
 
 @contextmanager
-def _running(folder: Path, *, warm: bool) -> Iterator[_Live]:
+def running(folder: Path, *, warm: bool) -> Iterator[Live]:
     """A project of its own with database and daemon, its sensors for single files on."""
     project = folder / "project"
     _write(project, warm=warm)
@@ -195,7 +195,7 @@ def _running(folder: Path, *, warm: bool) -> Iterator[_Live]:
     os.environ["DAGSTER_HOME"] = str(project)
     services = Services(folder / "logs", project)
     with running_database(settings), closing(Platform.open(settings)) as platform, dagster_instance(settings) as instance:
-        place = _Live(settings, instance, platform)
+        place = Live(settings, instance, platform)
         for sensor in ("new_data__many", "triggering__single"):
             place.switch("start", sensor)
         services.start(daemon(CodeLocation(project, project), _environment(settings), 0))

@@ -1,11 +1,14 @@
 """Dagster runs: the tags that find them again, their states, and progress in their logs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 import dagster as dg
+
+from modyn_dagster.resources.run_classes import CLASS_TAG, STAGES, RunClassName
+from modyn_dagster.spec.pipeline import PipelineSpec
 
 if TYPE_CHECKING:
     from modyn_dagster.progress import ProgressCallback
@@ -61,6 +64,21 @@ def has_ended(instance: dg.DagsterInstance, run_id: str) -> bool:
 
 #: A line of the log is a row in Dagster's database.
 _SECONDS_BETWEEN: Final = 10.0
+
+
+def reserved_for(context: dg.AssetExecutionContext, pipeline: PipelineSpec, name: RunClassName) -> AbstractContextManager[None]:
+    """Keep what ``resources`` of a pipeline name for a run, waiting for room first; the run's log shows the wait.
+
+    Args:
+        context: of the op.
+        pipeline: the spec.
+        name: class of the op; the run's own class counts where it has one, as an evaluation may end a training.
+    """
+    from modyn_dagster.distributed.reservation import reserved
+
+    stages = STAGES.get(context.run.tags.get(CLASS_TAG, name), STAGES[name])
+    wanted = pipeline.resources.of(stages, pipeline.threads)
+    return reserved(wanted, f"run {context.run.run_id[:8]} of {pipeline.name}", log_waits(context.log.warning))
 
 
 def log_counts(say: Callable[[str], object], what: str, *, clock: Callable[[], float] = monotonic) -> Callable[[int, int], None]:

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from modyn_dagster.assets.checks import check_outputs
-from modyn_dagster.assets.dagster_runs import PERMANENT_TAG
+from modyn_dagster.assets.dagster_runs import PERMANENT_TAG, reserved_for
 from modyn_dagster.assets.live.backlog import backlog_events
 from modyn_dagster.assets.live.unshown import made_up_events
 from modyn_dagster.assets.metadata.stages import stage_events
@@ -59,10 +59,11 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         judged = patient(context, platform, lambda: list(_judged(platform, assets.name, triggers)))
         if config.full:
             judged = [with_full_matrix(work) for work in judged]
-        yield from _events(context, assets, links, judged)
-        keys = [work.trigger.partition_key for work in judged]
-        yield from made_up_events(context.instance, platform, assets, judged[-1].run, keys)
-        yield from backlog_events(context, assets, platform, links, modyn_fast_path.settings())
+        with reserved_for(context, assets.pipeline, "evaluation"):
+            yield from _events(context, assets, links, judged)
+            keys = [work.trigger.partition_key for work in judged]
+            yield from made_up_events(context.instance, platform, assets, judged[-1].run, keys)
+            yield from backlog_events(context, assets, platform, links, modyn_fast_path.settings())
         links.run(judged[-1].run)
         yield from check_outputs("evaluation", assets.key("evaluation"))
 

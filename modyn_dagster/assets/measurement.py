@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import log_waits
+from modyn_dagster.assets.dagster_runs import log_waits, reserved_for
 from modyn_dagster.assets.specs import PipelineAssets, batches_of
 from modyn_dagster.resources.platform import PlatformResource
-from modyn_dagster.resources.run_classes import class_tags
+from modyn_dagster.resources.run_classes import pipeline_tags
 
 
 def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
@@ -22,7 +22,7 @@ def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         name=assets.op("measurement"),
         specs=[spec.replace_attributes(partitions_def=batches_of(assets.dataset.name), skippable=True)],
         backfill_policy=dg.BackfillPolicy.single_run(),
-        op_tags=class_tags("measuring"),
+        op_tags=pipeline_tags("measuring", assets.pipeline),
         pool=f"live__{assets.name}",
     )
     def measurement(context: dg.AssetExecutionContext, modyn: PlatformResource) -> Iterator[dg.AssetMaterialization]:
@@ -34,10 +34,12 @@ def measurement_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         platform, shown = modyn.platform(), ShownDecisions()
         try:
             patience = Patience(platform.settings.max_wait, log_waits(context.log.warning))
-            for event in measure_patiently(platform, assets.name, patience):
-                metadata = measurement_metadata(platform, event, shown)
-                context.log.info(f"batch {event.batch.partition_key}: {len(event.decisions)} decision points are measured")
-                yield dg.AssetMaterialization(assets.key("measurement"), partition=event.batch.partition_key, metadata=metadata)
+            with reserved_for(context, assets.pipeline, "measuring"):
+                for event in measure_patiently(platform, assets.name, patience):
+                    metadata = measurement_metadata(platform, event, shown)
+                    key = event.batch.partition_key
+                    context.log.info(f"batch {key}: {len(event.decisions)} decision points are measured")
+                    yield dg.AssetMaterialization(assets.key("measurement"), partition=key, metadata=metadata)
         except StaleRun as error:
             context.log.info(f"{error}: a newer model measures from here on")
 

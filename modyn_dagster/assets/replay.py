@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import dagster as dg
 from pydantic import Field
 
-from modyn_dagster.assets.dagster_runs import log_training, log_waits
+from modyn_dagster.assets.dagster_runs import log_training, log_waits, reserved_for
 from modyn_dagster.assets.metadata.evaluations import composite_metadata
 from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets, add_partitions, batches_of, triggers_of
 from modyn_dagster.assets.tracking.behind import TrackingBehind, tracking_behind
+from modyn_dagster.distributed.opening import open_pool
 from modyn_dagster.resources.event_store import AssetEvent, keep_connections, show_at_once
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
@@ -57,8 +58,8 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         name=assets.op("replay"),
         specs=[spec.replace_attributes(partitions_def=partitions, skippable=True)],
         backfill_policy=dg.BackfillPolicy.single_run(),
-        op_tags=replay_tags(assets.name, assets.pipeline.seed),
-        pool=f"replay__{assets.name}",
+        # No pool: the queue keeps runs of one replay apart by their tags, so that a grid of seeds or names is parallel.
+        op_tags=replay_tags(assets.pipeline),
     )
     def replay(
         context: dg.AssetExecutionContext,
@@ -72,7 +73,8 @@ def replay_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         platform = modyn.platform()
         options = config.model_dump(include=set(ReplayConfig.model_fields)) | {"fast_path": modyn_fast_path.settings()}
         request = ReplayRequest(assets.name, context.partition_keys, context.run.run_id, **options)
-        with tracking_behind(context, modyn_mlflow, platform) as links:
+        place = reserved_for(context, assets.pipeline, "replay")
+        with place, tracking_behind(context, modyn_mlflow, platform) as links:
             yield from _ReplayEvents(context, assets, platform, links).events(request)
 
     return replay
@@ -115,11 +117,11 @@ class _ReplayEvents:
         run = None
         keep_connections(self._context.instance)
         try:
-            with replay_bar(request.pipeline) as bars:
+            with replay_bar(request.pipeline) as bars, open_pool(self._platform.settings.workers) as pool:
                 # A terminal has its bars, a Dagster run its log.
                 batches, training = (bars.batch, bars.training) if bars else (None, log_training(self._context.log.info))
                 self._say_waits = self._both(bars.note) if bars else self._say_waits
-                for event in replay(self._platform, request, batches, training, self._say_waits):
+                for event in replay(self._platform, request, batches, training, self._say_waits, pool):
                     if run is None:
                         run = event.run if isinstance(event, BatchReplayed) else event.context.run
                         self._links.name_run(run)

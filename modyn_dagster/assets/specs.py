@@ -10,7 +10,7 @@ import dagster as dg
 from modyn_dagster.assets.checks import check_specs
 from modyn_dagster.assets.translator import AssetProps, DatasetAsset, ModynTranslator, PipelineAsset, TriggerAsset
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.resources.run_classes import class_tags
+from modyn_dagster.resources.run_classes import pipeline_tags
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 
@@ -122,6 +122,6 @@ class PipelineAssets:
             "name": self.op(asset),
             "specs": [spec],
             "check_specs": check_specs(asset, spec.key, partitions),
-            "op_tags": class_tags("evaluation" if asset == "evaluation" else "training"),
+            "op_tags": pipeline_tags("evaluation" if asset == "evaluation" else "training", self.pipeline),
             "pool": f"live__{self.name}",
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import dagster as dg
 
 from modyn_dagster.assets.checks import check_outputs
-from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, has_ended, log_training, log_waits
+from modyn_dagster.assets.dagster_runs import ATTEMPT_TAG, has_ended, log_training, log_waits, reserved_for
 from modyn_dagster.assets.metadata.stages import OpEvent, stage_result
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking.links import MlflowLinks
@@ -93,7 +93,7 @@ def training_set_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
 
         platform = modyn.platform()
         work = patient(context, platform, lambda: claimed(context, platform, assets.name))
-        with working_attempt(work):
+        with working_attempt(work), reserved_for(context, assets.pipeline, "training"):
             result = patient(
                 context,
                 platform,
@@ -127,7 +127,7 @@ def model_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         platform = modyn.platform()
         progress, reads = log_training(context.log.info), modyn_fast_path.settings()
         work = patient(context, platform, lambda: claimed(context, platform, assets.name))
-        with working_attempt(work):
+        with working_attempt(work), reserved_for(context, assets.pipeline, "training"):
             result = patient(
                 context,
                 platform,

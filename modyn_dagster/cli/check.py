@@ -12,7 +12,9 @@ from modyn_dagster.cli.console import say
 from modyn_dagster.cli.project import missing_project
 from modyn_dagster.errors import ConfigError, DataError, ModynError
 from modyn_dagster.imports import import_callable
+from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.settings import Settings
+from modyn_dagster.spec.learning.device import devices_in
 from modyn_dagster.spec.load import Project, load_project, read_project
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.reading.code_packages import project_code
@@ -30,7 +32,8 @@ def check(with_data: bool, as_json: bool) -> None:
     With --data the first rows of the oldest and the newest files of every dataset are read too: for columns that are missing or
     of another dtype, labels and times that cannot be used, and features that are no numbers. Nothing is registered.
 
-    Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches no Postgres.
+    Reports all errors, not only the first. Ends with exit code 1 when there is one. Touches no Postgres. A GPU that this machine
+    does not have is a warning: the pipeline may run on another one.
     """
     folder = Settings.from_environment().project
     errors: list[ModynError] = list(project_errors(folder))
@@ -42,7 +45,10 @@ def check(with_data: bool, as_json: bool) -> None:
             raise click.exceptions.Exit(1)
         return
     report_errors(errors)
-    say(_summary(load_project(folder)) + ("; the first rows of the files fit them" if with_data else ""))
+    project = load_project(folder)
+    for warning in device_warnings(project):
+        say(f"warning: {warning}", err=True)
+    say(_summary(project) + ("; the first rows of the files fit them" if with_data else ""))
 
 
 def report_errors(errors: Sequence[ModynError]) -> None:
@@ -67,6 +73,13 @@ def project_errors(folder: Path) -> Iterator[ConfigError]:
     yield from faults
     for pipeline in project.pipelines.values():
         yield from _pipeline_errors(project, pipeline)
+
+
+def device_warnings(project: Project) -> Iterator[ConfigError]:
+    """Find devices that pipelines name and this machine does not have; torch is imported only where one is named."""
+    for pipeline in project.pipelines.values():
+        for field, device in devices_in(pipeline.model_dump(mode="json")):
+            yield from _errors_of(partial(resolve_device, device, source=f"pipeline {pipeline.name}", field=field))
 
 
 def _data_errors(folder: Path) -> Iterator[ModynError]:

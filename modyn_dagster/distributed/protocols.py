@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one call takes of the machine it runs on.
+    """Share of a machine that one call takes.
 
     Attributes:
         cpus: cores, and the number of threads of the call.

@@ -36,7 +36,8 @@ ModynError
 │  └─ NonFiniteLoss       (step, keys)
 ├─ ServiceError
 │  ├─ ServiceFailed       (service, log)                 a program of `modyn-dagster ui` ended or does not answer
-│  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui` per MODYN_HOME
+│  ├─ ServiceEnded        (service, what)                a program of `modyn-dagster services run` ended by itself
+│  └─ AlreadyRunning      (holder)                       only one `modyn-dagster ui`, or service of a name, per MODYN_HOME
 ├─ SelectionError                                        a training set cannot be selected
 │  └─ BadScore            (key, score)                   a sample weight that is negative or not a number
 ├─ LawBroken              (law, stream, decision)        a triggering policy on trial breaks a law of policies
@@ -49,6 +50,7 @@ ModynError
    ├─ ModelsMissing       (failed, total)                a replay that went on without the models of failed triggers
    ├─ StillFailing        (seconds)                      a transient error that did not pass in time
    ├─ WorkerLost          (work, cause)                  a process of a pool or a group of ranks died over its work
+   ├─ NoRoom              (work, wanted, found)          a machine or cluster without the resources that a run reserves
    └─ CheckFailed         (check)                        a blocking check of a trigger asset
 """
 
@@ -78,8 +80,10 @@ from modyn_dagster.errors.running import (
     LostClaim,
     ModelsMissing,
     NonFiniteLoss,
+    NoRoom,
     RunError,
     SelectionError,
+    ServiceEnded,
     ServiceError,
     ServiceFailed,
     StaleRun,
@@ -134,6 +138,7 @@ __all__ = [
     "ModelInUse",
     "ModelsMissing",
     "ModynError",
+    "NoRoom",
     "NonFiniteLoss",
     "NotAllowed",
     "NotJson",
@@ -143,6 +148,7 @@ __all__ = [
     "SchemaOutdated",
     "SelectionError",
     "ServerFailed",
+    "ServiceEnded",
     "ServiceError",
     "ServiceFailed",
     "StaleRun",

@@ -87,8 +87,19 @@ class WorkerLost(RunError):
         self.work, self.cause = work, cause
 
 
+class NoRoom(RunError):
+    """Machine or cluster that is too small, or stays too busy, for what a run reserves."""
+
+    def __init__(self, work: str, wanted: str, found: str) -> None:
+        super().__init__(
+            f"{work} needs {wanted}: {found}; ask for less (`resources` of the pipeline), wait until other runs have ended, "
+            "or add a machine"
+        )
+        self.work, self.wanted, self.found = work, wanted, found
+
+
 class ServiceError(ModynError):
-    """Base of the errors of the programs that `modyn-dagster ui` runs."""
+    """Base of the errors of the programs that `modyn-dagster ui` and `services run` keep running."""
 
 
 class ServiceFailed(ServiceError):
@@ -102,11 +113,21 @@ class ServiceFailed(ServiceError):
         self.service, self.log = service, log
 
 
-class AlreadyRunning(ServiceError):
-    """Second `modyn-dagster ui` for the same MODYN_HOME."""
+class ServiceEnded(ServiceError):
+    """Program in the foreground that ended by itself; its own output is above."""
 
-    def __init__(self, holder: str) -> None:
-        super().__init__(f"`modyn-dagster ui` is already running: {holder}; stop it with Ctrl-C there, or set another MODYN_HOME")
+    def __init__(self, service: str, what: str) -> None:
+        super().__init__(f"{service} {what}; its output above says why. Start it again after the fix")
+        self.service, self.what = service, what
+
+
+class AlreadyRunning(ServiceError):
+    """Second `modyn-dagster ui`, or second service of a name on one machine, for the same MODYN_HOME."""
+
+    def __init__(self, holder: str, command: str = "ui") -> None:
+        super().__init__(
+            f"`modyn-dagster {command}` is already running: {holder}; stop it with Ctrl-C there, or set another MODYN_HOME"
+        )
         self.holder = holder
 
 

@@ -13,6 +13,7 @@ from modyn_dagster.catalog.runs import RunRow, get_run
 from modyn_dagster.catalog.timings import Stage, Timing
 from modyn_dagster.catalog.triggers import TriggerRow, find_trigger, list_triggers
 from modyn_dagster.data.view import DatasetView
+from modyn_dagster.distributed.protocols import Pool
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.platform import Platform
@@ -35,6 +36,7 @@ class TriggerContext:
         models: models of the run, in order, the trigger's own among them once it is trained.
         previous: the model that training starts from; None where it starts afresh.
         training_set: None before it is selected.
+        pool: workers that the process may deal calls to; None for none. Results never depend on it.
     """
 
     platform: Platform
@@ -46,6 +48,7 @@ class TriggerContext:
     models: Sequence[ModelRow]
     previous: ModelRow | None
     training_set: TrainingSetRow | None
+    pool: Pool | None = None
 
     @property
     def model(self) -> ModelRow | None:

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, Self
 
@@ -161,6 +161,12 @@ class Platform:
             self.engine.dispose()
 
 
+@cache
+def worker_platform(settings: Settings) -> Platform:
+    """Open the platform of a worker's process once, for all its calls."""
+    return Platform.open(settings)
+
+
 def models_root(settings: Settings, folder: str = "models") -> Path | str:
     """Return the folder of models, by default that of all pipelines, or its URL where files are stored elsewhere."""
     return settings.home / folder if settings.files is None else f"{settings.files}/{folder}"
@@ -194,6 +200,11 @@ def selector_state_path(run_id: int, trigger: int) -> str:
 def checkpoint_path(run_id: int, trigger: int) -> str:
     """Relative path of the state that a killed training goes on from."""
     return str(PurePosixPath("checkpoints", f"{run_id:06d}", f"{trigger:06d}.safetensors"))
+
+
+def ahead_path(run_id: int, trigger: int) -> str:
+    """Relative path of a model that a worker trained before a replay came to its trigger."""
+    return str(PurePosixPath("ahead", f"{run_id:06d}", f"{trigger:06d}.safetensors"))
 
 
 def optimizers_path(run_id: int, trigger: int) -> str:

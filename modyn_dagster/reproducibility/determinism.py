@@ -10,10 +10,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from modyn_dagster.reproducibility.devices import CUBLAS_WORKSPACE, REPEATABLE
 from modyn_dagster.reproducibility.randomness import seed_for
 
-# cuBLAS is deterministic only with a fixed workspace; it reads this variable when its first handle is created.
-_CUBLAS: Final = "CUBLAS_WORKSPACE_CONFIG"
 # Threads, algorithms and generators belong to the process, so only one caller at a time may fix them.
 _TURN: Final = threading.RLock()
 
@@ -38,21 +37,25 @@ def fixed_algorithms(threads: int, *, deterministic: bool) -> Iterator[None]:
     Other threads of the process that ask for fixed algorithms wait until the end.
     """
     with _TURN:
-        n_threads, benchmark, workspace = torch.get_num_threads(), torch.backends.cudnn.benchmark, os.environ.get(_CUBLAS)
+        n_threads, benchmark, workspace = (
+            torch.get_num_threads(),
+            torch.backends.cudnn.benchmark,
+            os.environ.get(CUBLAS_WORKSPACE),
+        )
         enabled, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
         try:
             torch.set_num_threads(threads)
             torch.use_deterministic_algorithms(deterministic)
             torch.backends.cudnn.benchmark = False
             if deterministic:
-                os.environ[_CUBLAS] = workspace or ":4096:8"
+                os.environ[CUBLAS_WORKSPACE] = workspace or REPEATABLE
             yield
         finally:
             torch.set_num_threads(n_threads)
             torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
             torch.backends.cudnn.benchmark = benchmark
             if workspace is None:
-                os.environ.pop(_CUBLAS, None)
+                os.environ.pop(CUBLAS_WORKSPACE, None)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from modyn_dagster.bounded_call import BoundedCall, StillGoing
 from modyn_dagster.errors import TrackingError, TrackingSilence
+from modyn_dagster.private_files import secret_setting
 from modyn_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class MlflowResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # it g
 
     @property
     def _uri(self) -> str:
-        return self.tracking_uri or os.environ.get("MODYN_MLFLOW_URI", "")
+        return self.tracking_uri or secret_setting(os.environ, "MODYN_MLFLOW_URI") or ""
 
     @property
     def _ui(self) -> str:

@@ -3,9 +3,14 @@
 An op says its class in its tags, so that a run is classed by what it executes, whatever launched it.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Final, Literal
+
+from modyn_dagster.distributed.protocols import Resources
+from modyn_dagster.spec.operation import Stage
+from modyn_dagster.spec.pipeline import PipelineSpec
 
 RunClassName = Literal["ingestion", "measuring", "evaluation", "training", "replay", "other"]
 
@@ -16,6 +21,8 @@ REPLAY_TAG: Final = "modyn/replay"
 #: Pipeline of an op that replays, and its seed where the run names none.
 PIPELINE_TAG: Final = "modyn/pipeline"
 SEED_TAG: Final = "modyn/seed"
+#: Cores, GPUs and bytes that an op reserves, as JSON, and of a run the largest number of each; absent where none are named.
+RESOURCES_TAG: Final = "modyn/resources"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,14 @@ RUN_CLASSES: Final[Mapping[RunClassName, RunClass]] = {
     "replay": RunClass(limit=2, priority=10),
 }
 
+#: Stages that a Dagster run of a class goes through: a training is evaluated in the same process, a replay does everything.
+STAGES: Final[Mapping[str, tuple[Stage, ...]]] = {
+    "training": ("train", "evaluate"),
+    "evaluation": ("evaluate",),
+    "measuring": ("measure",),
+    "replay": ("train", "measure", "evaluate"),
+}
+
 #: A run of several classes counts as the first of these: the one that takes longest.
 _LONGEST_FIRST: Final[tuple[RunClassName, ...]] = ("replay", "training", "evaluation", "measuring", "ingestion")
 
@@ -50,9 +65,26 @@ def class_tags(name: RunClassName) -> dict[str, str]:
     return {CLASS_TAG: name}
 
 
-def replay_tags(pipeline: str, seed: int) -> dict[str, str]:
-    """Tags of an op that replays a pipeline; ``seed`` is that of its spec."""
-    return class_tags("replay") | {PIPELINE_TAG: pipeline, SEED_TAG: str(seed)}
+def pipeline_tags(name: RunClassName, pipeline: PipelineSpec) -> dict[str, str]:
+    """Tags of an op of a class that works for a pipeline, with what it reserves."""
+    wanted = pipeline.resources.of(STAGES[name], pipeline.threads)
+    return class_tags(name) | ({} if wanted is None else {RESOURCES_TAG: json.dumps(asdict(wanted))})
+
+
+def largest(tags: Iterable[str]) -> Resources | None:
+    """Largest number of each kind of resource, from tags of ops; None where there are no tags.
+
+    >>> largest(['{"cpus": 4, "gpus": 0, "memory": 0}', '{"cpus": 1, "gpus": 1, "memory": 0}'])
+    Resources(cpus=4, gpus=1, memory=0)
+    """
+    named = [Resources(**json.loads(tag)) for tag in tags]
+    return Resources(*(max(getattr(each, kind) for each in named) for kind in ("cpus", "gpus", "memory"))) if named else None
+
+
+def replay_tags(pipeline: PipelineSpec) -> dict[str, str]:
+    """Tags of an op that replays a pipeline."""
+    own = {PIPELINE_TAG: pipeline.name, SEED_TAG: str(pipeline.seed)}
+    return pipeline_tags("replay", pipeline) | own
 
 
 def class_of(names: Collection[str]) -> RunClassName:

@@ -4,6 +4,7 @@ Dagster's own limits the number of all runs together: two replays fill it, and a
 submitted, by sensors, backfills and the pages alike, with its class, and limits each class. `dagster.yaml` names it.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, Self, cast
@@ -15,11 +16,13 @@ from modyn_dagster.resources.run_classes import (
     CLASS_TAG,
     PIPELINE_TAG,
     REPLAY_TAG,
+    RESOURCES_TAG,
     RUN_CLASSES,
     SEED_TAG,
     RunClass,
     RunClassName,
     class_of,
+    largest,
 )
 
 #: Dagster's tags: the priority of a run in the queue, and the sensor that asked for it.
@@ -29,6 +32,8 @@ _SENSOR_TAG: Final = "dagster/sensor_name"
 _SENSOR_FIRST: Final = 5
 #: Room for runs that no queue started, such as replays of the command line: Dagster counts them, and also killed ones.
 _UNQUEUED_RUNS: Final = 1_000
+#: An empty queue costs a query; a file that arrives waits for two looks, one for its ingestion and one for the training.
+_DEQUEUE_SECONDS: Final = 0.5
 
 
 class FairRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
@@ -39,14 +44,20 @@ class FairRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
 
     Attributes:
         classes: limit and priority of every class.
+        dequeue_interval_seconds: pause between two looks at the queue; Dagster's own coordinator knows whole seconds only.
     """
 
     def __init__(
         self,
         classes: Mapping[RunClassName, RunClass] = RUN_CLASSES,
         tag_concurrency_limits: Sequence[Mapping[str, Any]] | None = None,
+        dequeue_interval_seconds: float = _DEQUEUE_SECONDS,
         **options: Any,
     ) -> None:
+        if not dequeue_interval_seconds > 0:
+            field = "run_coordinator.config.dequeue_interval_seconds"
+            raise ConfigError("dagster.yaml", field, dequeue_interval_seconds, "must be above 0")
+        self._dequeue_seconds = dequeue_interval_seconds
         self.classes = dict(RUN_CLASSES) | dict(classes)
         for name, each in self.classes.items():
             if each.limit < 1:
@@ -63,13 +74,21 @@ class FairRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
         """In `dagster.yaml`, below ``run_coordinator.config``: Dagster's fields but the limit of all runs, and ``classes``."""
         theirs = cast(Mapping[str, Any], super().config_type())
         kept = {name: field for name, field in theirs.items() if name != "max_concurrent_runs"}
-        return kept | {"classes": dg.Field({name: _class_field(default) for name, default in RUN_CLASSES.items()})}
+        return kept | {
+            "dequeue_interval_seconds": dg.Field(float, default_value=_DEQUEUE_SECONDS),
+            "classes": dg.Field({name: _class_field(default) for name, default in RUN_CLASSES.items()}),
+        }
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> Self:
         """Build the coordinator from its part of `dagster.yaml`."""
         classes = {name: RunClass(**fields) for name, fields in config_value["classes"].items()}
         return cls(**{**config_value, "classes": classes, "inst_data": inst_data})
+
+    @property
+    def dequeue_interval_seconds(self) -> float:  # type: ignore[override]
+        """Pause between two looks at the queue, for Dagster's daemon."""
+        return self._dequeue_seconds
 
     def get_run_queue_config(self) -> Any:
         """Limits of the queue, for Dagster's daemon and pages.
@@ -96,6 +115,8 @@ class FairRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
         priority = self.classes[name].priority + _SENSOR_FIRST * (_SENSOR_TAG in run.tags)
         found = {_PRIORITY_TAG: run.tags.get(_PRIORITY_TAG, str(priority)), CLASS_TAG: name}
         replays = ", ".join(_replays(ops, run.run_config))
+        wanted = largest(tags[RESOURCES_TAG] for tags in ops.values() if RESOURCES_TAG in tags)
+        found |= {} if wanted is None else {RESOURCES_TAG: json.dumps(asdict(wanted))}
         return found | ({REPLAY_TAG: replays} if replays else {})
 
     def _ops(self, run: dg.DagsterRun) -> dict[str, Mapping[str, str]]:

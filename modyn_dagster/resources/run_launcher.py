@@ -28,6 +28,8 @@ _CODE_SERVER_TAG: Final = ".dagster/grpc_info"
 _WARM_TAG: Final = "modyn/warm_start"
 _HERE: Final = ("localhost", "127.0.0.1")
 _ENDED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+#: Longest wait for an answer of a code server.
+_ASK_SECONDS: Final = 10
 #: A process this much younger than the event that names its number is another one, which got the number later.
 _CLOCKS_DIFFER_SECONDS: Final = 60.0
 
@@ -81,11 +83,13 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
 
         The process itself reports how a run ended, before it goes, so a run that is not over by then has nobody left.
         """
-        return _health("FAILED", "the process of the run is gone") if self.has_lost_process(run) else _health("RUNNING")
+        return health("FAILED", "the process of the run is gone") if self.has_lost_process(run) else health("RUNNING")
 
     def has_lost_process(self, run: dg.DagsterRun) -> bool:
-        """True if a process began to execute a run on this machine and is gone."""
-        return self._begun(run) is not None and self._process(run) is None
+        """True if a process began to execute a run on this machine and is gone, or if a code server elsewhere has none for it."""
+        if self._begun(run) is None:
+            return self._is_unknown_to_its_server(run)
+        return self._process(run) is None
 
     def terminate(self, run_id: str) -> bool:
         """Ask the run's process to end, through its code server or, where it has none, itself; kill what does not listen."""
@@ -115,6 +119,23 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         # Not a daemon thread: a command that cancels ends when the process has ended.
         threading.Thread(target=self._see_to_it, args=[process], name=f"end of run {run_id}").start()
         return True
+
+    def _is_unknown_to_its_server(self, run: dg.DagsterRun) -> bool:
+        """Ask the code server of another machine or container; one that was started anew knows no runs of before.
+
+        False where it does not answer: the run may go on behind a broken connection.
+        """
+        place = json.loads(run.tags.get(_CODE_SERVER_TAG, "{}"))
+        client = None if place.get("host") in (None, *_HERE) else self._get_grpc_client_for_termination(run.run_id)  # type: ignore[no-untyped-call]  # Dagster has no type for it
+        if client is None:
+            return False
+        # Dagster has no public name for the question. A server forgets a run when its process has ended.
+        question = dg.deserialize_value(json.dumps({"__class__": "CanCancelExecutionRequest", "run_id": run.run_id}))
+        try:
+            answer: Any = dg.deserialize_value(client.can_cancel_execution(question, timeout=_ASK_SECONDS))
+        except dg.DagsterError:
+            return False
+        return not answer.can_cancel
 
     def _launch_warm(self, run: dg.DagsterRun) -> bool:
         origin = json.loads(dg.serialize_value(run.job_code_origin))
@@ -206,7 +227,7 @@ def _has_our_environment(run: dg.DagsterRun) -> bool:
     return not hasattr(remote.repository_origin.code_location_origin, "host")
 
 
-def _health(status: str, message: str | None = None) -> Any:
+def health(status: str, message: str | None = None) -> Any:
     """Health of a run, of the class that a launcher's method is declared to return; Dagster has no public name for it."""
     answer = get_type_hints(dg.DefaultRunLauncher.check_run_worker_health)["return"]
     return answer(get_type_hints(answer)["status"][status], message)

@@ -5,6 +5,7 @@ import math
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
 
@@ -38,6 +39,25 @@ def checked_decay(decay: float) -> float:
     if not (math.isfinite(decay) and decay >= 0):
         raise ValueError(f"decay must be finite and not negative, not {decay!r}")
     return decay
+
+
+def checked_elapsed(elapsed: float) -> float:
+    """Time between two batches; ``ValueError`` when it is negative or not finite."""
+    if not (math.isfinite(elapsed) and elapsed >= 0):
+        raise ValueError(f"elapsed must be finite and not negative, not {elapsed!r}")
+    return float(elapsed)
+
+
+def checked_keys(keys: npt.NDArray[np.uint64]) -> KeyArray:
+    """Keys of a batch, ``uint64[n]``; ``ValueError`` when they are not one row of unsigned 64-bit integers."""
+    array = np.asarray(keys)
+    if array.ndim != 1:
+        raise ValueError(f"keys must have one dimension, not shape {array.shape}")
+    if array.size == 0:
+        return no_keys()
+    if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.min() < 0):
+        raise ValueError(f"keys must be unsigned 64-bit integers, not {array.dtype} with the smallest {array.min()}")
+    return array.astype(np.uint64, copy=False)
 
 
 #: Marks a place that a forgotten item left empty.

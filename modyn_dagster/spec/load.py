@@ -12,6 +12,7 @@ from modyn_dagster.imports import CodeSources
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluateSplit, OtherDataset
+from modyn_dagster.spec.learning.device import without_number
 from modyn_dagster.spec.pipeline import DISPLAY_FIELDS, HOW_FIELDS, PipelineSpec
 from modyn_dagster.spec.reading.code_packages import project_code
 from modyn_dagster.spec.reading.complaints import config_error, config_errors, probable
@@ -90,7 +91,7 @@ def parse_spec(content: object, kind: type[S], *, source: str, code: CodeSources
 def spec_hash(spec: PipelineSpec) -> str:
     """Hash of the behaviour of a pipeline; fields that only describe or display it do not count."""
     content = spec.model_dump(mode="json", exclude={**dict.fromkeys(DISPLAY_FIELDS, True), **HOW_FIELDS}, by_alias=True)
-    return json_digest(content)
+    return json_digest(without_number(content))
 
 
 def _check_data(

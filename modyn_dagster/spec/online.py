@@ -1,10 +1,13 @@
 """Specs of online strategies, which keep a sample of the stream and update it batch by batch."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Duration, Fraction, Spec
+
+#: Number of items among which counts are no longer dealt exactly: a bound of NumPy's hypergeometric distribution.
+_MOST_DEALT: Final = 10**9
 
 
 class KeepSpec(Spec):
@@ -49,7 +52,19 @@ class WeighedOnlineSpec(OnlineSpec):
     )
 
 
-class RTBSSpec(WeighedOnlineSpec):
+class ShardedSpec(WeighedOnlineSpec):
+    """A sample that may be kept in shards: the same law with other random choices."""
+
+    # Excluded by default, so that pipelines without it keep their hash and their live runs.
+    shards: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        None,
+        exclude_if=lambda shards: shards is None,
+        description="Keep the sample in so many shards, which workers update. The number of shards decides about the random "
+        "choices, that of the workers does not.",
+    )
+
+
+class RTBSSpec(ShardedSpec):
     """R-TBS: at most ``n`` samples, whose chances decay with their age."""
 
     kind: Literal["rtbs"]
@@ -59,8 +74,14 @@ class RTBSSpec(WeighedOnlineSpec):
         0.0, description="Below this share of filled places there is too little fresh data: the trigger is skipped."
     )
 
+    @model_validator(mode="after")
+    def _counts_can_be_dealt(self) -> Self:
+        if self.shards is not None and self.n >= _MOST_DEALT:
+            raise ValueError(f"n must be below {_MOST_DEALT:,} for a sample in shards")
+        return self
 
-class TTBSSpec(WeighedOnlineSpec):
+
+class TTBSSpec(ShardedSpec):
     """T-TBS: ``n`` samples in expectation, while ``mean_batch_size`` of them arrive per ``unit`` of sample time."""
 
     kind: Literal["ttbs"]

@@ -1,9 +1,21 @@
-"""Operation of a pipeline: display, retention, notification and model storage; no part of a run's identity."""
+"""Operation of a pipeline: display, retention, notification, model storage, resources; no part of a run's identity."""
 
-from typing import Annotated, Literal, Self
+import re
+from collections.abc import Collection
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
+from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.spec.base import Duration, ImportPath, Name, Spec, TagName, TagValue
 from modyn_dagster.spec.evaluation import MetricName
 
@@ -139,3 +151,58 @@ class Retention(Spec):
     models: ModelRetention | None = Field(
         None, description="Models that stay in the store; null: all.", exclude_if=lambda value: value is None
     )
+
+
+Stage = Literal["train", "measure", "evaluate"]
+
+_UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE: Final = re.compile(r"([1-9][0-9]*)(MB|GB|TB)")
+
+
+def bytes_of(size: str) -> int:
+    """Bytes of ``500MB 4GB 1TB``.
+
+    >>> bytes_of("4GB")
+    4000000000
+    """
+    match = _SIZE.fullmatch(size)
+    if match is None:
+        raise ValueError("must be a whole number and a unit: 500MB, 4GB or 1TB")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _check_size(text: str) -> str:
+    bytes_of(text)
+    return text
+
+
+Size = Annotated[str, AfterValidator(_check_size), Field(examples=["500MB", "4GB"])]
+
+
+class StageResources(Spec):
+    """Share of a machine that runs of one stage reserve before they begin."""
+
+    cpus: PositiveInt | None = Field(None, description="Cores; default: `threads` of the pipeline, and at least as many.")
+    gpus: NonNegativeInt = Field(0, description="Whole GPUs; the run sees no others.")
+    memory: Size | None = Field(None, description="Memory that is kept free of other runs, such as 4GB; default: none.")
+
+
+class ResourcesSpec(Spec):
+    """Reservations by stage. A run over several stages reserves the largest number of each kind."""
+
+    train: StageResources | None = None
+    measure: StageResources | None = None
+    evaluate: StageResources | None = None
+
+    def of(self, stages: Collection[Stage], threads: int) -> Resources | None:
+        """Return what a run over some stages reserves; None where none of them is named.
+
+        >>> ResourcesSpec(train=StageResources(gpus=1), evaluate=StageResources(cpus=4)).of(["train", "evaluate"], 2)
+        Resources(cpus=4, gpus=1, memory=0)
+        """
+        named = [block for stage in stages if (block := getattr(self, stage)) is not None]
+        if not named:
+            return None
+        cpus = max(block.cpus or threads for block in named)
+        memory = max(bytes_of(block.memory) if block.memory else 0 for block in named)
+        return Resources(cpus, max(block.gpus for block in named), memory)

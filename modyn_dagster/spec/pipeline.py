@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt, model_validator
 from modyn_dagster.spec.base import Duration, Name, Owner, Spec
 from modyn_dagster.spec.evaluation import EvaluationSpec, TrainingSetData
 from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MIRSpec
-from modyn_dagster.spec.operation import Display, ModelStoreSpec, NotifySpec, Retention
+from modyn_dagster.spec.operation import Display, ModelStoreSpec, NotifySpec, ResourcesSpec, Retention
 from modyn_dagster.spec.selection import USAGE_AWARE, SelectionSpec
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.spec.triggers.trigger import TriggerSpec
@@ -20,6 +20,7 @@ HOW_FIELDS: Final[Mapping[str, Any]] = {
     "training": {"parser": {"workers": True, "images": {"workers": True}}, "checkpoint": True},
     "model_store": True,
     "retention": {"models": True},
+    "resources": True,
 }
 
 
@@ -47,6 +48,12 @@ class PipelineSpec(Spec):
     )
     retention: Retention = Retention()
     model_store: ModelStoreSpec = ModelStoreSpec()
+    resources: ResourcesSpec = Field(
+        ResourcesSpec(),
+        description="Cores, GPUs and memory that runs reserve on their machine, by stage; runs wait for each other where "
+        "there are too few. Default: nothing is reserved.",
+        exclude_if=lambda value: value == ResourcesSpec(),
+    )
     sensor_interval: PositiveInt = Field(30, description="Seconds between two looks of the triggering sensor.")
     notify: NotifySpec | None = Field(None, description="Whom to tell of triggers, failed trainings and bad scores of live runs.")
 
@@ -54,6 +61,16 @@ class PipelineSpec(Spec):
     def _remembers_what_was_used(self) -> Self:
         if self.retention.training_sets is not None and any(isinstance(s, USAGE_AWARE) for s in self.selection.strategies):
             raise ValueError("retention.training_sets must be null: the selection strategy looks into all earlier training sets")
+        return self
+
+    @model_validator(mode="after")
+    def _reserves_what_it_uses(self) -> Self:
+        for stage in ("train", "measure", "evaluate"):
+            block = getattr(self.resources, stage)
+            if block is not None and block.cpus is not None and block.cpus < self.threads:
+                raise ValueError(f"resources.{stage}.cpus must be at least threads, {self.threads}: so many compute")
+            if block is not None and block.gpus and stage != "measure" and self.training.device == "cpu":
+                raise ValueError(f"resources.{stage}.gpus needs training.device cuda or auto; cpu uses none")
         return self
 
     @model_validator(mode="after")

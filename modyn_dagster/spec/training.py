@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.learning.device import Device
 from modyn_dagster.spec.learning.downsampling import DownsamplingSpec
 from modyn_dagster.spec.learning.models import CustomSpec, ModelSpec, input_mismatch
 from modyn_dagster.spec.learning.optimizers import (
@@ -110,7 +111,7 @@ class TrainingSpec(Spec):
     checkpoint: CheckpointSpec | None = Field(
         CheckpointSpec(minutes=10), description="Write the state down now and then, so that a killed training goes on."
     )
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    device: Device = "cpu"
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     deterministic: bool = True
 

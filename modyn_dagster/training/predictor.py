@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,8 @@ from torch import Tensor
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.reproducibility.determinism import fixed_algorithms
+from modyn_dagster.reproducibility.devices import current_device, resolve_device
 from modyn_dagster.training.data import COLUMNS, OUTPUTS
-from modyn_dagster.training.inputs.device import resolve_device
 from modyn_dagster.training.inputs.features import Features
 from modyn_dagster.training.memory import aligned
 from modyn_dagster.training.models.activations import flattened, record_activations, to_numpy
@@ -30,7 +30,7 @@ from modyn_dagster.training.user_code import user_code
 class ComputeSettings:
     """Settings of a prediction that can change bits."""
 
-    device: Literal["cpu", "cuda"]
+    device: str
     threads: int
     deterministic: bool
 
@@ -83,7 +83,11 @@ class Predictor:
 
     @contextmanager
     def _settings_applied(self) -> Iterator[None]:
-        with fixed_algorithms(self._settings.threads, deterministic=self._settings.deterministic), torch.inference_mode():
+        with (
+            fixed_algorithms(self._settings.threads, deterministic=self._settings.deterministic),
+            current_device(torch.device(self._settings.device)),
+            torch.inference_mode(),
+        ):
             yield
 
     def _inputs(self, samples: Samples) -> dict[str, Tensor]:
@@ -111,7 +115,7 @@ def build_predictor(
     architecture: Mapping[str, Any],
     state_dict: Mapping[str, Tensor],
     *,
-    device: Literal["cpu", "cuda", "auto"] = "cpu",
+    device: str = "cpu",
     threads: int,
     source: str,
     where: Where | None = None,
@@ -128,7 +132,7 @@ def build_predictor(
     except RuntimeError as error:
         raise ConfigError(source, "training.model", architecture["model"], f"the stored weights do not fit: {error}") from error
     features = Features(layout, Parsing(spec.parser, source, where))
-    settings = ComputeSettings(resolve_device(device, source=source), threads, spec.deterministic)
+    settings = ComputeSettings(resolve_device(device, source=source, field="training.device"), threads, spec.deterministic)
     transforms = Transforms(spec, source, where)
     relabeling = Relabeling(spec.label_transform, architecture.get("label", architecture["task"]), source)
     n_outputs = int(architecture["n_outputs"])

@@ -75,6 +75,15 @@ class TriggeringPolicy(ABC):
     def model_trained(self, trained: ModelTrained) -> None:  # noqa: B027 - optional
         """Take note of the committed model of the last trigger; not called for skipped and failed triggers."""
 
+    @property
+    def depends_on_models(self) -> bool:
+        """Keys of triggers may depend on trained models: on measurements, or on sizes and seconds of trainings.
+
+        Where they do not, a replay computes the coming triggers ahead of their trainings, as if every training succeeded. It
+        compares them with the policy's decisions, so a wrong answer costs time, and changes no result.
+        """
+        return True
+
     def hears(self, message: str) -> bool:
         """The policy reacts to ``message``, ``triggered`` or ``model_trained``; otherwise the call may be left out."""
         return getattr(type(self), message) is not getattr(TriggeringPolicy, message)

@@ -1,6 +1,5 @@
 """An existing server: Debian's Postgres, set up as an administrator would."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,42 +11,24 @@ from modyn_dagster.catalog.database.databases import create_databases, upgrade
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
 from modyn_dagster.catalog.database.urls import child_environment
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
-from modyn_dagster.catalog.embedded.account import Account
 from modyn_dagster.settings import Settings
-
-PASSWORD = "p@ss/w%rd: ü?#&"
+from tests.debian_postgres import running_server, server_programs
 
 
 @pytest.fixture
 def programs() -> Path:
     """Debian's server programs."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
+    found = server_programs()
+    if found is None:
         pytest.skip("needs Debian's Postgres: apt-get install postgresql")
-    return found[-1].parent
+    return found
 
 
 @pytest.fixture
 def existing(programs: Path, scratch: Path) -> Iterator[Settings]:
     """Settings for a running server that knows nothing of us."""
-    account = Account.for_server()
-    folder = scratch / "their-server"
-    account.make_folder(folder)
-    (scratch / "password").write_text(PASSWORD)
-    (scratch / "password").chmod(0o644)
-    initdb: list[str | Path] = [programs / "initdb", "-D", folder, "-U", "admin", f"--pwfile={scratch / 'password'}"]
-    assert account.run([*initdb, "--auth=scram-sha-256", "--encoding=LATIN1", "--locale=C"]).returncode == 0
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
-    control: list[str | Path] = [programs / "pg_ctl", "-D", folder, "-w", "-l", folder / "log"]
-    assert account.run([*control, "-o", options, "start"]).returncode == 0
-    url = sa.URL.create("postgresql", "admin", PASSWORD, "127.0.0.1", port)
-    try:
+    with running_server(programs, scratch) as url:
         yield Settings(scratch, scratch / "home", postgres_url=url.render_as_string(hide_password=False))
-    finally:
-        account.run([*control, "-m", "immediate", "stop"])
 
 
 @pytest.mark.process

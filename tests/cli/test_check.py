@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from click.testing import CliRunner, Result
 
@@ -258,3 +259,31 @@ def test_scripts_get_json(project: Path) -> None:
     [error] = json.loads(result.stdout)
     assert (error["source"], error["field"]) == (str(path), "seed")
     assert error["message"].startswith(f"{path}: seed: {error['rule']}")
+
+
+def test_a_gpu_that_this_machine_does_not_have_is_a_warning(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    elsewhere = PIPELINE | {"name": "elsewhere", "training": PIPELINE["training"] | {"device": "cuda:1"}}
+    write(project / "pipelines" / "elsewhere.yaml", elsewhere)
+    result = CliRunner().invoke(main, ["check"], catch_exceptions=False)
+    assert result.exit_code == 0
+    [warning] = [line for line in result.output.splitlines() if line.startswith("warning: ")]
+    assert "pipeline elsewhere: training.device" in warning
+    assert "no CUDA device" in warning
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        ({"kind": "rtbs", "n": 50, "decay": {"keep": 0.5, "after": "1d"}, "shards": 0}, "greater than or equal to 1"),
+        ({"kind": "uniform_reservoir", "n": 50, "shards": 2}, "shards"),
+        ({"kind": "uniform", "ratio": 0.5, "shards": 2}, "shards"),
+        ({"kind": "rtbs", "n": 10**9, "decay": {"keep": 0.5, "after": "1d"}, "shards": 2}, "n must be below 1,000,000,000"),
+    ],
+)
+def test_shards_that_cannot_be_are_refused(project: Path, strategy: dict[str, Any], words: str) -> None:
+    write(project / "pipelines" / "hourly.yaml", {**PIPELINE, "selection": {"strategy": strategy}})
+    result = check()
+    assert result.exit_code == 1
+    assert "selection.strategy" in result.stderr
+    assert words in result.stderr

@@ -3,6 +3,7 @@
 The daemon's choice of what to launch is Dagster's own, with the shipped `dagster.yaml`, over runs of real definitions.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,7 +33,7 @@ from modyn_dagster.resources.run_coordinator import FairRunCoordinator
 from tests.dagster.face import Face
 from tests.dagster.test_measuring import DRIFT
 from tests.examples import examples
-from tests.projects.tiny import DATASET, ROOT, amount, triggered, write_project
+from tests.projects.tiny import DATASET, ROOT, amount, triggered, write_pipeline, write_project
 
 ORIGIN: Final = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("modyn_dagster.definitions"), "__repository__")
 SHIPPED: Final = yaml.safe_load((ROOT / "dagster.yaml").read_text())
@@ -147,6 +148,20 @@ def test_a_replay_is_known_by_pipeline_name_and_seed(face: Face) -> None:
     assert shown == ["first:mine:3", "first::7", "first::7, second::0"]
 
 
+def test_a_run_is_tagged_with_the_largest_resources_of_its_ops(face: Face) -> None:
+    sized = amount("sized", threads=2, resources={"train": {"memory": "1GB"}, "measure": {"cpus": 3}})
+    write_pipeline(face.settings.project, sized)
+    table: list[tuple[list[str], dict[str, int] | None]] = [
+        (["sized/model"], {"cpus": 2, "gpus": 0, "memory": 10**9}),
+        (["sized/evaluation"], None),
+        (["sized/evaluation", "sized/replay"], {"cpus": 3, "gpus": 0, "memory": 10**9}),
+        (["first/replay"], None),
+    ]
+    for assets, wanted in table:
+        tag = tags_of(face, submit(face, None, *assets)).get("modyn/resources")
+        assert (tag and json.loads(tag)) == wanted, assets
+
+
 def test_what_a_sensor_asked_for_comes_first_in_its_class_and_a_priority_of_ones_own_is_kept(face: Face) -> None:
     by_hand = tags_of(face, submit(face, "train__first"))
     by_sensor = tags_of(face, submit(face, "train__first", tags={"dagster/sensor_name": "triggering__first"}))
@@ -169,8 +184,7 @@ def test_production_waits_for_no_replay_and_ingestion_for_nobody(face: Face) -> 
     assert all(tags_of(face, run_id) for run_id in [*waiting, *replays[2:]])
 
 
-def test_one_replay_runs_once_at_a_time_whatever_its_pool_allows(face: Face) -> None:
-    face.instance.event_log_storage.set_concurrency_slots("replay__first", 5)
+def test_one_replay_runs_once_at_a_time_and_a_grid_over_one_pipeline_is_parallel(face: Face) -> None:
     same = [submit(face, None, "first/replay") for _ in range(2)]
     other = submit(face, None, "first/replay", config=replay_config("first", seed=1))
     assert set(Queue(interval_seconds=1).launch(face.instance)) == {same[0], other}
@@ -188,6 +202,7 @@ def test_the_shipped_settings_are_the_defaults_and_every_class_has_a_limit() -> 
     classes = SHIPPED["run_coordinator"]["config"]["classes"]
     assert {name: RunClass(**fields) for name, fields in classes.items()} == RUN_CLASSES
     assert coordinator({}).classes == RUN_CLASSES
+    assert coordinator({}).dequeue_interval_seconds == SHIPPED["run_coordinator"]["config"]["dequeue_interval_seconds"] == 0.5
     changed = coordinator({"classes": {"replay": {"limit": 5}}, "dequeue_interval_seconds": 9})
     assert changed.classes == {**RUN_CLASSES, "replay": RunClass(limit=5, priority=10)}
     assert changed.dequeue_interval_seconds == 9
@@ -211,6 +226,8 @@ def test_the_limit_of_all_runs_exceeds_the_sum_of_those_of_the_classes(
 def test_a_limit_of_nothing_and_limits_in_two_places_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"classes\.ingestion\.limit: must be at least 1 \(found 0\)"):
         coordinator({"classes": {"ingestion": {"limit": 0}}})
+    with pytest.raises(ConfigError, match=r"dequeue_interval_seconds: must be above 0 \(found 0"):
+        coordinator({"dequeue_interval_seconds": 0})
     concurrency = {**SHIPPED["concurrency"], "runs": {"max_concurrent_runs": 2}}
     with (
         instance_of(tmp_path, concurrency) as instance,

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,9 +40,9 @@ def fill(home: Path) -> dict[int, str]:
     return checksums
 
 
-def store_at(home: Path, checksums: Mapping[int, str], *, strict: bool = False) -> SampleStore:
+def store_at(home: Path, checksums: Mapping[int, str], **options: Any) -> SampleStore:
     indexes = {ordinal: home / f"batches/rows/{ordinal}.arrow" for ordinal in checksums}
-    return SampleStore.open(indexes, dataset="rows", home=home, checksums=checksums, deleted={}, width=WIDTH, strict=strict)
+    return SampleStore.open(indexes, dataset="rows", home=home, checksums=checksums, deleted={}, width=WIDTH, **options)
 
 
 KEYS = np.concatenate([keys_of(ordinal, np.arange(N)) for ordinal in range(N_BATCHES)])

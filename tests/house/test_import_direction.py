@@ -40,6 +40,7 @@ TOGETHER = (FACE, FLOOR)
 NOT_FOR_INGESTION = {"triggering", "selection", "training", "evaluation", "model_store"}
 WITHOUT_NATIVE = {"spec", "triggering"}
 HEAVY = ["torch", "mlflow", "alibi_detect", "lightning_fabric", "torchmetrics", "sklearn", "matplotlib", "plotly"]
+HEAVY += ["ray", "dagster_ray"]
 
 
 def room(module: str) -> str:

@@ -4,28 +4,21 @@ Through daemons goes one pipeline, with all that can happen to it; ``tests/pipel
 of pipeline within one process.
 """
 
-import os
-import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from modyn_dagster.catalog.runs import Mode
 from modyn_dagster.keys import key_of
 from tests.conftest import RunningServer
-from tests.integration.harness.deployment import Deployment, deployed
-from tests.integration.harness.outcome import Outcome, outcome_of
+from tests.integration.harness.deployment import deployed
 from tests.integration.harness.servers import Servers, served
+from tests.integration.harness.stream import Stream, compare_with_replay, kill_training_run
 from tests.integration.harness.waiting import wait_for
-from tests.pipeline.pending import triggers_to_evaluate
-from tests.projects.tiny import batch_text, custom, drop
+from tests.projects.tiny import custom
 
 PIPELINE: Final = "gated"
-SENSORS: Final = ("new_data__tiny", f"triggering__{PIPELINE}")
-MODES: Final[tuple[Mode, ...]] = ("live", "replay")
 BAD: Final = "day_02"
 _SECONDS: Final = 600
 
@@ -46,76 +39,9 @@ def servers(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFac
         yield servers
 
 
-class Stream:
-    """Somebody who delivers files, and looks what becomes of them."""
-
-    def __init__(self, servers: Servers) -> None:
-        self.servers = servers
-        self.deployment: Deployment = servers.deployment
-
-    def why(self) -> str:
-        return self.servers.why(*SENSORS)
-
-    def deliver(self, day: int, *, hours_late: float = 0, bad: bool = False) -> str:
-        text = batch_text(day, hours_late=hours_late)
-        key = f"day_{day:02d}"
-        drop(self.deployment.project, key, text.replace("Z,", "Z,not a number,", 1) if bad else text)
-        return key
-
-    def wait_until(self, **states: str) -> None:
-        """Until these batches are in these states."""
-        wait_for(str(states), lambda: states.items() <= self.deployment.states().items(), _SECONDS, self.why)
-
-    def wait_until_trained(self, count: int) -> None:
-        def trained() -> bool:
-            return sum(row.state == "trained" for row in self.deployment.triggers(PIPELINE, "live")) >= count
-
-        wait_for(f"{count} trained triggers", trained, _SECONDS, self.why)
-
-    def wait_until_decided(self) -> None:
-        """Until everything there is has been decided about, trained on and evaluated, and no Dagster run is left."""
-
-        def idle() -> bool:
-            run = self.deployment.run(PIPELINE, "live")
-            last = self.deployment.platform.view("tiny").last_ordinal
-            if run is None or run.last_ordinal < last or triggers_to_evaluate(self.deployment.platform, run):
-                return False
-            return all(launched["status"] in ("SUCCESS", "FAILURE") for launched in self.servers.graphql.runs())
-
-        wait_for("everything to be done", idle, _SECONDS, self.why)
-
-
-def kill_training_run(stream: Stream, dagster_run_id: str) -> None:
-    """SIGKILL to the process of a Dagster run, as the kernel would when memory is short."""
-    for message in stream.servers.graphql.messages(dagster_run_id):
-        if found := re.search(r"Started process for run \(pid: (\d+)\)", message):
-            os.kill(int(found[1]), signal.SIGKILL)
-            return
-    raise AssertionError(f"no process found for run {dagster_run_id}")
-
-
-def compare_with_replay(stream: Stream) -> Outcome:
-    """Replay the same batches; the live run's outcome, which must be the replay's too."""
-    deployment = stream.deployment
-    deployment.command("pipeline", "finish", PIPELINE)
-    deployment.command("pipeline", "replay", PIPELINE)
-    live, replayed = deployment.run(PIPELINE, "live"), deployment.run(PIPELINE, "replay")
-    assert live is not None
-    assert replayed is not None
-    expected = outcome_of(deployment.platform, live)
-    assert outcome_of(deployment.platform, replayed) == expected
-    assert expected.state == "finished"
-    for asset in ("training_set", "model", "evaluation"):
-        _, statuses = stream.servers.graphql.partitions([PIPELINE, asset])
-        both = [row.partition_key for mode in MODES for row in deployment.triggers(PIPELINE, mode)]
-        assert sorted(statuses["materializedPartitions"]) == sorted(both)
-    return expected
-
-
 def test_fed_through_the_sensors_and_replayed_a_pipeline_ends_the_same(servers: Servers, gate: Path) -> None:
-    stream, deployment = Stream(servers), servers.deployment
-    for sensor in SENSORS:
-        servers.graphql.start_sensor(sensor)
+    stream, deployment = Stream(servers, PIPELINE), servers.deployment
+    stream.switch_on()
     stream.wait_until(**{stream.deliver(0): "ingested"})
 
     gate.touch()

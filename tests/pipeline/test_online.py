@@ -29,6 +29,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "rtbs": {"kind": "rtbs", "n": 60, "decay": DECAY},
     "rtbs_reset": {"kind": "rtbs", "n": 60, "decay": DECAY, "reset": "after_trigger"},
     "rtbs_unbiased": {"kind": "rtbs", "n": 60, "decay": DECAY, "weights": "unbiased"},
+    "rtbs_shards": {"kind": "rtbs", "n": 60, "decay": DECAY, "shards": 3},
+    "ttbs_shards": {"kind": "ttbs", "n": 50, "decay": DECAY, "mean_batch_size": 40, "shards": 3},
     "ttbs": {"kind": "ttbs", "n": 50, "decay": DECAY, "mean_batch_size": 40},
     "btbs": {"kind": "btbs", "decay": {"rate": 0.3, "per": "1d"}},
     "uniform": {"kind": "uniform_reservoir", "n": 50},
@@ -80,7 +82,17 @@ def test_a_pipeline_feeds_r_tbs_batch_by_batch_cut_at_triggers_in_sample_time(wo
     assert keys_of(world, "rtbs") == expected
 
 
-@pytest.mark.parametrize("name", ["rtbs_reset", "ttbs", "uniform_reset", "days_reset"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rtbs_reset",
+        "rtbs_shards",
+        pytest.param("ttbs_shards", marks=pytest.mark.soak("distributed")),
+        "ttbs",
+        "uniform_reset",
+        "days_reset",
+    ],
+)
 def test_live_equals_replay_however_the_batches_arrive(world_of, name):
     world = world_of(online(name, STRATEGIES[name]))
     for days in ([0], [1, 2, 3], [], [4], [5]):

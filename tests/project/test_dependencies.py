@@ -12,7 +12,7 @@ import modyn_dagster
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "modyn-dagster"
-EXTRAS = {"demo", "drift-alibi", "drift-evidently", "drift-river", "test", "lint"}
+EXTRAS = {"demo", "drift-alibi", "drift-evidently", "drift-river", "ray", "test", "lint"}
 #: What installs, and what the native build needs, before anything of ours is there.
 BUILD = {"setuptools", "wheel", "cython", "uv"}
 

@@ -25,12 +25,22 @@ from modyn_dagster.spec.online import DecaySpec, KeepSpec, OnlineSpec, RateSpec
 from modyn_dagster.spec.selection import SelectionSpec
 from tests.examples import examples
 
+SOAK = pytest.mark.soak("distributed")
 DAY = 86_400_000_000
 #: Batches of an irregular stream: their days and sizes.
 STREAM = [(0.0, 6), (0.5, 1), (3.0, 9), (3.0, 2), (4.25, 12)]
 STRATEGIES: dict[str, dict[str, Any]] = {
     "rtbs": {"kind": "rtbs", "n": 8, "decay": {"keep": 0.5, "after": "2d"}},
     "unsaturated": {"kind": "rtbs", "n": 40, "decay": {"keep": 0.5, "after": "2d"}},
+    "rtbs in shards": {"kind": "rtbs", "n": 8, "decay": {"keep": 0.5, "after": "2d"}, "shards": 3},
+    "ttbs in shards": {
+        "kind": "ttbs",
+        "n": 9,
+        "decay": {"rate": 0.4, "per": "1d"},
+        "mean_batch_size": 7,
+        "unit": "1d",
+        "shards": 3,
+    },
     "ttbs": {"kind": "ttbs", "n": 9, "decay": {"rate": 0.4, "per": "1d"}, "mean_batch_size": 7, "unit": "1d"},
     "btbs": {"kind": "btbs", "decay": {"rate": 0.3, "per": "12h"}},
     "uniform": {"kind": "uniform_reservoir", "n": 8},
@@ -66,7 +76,18 @@ def ages_of(name: str, keys: KeyArray) -> np.ndarray:
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("name", ["rtbs", "unsaturated", "ttbs", "btbs", "uniform"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rtbs",
+        pytest.param("rtbs in shards", marks=SOAK),
+        "unsaturated",
+        "ttbs",
+        pytest.param("ttbs in shards", marks=SOAK),
+        "btbs",
+        "uniform",
+    ],
+)
 @pytest.mark.parametrize("limit", [None, 4])
 def test_inverted_chances_keep_the_sums_of_the_stream(name, limit):
     keys = np.concatenate([np.arange(o * 100, o * 100 + size, dtype=np.uint64) for o, (_, size) in enumerate(STREAM)])
@@ -149,6 +170,10 @@ def test_a_decay_comes_from_an_intention_or_a_rate():
         ({"strategy": {"kind": "mir", "n": 3, "k": 4}}, "k must be at most n = 3"),
         ({"strategy": {"kind": "rtbs", "n": 0, "decay": {"rate": 1, "per": "1d"}}}, "greater than 0"),
         ({"strategy": {"kind": "rtbs", "n": 5, "decay": {"rate": 1, "per": "1d"}, "min_fill": 1.5}}, "less than or equal to 1"),
+        ({"strategy": {"kind": "rtbs", "n": 5, "decay": {"rate": 1, "per": "1d"}, "shards": 0}}, "greater than or equal to 1"),
+        ({"strategy": {"kind": "rtbs", "n": 5, "decay": {"rate": 1, "per": "1d"}, "shards": 1025}}, "less than or equal to 1024"),
+        ({"strategy": {"kind": "btbs", "decay": {"rate": 1, "per": "1d"}, "shards": 2}}, r"shards\n.*not permitted"),
+        ({"strategy": {"kind": "uniform_reservoir", "n": 5, "shards": 2}}, r"shards\n.*not permitted"),
         ({"strategy": {"kind": "gdumb", "n": 5, "reset": "sometimes"}}, "never"),
         ({"strategy": STRATEGIES["last"], "window": {"last_triggers": 1}}, "strategies that follow the stream"),
     ],

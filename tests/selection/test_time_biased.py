@@ -12,13 +12,26 @@ from hypothesis import strategies as st
 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.selection import time_biased
-from modyn_dagster.selection.time_biased import BTBS, RTBS, TTBS, Sampler, SlidingWindow, TimeWindow, UniformReservoir, decay_for
+from modyn_dagster.selection.time_biased import (
+    BTBS,
+    DRTBS,
+    DTTBS,
+    RTBS,
+    TTBS,
+    Sampler,
+    SlidingWindow,
+    TimeWindow,
+    UniformReservoir,
+    decay_for,
+)
 from tests.examples import examples
 
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "rtbs": lambda seed: RTBS(7, 0.3, seed),
     "ttbs": lambda seed: TTBS(7, 0.3, 4.0, seed),
     "btbs": lambda seed: BTBS(0.3, seed),
+    "d_rtbs": lambda seed: DRTBS(7, 0.3, seed, shards=3),
+    "d_ttbs": lambda seed: DTTBS(7, 0.3, 4.0, seed, shards=3),
     "uniform_reservoir": lambda seed: UniformReservoir(7, seed),
     "sliding_window": lambda seed: SlidingWindow(7),
     "time_window": lambda seed: TimeWindow(2.5),
@@ -56,7 +69,7 @@ def test_a_sample_is_a_set_of_keys_of_the_stream_and_bounded_where_promised(kind
         assert sample.dtype == np.uint64
         assert len(np.unique(sample)) == len(sample)
         assert not len(sample) or sample.max() < n_seen
-        if kind in ("rtbs", "uniform_reservoir", "sliding_window"):
+        if kind in ("rtbs", "d_rtbs", "uniform_reservoir", "sliding_window"):
             assert len(sample) <= 7
 
 
@@ -134,9 +147,10 @@ def test_keys_that_are_none_are_refused(keys):
         RTBS(3, 0.1, 0).update(keys)
 
 
-@given(streams, st.integers(1, 30), st.sampled_from([0.0, 0.07, 0.5, 3.0]), st.integers(0, 3))
-def test_rtbs_holds_the_weight_of_the_stream_up_to_n(stream, n, decay, seed):
-    sampler, weight = RTBS(n, decay, seed), 0.0
+@given(streams, st.integers(1, 30), st.sampled_from([0.0, 0.07, 0.5, 3.0]), st.integers(0, 3), st.integers(0, 4))
+def test_rtbs_holds_the_weight_of_the_stream_up_to_n_in_shards_or_not(stream, n, decay, seed, shards):
+    sampler = DRTBS(n, decay, seed, shards=shards) if shards else RTBS(n, decay, seed)
+    weight = 0.0
     for keys, elapsed in stream:
         sampler.update(keys, elapsed)
         weight = weight * math.exp(-decay * elapsed) + len(keys)
@@ -223,6 +237,14 @@ def test_ttbs_takes_the_mean_batch_size_that_just_suffices_however_it_was_rounde
         lambda: SlidingWindow(math.inf),  # type: ignore[arg-type]  # what is to be refused
         lambda: RTBS(5, -0.1, 0),
         lambda: RTBS(5, math.inf, 0),
+        lambda: DRTBS(0, 0.1, 0, shards=2),
+        lambda: DRTBS(5, -0.1, 0, shards=2),
+        lambda: DRTBS(5, 0.1, 0, shards=0),
+        lambda: DRTBS(5, 0.1, 0, shards=1.5),  # type: ignore[arg-type]  # what is to be refused
+        lambda: DRTBS(10**9, 0.1, 0, shards=2),
+        lambda: DTTBS(5, -0.1, 5, 0, shards=2),
+        lambda: DTTBS(5, 0.1, 0, 0, shards=2),
+        lambda: DTTBS(5, 0.1, 5, 0, shards=-1),
         lambda: TTBS(0, 0.1, 5, 0),
         lambda: TTBS(5, -0.1, 5, 0),
         lambda: TTBS(5, 0.1, 0, 0),

@@ -16,12 +16,12 @@ import numpy as np
 import psutil
 import pytest
 
+from modyn_dagster.distributed.children import end_all
 from modyn_dagster.errors import BadSample, ConfigError, TrainingError, WrongShape
 from modyn_dagster.keys import key_of, keys_of
 from modyn_dagster.spec.learning.parsing import ParserSpec
 from modyn_dagster.training.parsing.function import ThreadedParts
 from modyn_dagster.training.parsing.parser import Parsing
-from modyn_dagster.training.parsing.processes import end_all
 
 BLOBS = [b"1.5,2", b"3,4", b"5,6", b"7,8", b"9,10"]
 KEYS = keys_of(2, np.arange(5))

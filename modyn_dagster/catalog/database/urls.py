@@ -10,6 +10,7 @@ from modyn_dagster.catalog.access.authentication import as_uri, authenticated
 from modyn_dagster.catalog.access.roles import EMBEDDED, DatabaseName, RoleName, Roles
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.private_files import without_files
 from modyn_dagster.settings import Settings
 
 _DRIVER: Final = "postgresql+psycopg2"
@@ -59,10 +60,16 @@ def child_environment(settings: Settings) -> dict[str, str]:
 
     The values hold passwords.
     """
-    return settings.environment() | {
+    addresses = {
         "DAGSTER_PG_URL": as_uri(database_url(settings, "dagster")),
         "MODYN_MLFLOW_URI": as_uri(database_url(settings, "mlflow")),
     }
+    return settings.environment() | addresses | without_files(addresses)
+
+
+def service_environment(settings: Settings) -> dict[str, str]:
+    """``child_environment`` for a program that stays: the owner of the schemas is none of its business."""
+    return child_environment(settings) | {_OWNER_URL: ""} | without_files({_OWNER_URL: ""})
 
 
 def _parsed(variable: str, address: str) -> URL:

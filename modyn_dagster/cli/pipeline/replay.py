@@ -15,6 +15,7 @@ from modyn_dagster.cli.pipeline.operate import finish, reset, resume, stop, trig
 from modyn_dagster.cli.pipeline.status import show, status
 from modyn_dagster.cli.project import open_platform
 from modyn_dagster.cli.removal import remove_pipeline
+from modyn_dagster.distributed.opening import named_pool
 from modyn_dagster.errors import ModelsMissing, RunError, UnknownName
 from modyn_dagster.imports import loading
 from modyn_dagster.progress import progress_bar
@@ -45,7 +46,8 @@ for command in (status, show, trigger, stop, resume, reset, finish, remove_pipel
 @click.option("--restart", is_flag=True, help="Begin a new replay and leave the old one readable.")
 @click.option("--manual-of", type=int, help="Run whose manual triggers are repeated at the same keys.")
 @click.option("--costs-from", type=int, help="Run whose training seconds the policy gets instead of this replay's own.")
-def replay(name: str, first: str | None, last: str | None, replay_name: str, **options: Any) -> None:
+@click.option("--workers", help="Processes that train and evaluate beside this one, such as 2; default: MODYN_WORKERS, or none.")
+def replay(name: str, first: str | None, last: str | None, replay_name: str, workers: str | None, **options: Any) -> None:
     """Replay pipeline NAME over a range of batches, as a backfill of its replay asset would.
 
     Launched again, it continues where it stopped and trains nothing twice. The exit code is 1 when the replay fails, and 3 when
@@ -57,14 +59,16 @@ def replay(name: str, first: str | None, last: str | None, replay_name: str, **o
         from modyn_dagster.reporting.tables import comparison_table
         from modyn_dagster.resources.mlflow import share_tracker
 
+    pool = None if workers is None else named_pool(workers)
     with closing(open_platform()) as platform:
+        settings = platform.settings if pool is None else replace(platform.settings, workers=pool)
         keys = batch_range(platform, name, first, last)
         left = newest_replay(platform, name, options["seed"], replay_name) if options.pop("restart") else None
         chosen = ReplayOptions(replay_name, restart_of=None if left is None else left.id, **options)
         # MLflow's process starts while this one goes on importing.
         with dagster_instance(platform.settings) as instance, share_tracker(platform.settings):
             announce_missing(instance, platform, platform.pipeline(name).dataset)
-            defs = build_definitions(settings=platform.settings)
+            defs = build_definitions(settings=settings)
             replay_range(defs, instance, name, keys, chosen)
         run = newest_replay(platform, name, options["seed"], replay_name)
         if run is not None:

@@ -18,10 +18,14 @@ DEFAULTS: Final = Path(__file__).with_name("defaults")
 
 @dataclass(frozen=True, slots=True)
 class CodeLocation:
-    """Folders of Dagster's settings and definitions: one with `dagster.yaml`, and one with `workspace.yaml`."""
+    """Folders of Dagster's settings and definitions: one with `dagster.yaml`, and one with `workspace.yaml`.
+
+    ``workspace`` is a file that takes the place of the latter.
+    """
 
     dagster_home: Path
     folder: Path
+    workspace: Path | None = None
 
     @classmethod
     def find(cls, project: Path, dagster_home: str | None) -> "CodeLocation":
@@ -47,8 +51,8 @@ class CodeLocation:
 
     @property
     def arguments(self) -> list[str]:
-        """Options that tell a Dagster program to load this folder's `workspace.yaml`, else our definitions."""
-        workspace = self.folder / "workspace.yaml"
+        """Options that tell a Dagster program to load a `workspace.yaml`, the given or this folder's, else our definitions."""
+        workspace = self.workspace or self.folder / "workspace.yaml"
         return ["-w", str(workspace)] if workspace.is_file() else ["-m", "modyn_dagster.definitions"]
 
 

@@ -6,13 +6,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from modyn_dagster.errors import ServiceFailed
+from modyn_dagster.errors import ServiceEnded, ServiceError, ServiceFailed
 
 #: Every process of a group carries this variable; it names the group's folder of logs.
 MARK: Final = "MODYN_SERVICES"
@@ -40,29 +41,33 @@ class Service:
 
 
 class Services:
-    """Services of one folder of logs. ``stop`` ends their whole process groups and any descendant that left them."""
+    """Services of one folder of logs. ``stop`` ends their whole process groups and any descendant that left them.
 
-    def __init__(self, logs: Path, folder: Path) -> None:
+    With ``foreground`` they write where this process writes; the folder only tells their processes from others.
+    """
+
+    def __init__(self, logs: Path, folder: Path, *, foreground: bool = False) -> None:
         self._logs = logs
         self._folder = folder
+        self._foreground = foreground
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, service: Service) -> None:
         """Start one service in its own process group, so that Ctrl-C in the terminal reaches only this process."""
         self._logs.mkdir(parents=True, exist_ok=True)
-        with open(self.log_of(service.name), "wb") as log:
+        with nullcontext() if self._foreground else open(self.log_of(service.name), "wb") as log:
             self._running[service.name] = subprocess.Popen(
                 [str(part) for part in service.command],
                 cwd=self._folder,
                 env={**os.environ, **service.environment, MARK: str(self._logs)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=None if log is None else subprocess.STDOUT,
                 start_new_session=True,
             )
 
     def wait_until_answering(self, services: Sequence[Service], timeout: float) -> None:
-        """Wait until all services answer; ``ServiceFailed`` when one ends, or is silent for ``timeout`` seconds."""
+        """Wait until all services answer; ``ServiceError`` when one ends, or is silent for ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         silent = list(services)
         while silent:
@@ -70,20 +75,20 @@ class Services:
             silent = [service for service in silent if not service.answers()]
             if silent and time.monotonic() > deadline:
                 name = silent[0].name
-                raise ServiceFailed(name, f"does not answer after {timeout:.0f} s", self.log_of(name), self._tail(name))
+                raise self._error(name, f"does not answer after {timeout:.0f} s")
             time.sleep(_POLL_SECONDS)
 
     def watch(self) -> None:
-        """Wait until a service ends, then raise ``ServiceFailed``."""
+        """Wait until a service ends, then raise ``ServiceError``."""
         while True:
             self.check()
             time.sleep(_POLL_SECONDS)
 
     def check(self) -> None:
-        """Raise ``ServiceFailed`` if a service has ended."""
+        """Raise ``ServiceFailed`` if a service has ended; in the foreground ``ServiceEnded``."""
         for name, process in self._running.items():
             if (code := process.poll()) is not None:
-                raise ServiceFailed(name, f"ended with {_ending(code)}", self.log_of(name), self._tail(name))
+                raise self._error(name, f"ended with {_ending(code)}")
 
     def stop(self, grace: float = _GRACE_SECONDS) -> None:
         """Send TERM to all processes and KILL to the rest after ``grace`` seconds; none runs afterwards."""
@@ -114,6 +119,11 @@ class Services:
 
     def _any_runs(self) -> bool:
         return any(process.poll() is None for process in self._running.values()) or bool(_marked(self._logs))
+
+    def _error(self, name: str, what: str) -> ServiceError:
+        if self._foreground:
+            return ServiceEnded(name, what)
+        return ServiceFailed(name, what, self.log_of(name), self._tail(name))
 
     def _tail(self, name: str) -> str:
         lines = self.log_of(name).read_text(encoding="utf-8", errors="replace").splitlines()

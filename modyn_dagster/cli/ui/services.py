@@ -1,4 +1,4 @@
-"""Programs of ``modyn-dagster ui``: Dagster's webserver and daemon, and the MLflow server."""
+"""Programs of ``modyn-dagster ui`` and ``services run``: Dagster's webserver and daemon, and the MLflow server."""
 
 import http.client
 import json
@@ -31,22 +31,22 @@ _MLFLOW_ENVIRONMENT: Final = {
 }
 
 
-def webserver(location: CodeLocation, environment: Mapping[str, str], port: int) -> Service:
+def webserver(location: CodeLocation, environment: Mapping[str, str], port: int, host: str = HOST) -> Service:
     """Dagster's webserver behind the guard: pages and GraphQL. ``ConfigError`` if a setting of the guard is malformed."""
-    headers = _rules(environment).passing_headers
+    headers = guard_rules(environment, host).passing_headers
     return Service(
         "dagster-webserver",
         # -P: modules of the current folder do not take the place of libraries.
-        [sys.executable, "-P", "-m", _GUARDED_DAGSTER, "-h", HOST, "-p", str(port), *location.arguments],
+        [sys.executable, "-P", "-m", _GUARDED_DAGSTER, "-h", host, "-p", str(port), *location.arguments],
         {**environment, "DAGSTER_HOME": str(location.dagster_home)},
-        answers=lambda: _get(port, "/server_info", headers) is not None,
+        answers=lambda: _get(port, "/server_info", headers, host=reachable(host)) is not None,
     )
 
 
 def daemon(location: CodeLocation, environment: Mapping[str, str], webserver_port: int) -> Service:
     """Dagster's daemon: run queue, sensors, backfills. It answers once the webserver sees a heartbeat of each part."""
     started = time.time()
-    headers = _rules(environment).passing_headers
+    headers = guard_rules(environment).passing_headers
     return Service(
         "dagster-daemon",
         [_program("dagster-daemon"), "run", *location.arguments],
@@ -55,15 +55,17 @@ def daemon(location: CodeLocation, environment: Mapping[str, str], webserver_por
     )
 
 
-def mlflow(environment: Mapping[str, str], port: int, database_url: str, artifacts: Path) -> Service:
+def mlflow(environment: Mapping[str, str], port: int, database_url: str, artifacts: Path, host: str = HOST) -> Service:
     """The MLflow server behind the guard. The database URL holds a password; unlike a command line, `ps` shows no environment."""
-    rules = _rules(environment)
-    arguments = ["--host", HOST, "--port", str(port), "--workers", "1", "--artifacts-destination", str(artifacts)]
+    rules = guard_rules(environment, host)
+    # The guard in MLflow's process is not told where it listens.
+    hosts = {"MODYN_UI_ALLOWED_HOSTS": ",".join(sorted(rules.hosts))}
+    arguments = ["--host", host, "--port", str(port), "--workers", "1", "--artifacts-destination", str(artifacts)]
     return Service(
         "mlflow",
         [_program("mlflow"), "server", *arguments, *guarded_options(rules)],
-        {**environment, **_MLFLOW_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": database_url},
-        answers=lambda: _get(port, "/health", rules.passing_headers) is not None,
+        {**environment, **_MLFLOW_ENVIRONMENT, **hosts, "MLFLOW_BACKEND_STORE_URI": database_url},
+        answers=lambda: _get(port, "/health", rules.passing_headers, host=reachable(host)) is not None,
     )
 
 
@@ -84,9 +86,14 @@ def free_port(first: int, avoid: Container[int] = ()) -> int:
     raise ConfigError("modyn-dagster ui", "port", first, f"and the {_PORTS_TRIED - 1} ports after it are taken or forbidden")
 
 
-def _rules(environment: Mapping[str, str]) -> Rules:
-    """Rules that a service finds in its environment."""
-    return Rules.from_environment({**os.environ, **environment}, HOST)
+def guard_rules(environment: Mapping[str, str], host: str = HOST) -> Rules:
+    """Rules that a service on ``host`` finds in its environment."""
+    return Rules.from_environment({**os.environ, **environment}, host)
+
+
+def reachable(host: str) -> str:
+    """Address at which this machine reaches a server that listens on ``host``, which may mean all addresses."""
+    return {"": HOST, "0.0.0.0": HOST, "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 
 def _program(name: str) -> Path:
@@ -106,9 +113,9 @@ def _beats(status: Mapping[str, Any], since: float) -> bool:
     return bool(status["healthy"]) and status["lastHeartbeatTime"] >= since
 
 
-def _get(port: int, path: str, headers: Mapping[str, str], body: str | None = None) -> bytes | None:
+def _get(port: int, path: str, headers: Mapping[str, str], body: str | None = None, host: str = HOST) -> bytes | None:
     """Request a page, by POST of JSON if there is a ``body``; returns the content of a 200 answer, else None."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECONDS)
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
     try:
         connection.request("GET" if body is None else "POST", path, body, {"Content-Type": "application/json", **headers})
         response = connection.getresponse()

@@ -19,7 +19,7 @@ import click
 
 from modyn_dagster.catalog.batches import has_batches
 from modyn_dagster.catalog.database.engine import open_engine, transaction
-from modyn_dagster.catalog.database.urls import child_environment
+from modyn_dagster.catalog.database.urls import service_environment
 from modyn_dagster.cli.console import say
 from modyn_dagster.cli.server import running_database
 from modyn_dagster.cli.ui.code_location import CodeLocation
@@ -63,8 +63,8 @@ Announce = Callable[[Mapping[str, str]], None]
 
 
 @contextlib.contextmanager
-def exclusive_lock(home: Path) -> Iterator[Announce]:
-    """Hold the lock of a folder of state; ``AlreadyRunning`` names the process and URLs that hold it.
+def exclusive_lock(home: Path, command: str = "ui") -> Iterator[Announce]:
+    """Hold the lock of a folder for a command; ``AlreadyRunning`` names the process and URLs that hold it.
 
     The operating system drops the lock with its process, so a killed holder blocks nobody; the note is read only while
     the lock is held.
@@ -74,7 +74,7 @@ def exclusive_lock(home: Path) -> Iterator[Announce]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise AlreadyRunning(_holder(home / _NOTE)) from None
+            raise AlreadyRunning(_holder(home / _NOTE), command) from None
         note = home / _NOTE
         _write_note(note, {})
         try:
@@ -151,8 +151,8 @@ def _start(settings: Settings, location: CodeLocation, services: Services, port:
     """Start all three; returns their URLs by name once they answer."""
     pages = {"Dagster": f"http://{HOST}:{port}", "MLflow": f"http://{HOST}:{mlflow_port}"}
     links = {"MODYN_DAGSTER_UI_URL": pages["Dagster"], "MODYN_MLFLOW_UI_URL": pages["MLflow"]}
-    # The schema's owner is for this command, which upgrades; an empty variable counts as absent.
-    environment = child_environment(settings) | links | {"MODYN_POSTGRES_OWNER_URL": ""}
+    # Without the schema's owner, who is for this command, which upgrades.
+    environment = service_environment(settings) | links
     artifacts = settings.home / "mlflow"
     started: Sequence[Service] = (
         webserver(location, environment, port),

@@ -18,6 +18,7 @@ _PLACES: Final = (
     ("predictions", "", "predictions"),
     ("checkpoints", "", "checkpoints"),
     ("optimizers", "", "optimizers"),
+    ("ahead", "", "models ahead"),
     ("models", "", "models"),
     ("weights", "", "cached weights"),
     ("cache", "", "copies"),

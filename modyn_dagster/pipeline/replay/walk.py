@@ -17,6 +17,7 @@ from modyn_dagster.catalog.decisions import DecisionRow, decisions_in_batch
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import UNFINISHED, TriggerRow, get_trigger, list_triggers
 from modyn_dagster.data.view import DatasetView
+from modyn_dagster.distributed.protocols import Pool
 from modyn_dagster.errors import CatalogError, LostClaim, StaleRun, is_transient
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.checks import require_passed
@@ -34,6 +35,7 @@ from modyn_dagster.pipeline.decide.waiting import Patience, Say, patient_events
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
+from modyn_dagster.pipeline.replay.lookahead import Lookahead, clear_ahead
 from modyn_dagster.pipeline.replay.run import ReplayRequest, begin_replay, run_lock
 from modyn_dagster.pipeline.stages.trigger_stages import (
     StageResult,
@@ -83,6 +85,7 @@ def replay(
     progress: Progress | None = None,
     training: ProgressCallback | None = None,
     waits: Say | None = None,
+    pool: Pool | None = None,
 ) -> Iterator[BatchReplayed | StageResult]:
     """Walk the selected batches in ordinal order.
 
@@ -96,6 +99,7 @@ def replay(
         progress: called before each batch.
         training: called at every step of the trainings.
         waits: receives a line for every pause after a transient error.
+        pool: workers that train and evaluate ahead of the walk, which alone commits; the end is the same with any number.
 
     Raises:
         BatchGap: the selection leaves out batches after the run's last one.
@@ -106,6 +110,7 @@ def replay(
     require_runnable(spec, platform.dataset(spec.dataset))
     run, selection = begin_replay(platform, request)
     walked, has_waited = 0, False
+    lookahead = Lookahead(platform, run, pool, request.fast_path)
 
     def say(line: str) -> None:
         nonlocal has_waited
@@ -130,10 +135,13 @@ def replay(
             if has_waited:
                 # While the catalog was out of reach, the claim could not be given back.
                 release_attempt(platform, run, request.dagster_run_id, "its process waited for Postgres")
-            steps = _Walk(platform, request, run.id, view, progress, training, measurer)
-            for event in steps.batches(selection, walked):
-                walked += isinstance(event, BatchReplayed)
-                yield event
+            steps = _Walk(platform, request, run.id, view, progress, training, measurer, lookahead)
+            try:
+                for event in steps.batches(selection, walked):
+                    walked += isinstance(event, BatchReplayed)
+                    yield event
+            finally:
+                lookahead.drop()
 
     yield from patient_events(walk, Patience(platform.settings.max_wait, say), _is_progress)
 
@@ -155,8 +163,10 @@ class _Walk:
         progress: Progress | None,
         training: ProgressCallback | None,
         measurer: Measurer,
+        lookahead: Lookahead,
     ) -> None:
         self._platform = platform
+        self._lookahead = lookahead
         self._measurer = measurer
         self._request = request
         self._view = view
@@ -179,8 +189,8 @@ class _Walk:
         self._record_place()
         if self._progress is not None:
             self._progress("evaluates the last intervals", len(selection), len(selection))
-        yield from finish_evaluations(self._platform, self._run, self._renewed())
-        finish_run(self._platform, self._run.id)
+        yield from finish_evaluations(self._platform, self._run, self._renewed(), self._lookahead.pool)
+        clear_ahead(self._platform, finish_run(self._platform, self._run.id))
 
     def _batch(self, batch: BatchRow, *, is_last: bool) -> Iterator[BatchReplayed | StageResult]:
         for trigger in self._triggers_in(batch):
@@ -266,27 +276,32 @@ class _Walk:
         self._record_place()
         while trigger.state == "pending":
             view = self._renewed().up_to(batch.ordinal)
+            self._lookahead.expect(self._run, trigger, self._view)
             context = claim_context(self._platform, trigger, self._request.dagster_run_id, view)
             try:
                 with working_attempt(context):
                     selected = training_set_stage(context)
                     require_passed(selected.checks)
-                    trained = model_stage(selected.context, self._training, self._request.fast_path)
+                    trained = model_stage(selected.context, self._training, self._request.fast_path, self._lookahead.finished)
             except (CatalogError, LostClaim, StaleRun):
                 raise
             except Exception as error:  # user code may raise anything; the attempt has recorded it
                 if is_transient(error):
                     raise
+                # The guesses took it for granted that this trigger gets its model.
+                self._lookahead.drop()
                 with self._platform.transaction() as conn:
                     self._run, trigger = get_run(conn, self._run.id), get_trigger(conn, trigger.id)
                 continue
             self._triggers = None
             yield selected
-            if trained is not None:
+            if trained is None:
+                self._lookahead.drop()
+            else:
                 self._run = trained.context.run
                 yield trained
-                # Which interval belongs to which model is known only when all models are trained.
-                if context.spec.evaluation.matrix == "full":
+                # Which interval belongs to which model is known only when all models are trained: workers evaluate all then.
+                if context.spec.evaluation.matrix == "full" and self._lookahead.pool is None:
                     # The whole selection is known, so the model is evaluated on all of it at once.
                     yield evaluation_stage(replace(trained.context, view=self._view), finished=False)
             return

@@ -13,6 +13,7 @@ from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import get_trigger, unfinished_trigger
 from modyn_dagster.data.view import DatasetView
+from modyn_dagster.distributed.protocols import Pool
 from modyn_dagster.errors import CorruptFile, RunError, SelectionError, StorageError
 from modyn_dagster.evaluation.composite.champion import champions
 from modyn_dagster.pipeline import checks
@@ -20,10 +21,11 @@ from modyn_dagster.pipeline.checks import CheckResult
 from modyn_dagster.pipeline.context import TriggerContext, load_context, trained_contexts
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
+from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations
 from modyn_dagster.pipeline.stages.evaluation.stage import Progress as EvaluationProgress
-from modyn_dagster.pipeline.stages.evaluation.stage import evaluate_model
+from modyn_dagster.pipeline.stages.evaluation.stage import commit_evaluation, evaluate_model
 from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly
-from modyn_dagster.pipeline.stages.model.stage import train_model
+from modyn_dagster.pipeline.stages.model.stage import Ahead, train_model
 from modyn_dagster.pipeline.stages.training_set.checks import only_train_samples, training_set_checks, training_set_not_empty
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from modyn_dagster.progress import ProgressCallback
@@ -69,9 +71,10 @@ def model_stage(
     context: TriggerContext,
     progress: ProgressCallback | None = None,
     fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
+    ahead: Ahead | None = None,
 ) -> StageResult | None:
     """Train and commit the model of a claimed trigger; None when it was skipped because nothing was selected."""
-    trained = train_model(context, progress, fast_path)
+    trained = train_model(context, progress, fast_path, ahead)
     return None if trained is None or trained.model is None else _model(trained, trained.model)
 
 
@@ -159,12 +162,20 @@ def _evaluation(context: TriggerContext, run_cells: Sequence[EvaluationRow]) -> 
     return StageResult("evaluation", context, cells, [enough, checks.champion_check(verdict)])
 
 
-def finish_evaluations(platform: Platform, run: RunRow, view: DatasetView) -> Iterator[StageResult]:
-    """Evaluate every model of a run on all its intervals up to the end of a view, the open last one included."""
+def finish_evaluations(platform: Platform, run: RunRow, view: DatasetView, pool: Pool | None = None) -> Iterator[StageResult]:
+    """Evaluate every model of a run on all its intervals up to the end of a view, the open last one included.
+
+    Models are dealt to the workers of a pool, if there is one; this process commits.
+    """
     if platform.spec_of(run).evaluation.matrix == "lazy":
         return
-    for context in trained_contexts(platform, run, view):
-        yield evaluation_stage(context, finished=True)
+    contexts = trained_contexts(platform, run, view)
+    for context, evaluated in zip(contexts, dealt_evaluations(contexts, pool), strict=True):
+        if evaluated is None:
+            yield evaluation_stage(context, finished=True)
+        else:
+            run_cells, changed = commit_evaluation(context, evaluated)
+            yield replace(_evaluation(context, run_cells), fresh=changed)
 
 
 def finish_run(platform: Platform, run_id: int) -> RunRow:

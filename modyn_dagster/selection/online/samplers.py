@@ -1,9 +1,21 @@
 """Samplers and memories of online strategies, built from their specs; checks of a selection before any run."""
 
+from modyn_dagster.distributed.protocols import Pool
 from modyn_dagster.errors import ConfigError, SelectionError
 from modyn_dagster.imports import import_callable
 from modyn_dagster.selection.memory import CLIB, GSS, MIR, GDumb, Memory
-from modyn_dagster.selection.time_biased import BTBS, RTBS, TTBS, Sampler, SlidingWindow, TimeWindow, UniformReservoir, decay_for
+from modyn_dagster.selection.time_biased import (
+    BTBS,
+    DRTBS,
+    DTTBS,
+    RTBS,
+    TTBS,
+    Sampler,
+    SlidingWindow,
+    TimeWindow,
+    UniformReservoir,
+    decay_for,
+)
 from modyn_dagster.spec.base import seconds_of
 from modyn_dagster.spec.online import (
     BTBSSpec,
@@ -22,17 +34,17 @@ from modyn_dagster.spec.online import (
 from modyn_dagster.spec.selection import SelectionSpec, WeightedSpec
 
 
-def build_sampler(spec: OnlineSpec, seed: int) -> Sampler | Memory:
+def build_sampler(spec: OnlineSpec, seed: int, pool: Pool | None = None) -> Sampler | Memory:
     """The sampler or memory of a block; the unit of its ``elapsed`` is ``unit_of(spec)``.
+
+    Samplers in shards call over the pool, by default in this process; the choices do not depend on it.
 
     Raises ``ValueError`` for settings that contradict each other, as those of a T-TBS whose samples arrive too slowly.
     """
     unit = unit_of(spec)
     match spec:
-        case RTBSSpec():
-            return RTBS(spec.n, decay_rate(spec.decay, unit), seed)
-        case TTBSSpec():
-            return TTBS(spec.n, decay_rate(spec.decay, unit), spec.mean_batch_size, seed)
+        case RTBSSpec() | TTBSSpec():
+            return _targeted(spec, decay_rate(spec.decay, unit), seed, pool)
         case BTBSSpec():
             return BTBS(decay_rate(spec.decay, unit), seed)
         case UniformReservoirSpec():
@@ -41,6 +53,13 @@ def build_sampler(spec: OnlineSpec, seed: int) -> Sampler | Memory:
             return SlidingWindow(spec.n) if spec.n is not None else TimeWindow(float(seconds_of(str(spec.span))))
         case _:
             return _memory(spec, seed)
+
+
+def _targeted(spec: RTBSSpec | TTBSSpec, decay: float, seed: int, pool: Pool | None) -> Sampler:
+    if isinstance(spec, RTBSSpec):
+        return RTBS(spec.n, decay, seed) if spec.shards is None else DRTBS(spec.n, decay, seed, shards=spec.shards, pool=pool)
+    arguments = (spec.n, decay, spec.mean_batch_size, seed)
+    return TTBS(*arguments) if spec.shards is None else DTTBS(*arguments, shards=spec.shards, pool=pool)
 
 
 def _memory(spec: OnlineSpec, seed: int) -> Memory:

@@ -9,7 +9,7 @@ from fastpath import Partition
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.randomness import hash_keys, seed_for
 from modyn_dagster.selection.partitions import ProbabilityPartition, part_of
-from modyn_dagster.selection.time_biased import BTBS, RTBS, TTBS, Sampler, UniformReservoir
+from modyn_dagster.selection.time_biased import BTBS, DRTBS, DTTBS, RTBS, TTBS, Sampler, UniformReservoir
 from modyn_dagster.spec.selection import SelectionSpec
 
 
@@ -67,22 +67,22 @@ Float64Array = npt.NDArray[np.float64]
 def inclusion_probabilities(sampler: Sampler, ages: Float64Array) -> Float64Array:
     """Pr[item is in the sample] for items of these ``ages float64[m]``, in the unit of the sampler's ``elapsed``.
 
-    R-TBS: ``(C / W) exp(-decay a)``; T-TBS: ``q exp(-decay a)``; B-TBS: ``exp(-decay a)``; uniform reservoir: ``min(1, n / N)``;
-    windows: 1.
+    R-TBS: ``(C / W) exp(-decay a)``; T-TBS: ``q exp(-decay a)``, both in shards or not; B-TBS: ``exp(-decay a)``; uniform
+    reservoir: ``min(1, n / N)``; windows: 1.
     """
     if isinstance(sampler, UniformReservoir):
         return np.full(len(ages), min(1.0, sampler.n / max(1, sampler.n_seen)))
-    if not isinstance(sampler, RTBS | TTBS | BTBS):
+    if not isinstance(sampler, RTBS | DRTBS | TTBS | DTTBS | BTBS):
         return np.ones(len(ages))
     chances: Float64Array = _newest_probability(sampler) * np.exp(-sampler.decay * ages)
     return chances
 
 
-def _newest_probability(sampler: RTBS | TTBS | BTBS) -> float:
+def _newest_probability(sampler: RTBS | DRTBS | TTBS | DTTBS | BTBS) -> float:
     match sampler:
-        case RTBS():
+        case RTBS() | DRTBS():
             return sampler.fill * sampler.n / sampler.weight if sampler.weight else 1.0
-        case TTBS():
+        case TTBS() | DTTBS():
             return sampler.q
         case BTBS():
             return 1.0

@@ -12,7 +12,7 @@ from modyn_dagster.keys import KeyArray
 from modyn_dagster.selection.memory import MIR, Memory
 from modyn_dagster.selection.online.samplers import unit_of
 from modyn_dagster.selection.sampler_state import State
-from modyn_dagster.selection.time_biased import RTBS, Sampler
+from modyn_dagster.selection.time_biased import DRTBS, RTBS, Sampler
 from modyn_dagster.spec.online import OnlineSpec
 from modyn_dagster.values.json_values import canonical_json
 
@@ -49,7 +49,7 @@ class OnlineState:
         """Take in the train samples up to a key, ``uint64[m]`` with ``GONE`` for deleted ones, of a batch of this time."""
         if isinstance(self.sampler, Sampler):
             self.sampler.update(keys, self._elapsed(time) / unit_of(self.spec))
-        if isinstance(self.sampler, RTBS):
+        if isinstance(self.sampler, RTBS | DRTBS):
             self.fills.append((time, self.sampler.fill))
         self._moved(len(keys), time, until)
 

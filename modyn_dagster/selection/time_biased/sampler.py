@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.randomness import rng_for
-from modyn_dagster.selection.sampler_state import State, decoded, encoded, no_keys
+from modyn_dagster.selection.sampler_state import State, checked_elapsed, checked_keys, decoded, encoded, no_keys
 
 #: Below this share NumPy's own choice, which draws position by position, is faster than a look at all of them.
 _SPARSE: Final = 1 / 64
@@ -60,9 +60,8 @@ class Sampler(ABC):
         Raises:
             ValueError: ``elapsed`` is negative or not finite, or ``keys`` is not one row of unsigned 64-bit integers.
         """
-        if not (math.isfinite(elapsed) and elapsed >= 0):
-            raise ValueError(f"elapsed must be finite and not negative, not {elapsed!r}")
-        self._update(_checked_keys(keys), float(elapsed))
+        time = checked_elapsed(elapsed)
+        self._update(checked_keys(keys), time)
 
     @abstractmethod
     def sample(self) -> npt.NDArray[np.uint64]:
@@ -139,14 +138,3 @@ class ThinningSampler(RandomSampler):
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self._keys = decoded(state["keys"])
-
-
-def _checked_keys(keys: npt.NDArray[np.uint64]) -> KeyArray:
-    array = np.asarray(keys)
-    if array.ndim != 1:
-        raise ValueError(f"keys must have one dimension, not shape {array.shape}")
-    if array.size == 0:
-        return no_keys()
-    if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.min() < 0):
-        raise ValueError(f"keys must be unsigned 64-bit integers, not {array.dtype} with the smallest {array.min()}")
-    return array.astype(np.uint64, copy=False)

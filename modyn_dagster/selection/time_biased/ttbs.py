@@ -13,6 +13,26 @@ from modyn_dagster.selection.time_biased.sampler import ThinningSampler
 _ROUNDING: Final = 1e-9
 
 
+def acceptance(n: int, decay: float, mean_batch_size: float) -> float:
+    """The probability ``q = n (1 - exp(-decay)) / mean_batch_size`` with which T-TBS accepts a new item.
+
+    Raises:
+        ValueError: ``mean_batch_size`` is not positive, or ``q`` would exceed 1.
+
+    >>> round(acceptance(1_000, 0.1, 100), 3)
+    0.952
+    """
+    if not (math.isfinite(mean_batch_size) and mean_batch_size > 0):
+        raise ValueError(f"mean_batch_size must be finite and positive, not {mean_batch_size!r}")
+    leaving = -n * math.expm1(-decay)
+    if leaving > mean_batch_size * (1 + _ROUNDING):
+        raise ValueError(
+            f"mean_batch_size must be at least n (1 - exp(-decay)) = {leaving:.6g}, or items leave faster than they arrive "
+            f"(found {mean_batch_size!r})"
+        )
+    return min(1.0, leaving / mean_batch_size)
+
+
 class TTBS(ThinningSampler):
     """Keeps every item with probability ``exp(-decay)`` per unit of time and accepts new ones with probability ``q``.
 
@@ -36,16 +56,8 @@ class TTBS(ThinningSampler):
     def __init__(self, n: int, decay: float, mean_batch_size: float, seed: int) -> None:
         self.n = checked_size(n)
         self.decay = checked_decay(decay)
-        if not (math.isfinite(mean_batch_size) and mean_batch_size > 0):
-            raise ValueError(f"mean_batch_size must be finite and positive, not {mean_batch_size!r}")
         self.mean_batch_size = mean_batch_size
-        leaving = -n * math.expm1(-decay)
-        if leaving > mean_batch_size * (1 + _ROUNDING):
-            raise ValueError(
-                f"mean_batch_size must be at least n (1 - exp(-decay)) = {leaving:.6g}, or items leave faster than they arrive "
-                f"(found {mean_batch_size!r})"
-            )
-        self.q = min(1.0, leaving / mean_batch_size)
+        self.q = acceptance(self.n, decay, mean_batch_size)
         super().__init__(seed)
 
     def _update(self, keys: KeyArray, elapsed: float) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from modyn_dagster.spec.base import Duration, Spec
+from modyn_dagster.spec.learning.device import Device
 
 
 class AmountWindows(Spec):
@@ -42,7 +43,7 @@ class FeaturesSpec(Spec):
         None, description="Reduce to so many principal components, fitted on the reference window; for p-values on both."
     )
     sample_size: PositiveInt | None = Field(None, description="Compare at most so many samples of each window, drawn at random.")
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    device: Device = "cpu"
 
 
 class DriftMetric(Spec):

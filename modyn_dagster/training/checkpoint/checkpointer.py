@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.reproducibility.environment import environment_facts
+from modyn_dagster.spec.learning.device import without_number
 from modyn_dagster.spec.learning.optimizers import CheckpointSpec
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
@@ -46,7 +47,7 @@ def fingerprint(
     """Digest the arguments of a training, samples by keys and weights: hex BLAKE2b of 16 bytes."""
     digest = hashlib.blake2b(digest_size=16)
     described = {
-        "spec": spec.model_dump(mode="json", exclude=HOW_FIELDS["training"]),
+        "spec": without_number(spec.model_dump(mode="json", exclude=HOW_FIELDS["training"])),
         "task": [task.kind, task.n_classes, sorted(task.exclude)],
         "seed": seed,
         "code": source_digest(path for _, path in import_paths(spec)),

@@ -56,15 +56,18 @@ class Validation:
         batches: makes the batches of the held-out samples.
         loss: losses of single samples.
         last_layer: use the gradients of the last layer's weights and bias instead of those at the outputs.
+        device: device of the training, where the loss is.
     """
 
-    def __init__(self, batches: Callable[[], Iterator[Batch]], loss: SampleLoss, *, last_layer: bool) -> None:
-        self._batches, self._loss, self._last_layer = batches, loss, last_layer
+    def __init__(
+        self, batches: Callable[[], Iterator[Batch]], loss: SampleLoss, *, last_layer: bool, device: torch.device | str = "cpu"
+    ) -> None:
+        self._batches, self._loss, self._last_layer, self._device = batches, loss, last_layer, torch.device(device)
         self._scored: Scored | None = None
 
     def renew(self, scorer: Scorer) -> None:
         """Score the held-out samples with the current model."""
-        self._scored = scorer.all(self._batches())
+        self._scored = scorer.all(self._batches()).to(self._device)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the last scores."""
@@ -73,13 +76,13 @@ class Validation:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
-        self._scored = Scored(**state)
+        self._scored = Scored(**state).to(self._device)
 
     def gradient(self, step: Tensor) -> Tensor:
         """Compute the mean gradient ``float[d]`` after a move of the last layer by ``-step``, ``float[d]``."""
         scored = self._scored
         assert scored is not None, "scored at the beginning of every epoch"  # noqa: S101 - for the type checker
-        moved = step.to("cpu", scored.outputs.dtype)
+        moved = step.to(scored.outputs)
         if not self._last_layer:
             return gradients_at(scored.outputs - moved, scored.targets, self._loss)[1].mean(0)
         assert scored.embeddings is not None, "requested with the embeddings"  # noqa: S101 - for the type checker

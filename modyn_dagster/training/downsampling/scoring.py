@@ -88,6 +88,12 @@ class Scored:
         embeddings = None if parts[0].embeddings is None else cat("embeddings")
         return cls(cat("outputs"), cat("targets"), cat("losses"), gradients, embeddings)
 
+    def to(self, device: torch.device) -> "Scored":
+        """Move all scores to a device."""
+        gradients = None if self.gradients is None else self.gradients.to(device)
+        embeddings = None if self.embeddings is None else self.embeddings.to(device)
+        return Scored(self.outputs.to(device), self.targets.to(device), self.losses.to(device), gradients, embeddings)
+
     def last_layer(self) -> Tensor:
         """Gradients of the last linear layer's weights and bias, ``float[n, n_outputs * (h + 1)]``."""
         assert self.embeddings is not None and self.gradients is not None, "requested with both"  # noqa: S101 - for the type checker

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import version
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +15,12 @@ from torch import Tensor
 
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.imports import collector_at_rest
+from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.telemetry import Stopwatch
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-
-def resolve_device(device: Literal["cpu", "cuda", "auto"], *, source: str) -> Literal["cpu", "cuda"]:
-    """Resolve ``auto`` to CUDA where available; ``ConfigError`` for ``cuda`` on a machine without."""
-    available = torch.cuda.is_available()
-    if device == "cuda" and not available:
-        raise ConfigError(source, "training.device", device, "this machine has no CUDA device; use cpu or auto")
-    return "cuda" if device != "cpu" and available else "cpu"
 
 
 def fabric_class() -> "type[Fabric]":
@@ -41,10 +34,11 @@ def fabric_class() -> "type[Fabric]":
 def fabric_for(spec: TrainingSpec, *, source: str) -> "Fabric":
     """Build Lightning Fabric for one device in the spec's precision."""
     fabric = fabric_class()
-    device = resolve_device(spec.device, source=source)
-    if spec.precision == "16-mixed" and device == "cpu":
+    kind, _, number = resolve_device(spec.device, source=source, field="training.device").partition(":")
+    if spec.precision == "16-mixed" and kind == "cpu":
         raise ConfigError(source, "training.precision", spec.precision, "needs a CUDA device; a CPU has bf16-mixed")
-    return fabric(accelerator=device, devices=1, precision=spec.precision)
+    # A list names devices, a number counts them.
+    return fabric(accelerator=kind, devices=[int(number)] if number else 1, precision=spec.precision)
 
 
 @contextmanager

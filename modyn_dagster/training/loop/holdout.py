@@ -43,7 +43,7 @@ def split(data: TrainingData, share: float, seed: int) -> tuple[TrainingData, Tr
     return _part(data, np.sort(order[aside:])), _part(data, np.sort(order[:aside]))
 
 
-def irreducible_losses(
+def irreducible_losses(  # noqa: PLR0913 - all but the first four are given by name
     train_on: TrainOn,
     loss: SampleLoss,
     data: TrainingData,
@@ -52,12 +52,13 @@ def irreducible_losses(
     seed: int,
     threads: int,
     source: str,
+    device: torch.device = torch.device("cpu"),  # noqa: B008 - a value
     keep: Keep = lambda _, find: find(None),
 ) -> Tensor:
     """Compute the loss of every sample of ``data`` under a model trained on ``aside``, or on the other half: ``float32[n]``."""
 
     def by_model_of(other: TrainingData, scored: TrainingData, checkpoint: CheckpointFile | None) -> Tensor:
-        return _losses(train_on(other, checkpoint), scored, loss, threads=threads, source=source)
+        return _losses(train_on(other, checkpoint), scored, loss, threads=threads, source=source, device=device)
 
     if aside is not None:
         return keep("0", partial(by_model_of, aside, data))
@@ -77,8 +78,10 @@ def _part(data: TrainingData, positions: Int64) -> TrainingData:
     return replace(data, chosen=TrainingSet.of(keys, weights))
 
 
-def _losses(model: TrainedModel, data: TrainingData, loss: SampleLoss, *, threads: int, source: str) -> Tensor:
-    predict = build_predictor(model.architecture, model.state_dict, threads=threads, source=source)
+def _losses(
+    model: TrainedModel, data: TrainingData, loss: SampleLoss, *, threads: int, source: str, device: torch.device
+) -> Tensor:
+    predict = build_predictor(model.architecture, model.state_dict, device=str(device), threads=threads, source=source)
     parts = []
     try:
         for start in range(0, len(data), _CHUNK):
@@ -86,7 +89,9 @@ def _losses(model: TrainedModel, data: TrainingData, loss: SampleLoss, *, thread
             samples = predict.judged(data.reader.read(keys))
             truth = truth_of(samples, predict.kind, source=source)
             targets = targets_of(truth, keys, predict.kind, predict.n_outputs, source=source)
-            parts.append(loss(torch.from_numpy(predict(samples)), torch.from_numpy(targets)).detach())
+            # The loss is where the main training is; a loss of user code may have tensors of its own there.
+            outputs, expected = torch.from_numpy(predict(samples)).to(device), torch.from_numpy(targets).to(device)
+            parts.append(loss(outputs, expected).detach().cpu())
     finally:
         predict.close()
     return torch.cat(parts)
@@ -129,6 +134,7 @@ class Irreducible:
         threads: number of computing threads.
         source: name of the pipeline, for errors.
         saver: checkpointer of the main training, which also keeps these models' states and losses.
+        device: device of the main training, on which samples are judged too.
     """
 
     train: Callable[..., TrainedModel]
@@ -137,6 +143,7 @@ class Irreducible:
     threads: int
     source: str
     saver: Checkpointer
+    device: torch.device
 
     def losses(self, plan: Plan, division: "Division", loss: SampleLoss, seed: int) -> Tensor:
         """Compute the irreducible loss of every sample to train on, ``float32[n]``."""
@@ -149,5 +156,6 @@ class Irreducible:
         def train_on(data: TrainingData, checkpoint: CheckpointFile | None) -> TrainedModel:
             return self.train(spec, data, seed=own, checkpoint=checkpoint, **given)
 
-        where: dict[str, Any] = {"seed": seed, "threads": self.threads, "source": self.source, "keep": self.saver.kept}
+        where: dict[str, Any] = {"seed": seed, "threads": self.threads, "source": self.source, "device": self.device}
+        where["keep"] = self.saver.kept
         return irreducible_losses(train_on, loss, division.data, division.aside, **where)

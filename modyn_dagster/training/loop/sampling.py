@@ -97,5 +97,5 @@ def sampling_of(
     validation = None
     if "validation_gradient" in plan.needs and aside is not None:
         held_out = partial(aside.epoch, in_order(spec), seed=seed, epoch=0, evaluate=True)
-        validation = Validation(held_out, model.loss, last_layer=last_layer)
+        validation = Validation(held_out, model.loss, last_layer=last_layer, device=irreducible.device)
     return Sampler(plan, spec, division.data, batches, scorer, seed=seed, irreducible=floors, validation=validation)

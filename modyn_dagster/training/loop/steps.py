@@ -43,6 +43,9 @@ class Steps:
         self._layout = reading.features.layout
         self._loss: SampleLoss = build_loss(spec, reading.kind, source=reading.source)
         self._scaler = getattr(fabric.strategy.precision, "scaler", None)
+        if isinstance(self._loss, nn.Module):
+            # Weights of classes and the like, in a loss of user code.
+            fabric.to_device(self._loss)
         network.train()
         # Before the optimizers: some create their state at once, on the device of the parameters.
         fabric.to_device(network.body)

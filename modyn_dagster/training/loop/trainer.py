@@ -12,6 +12,7 @@ from torch import Tensor
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.reproducibility.determinism import reproducible, restored_generators
+from modyn_dagster.reproducibility.devices import current_device
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.checkpointer import Checkpointer, fingerprint, training_environment
@@ -67,7 +68,12 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
     with restored_generators():
         fabric = fabric_for(spec, source=source)
     parsing = Parsing(spec.parser, source, place_finder(data.reader))
-    with closing(parsing), reproducible(seed, threads=threads, deterministic=spec.deterministic), torch.enable_grad():
+    with (
+        closing(parsing),
+        reproducible(seed, threads=threads, deterministic=spec.deterministic),
+        current_device(fabric.device),
+        torch.enable_grad(),
+    ):
         watch = Stopwatch()
         environment = training_environment(fabric.device, threads=threads)
         sets = {"train": data, "calibrate": calibrate}
@@ -85,7 +91,8 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         steps = Steps(spec, network, fabric, statistics.reading, n_outputs)
         if previous is not None and spec.carry_optimizer:
             steps.take_over_states(previous.optimizers)
-        irreducible = Irreducible(train, spec, replace(dataset_task, n_classes=n_outputs), threads, source, saver)
+        judge = replace(dataset_task, n_classes=n_outputs)
+        irreducible = Irreducible(train, spec, judge, threads, source, saver, fabric.device)
         sampler = sampling_of(division, spec, batches, steps.model, others[0], irreducible, seed=seed, resumed=state is not None)
         stopping = None
         if spec.early_stopping is not None and others[1] is not None:

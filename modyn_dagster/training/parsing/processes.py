@@ -2,14 +2,11 @@
 
 import os
 import queue
-import subprocess
-import sys
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
+from modyn_dagster.distributed.children import Child, end_all, ending_of, start_child
 from modyn_dagster.errors import TrainingError
 from modyn_dagster.training.parsing.function import Columns, NotArrays, ParseFailed
 from modyn_dagster.training.parsing.worker import receive_columns, send_blobs
@@ -18,12 +15,11 @@ from modyn_dagster.training.parsing.worker import receive_columns, send_blobs
 class Processes:
     """A few processes that run one parser; thread-safe. They start at the first call and end with this object, or ours.
 
-    They are new interpreters with the same import path, not forks: they inherit neither threads nor locks, and do not run
-    the main program again.
+    They are new interpreters with the same import path, not forks.
     """
 
     def __init__(self, path: str, per: Literal["batch", "sample"], count: int) -> None:
-        self._command = [sys.executable, "-m", "modyn_dagster.training.parsing.worker", path, per]
+        self._command = ["modyn_dagster.training.parsing.worker", path, per]
         self._count = count
         self._open()
 
@@ -42,10 +38,10 @@ class Processes:
         self._end()
 
     def _open(self) -> None:
-        self._idle: queue.LifoQueue[subprocess.Popen[bytes] | None] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[Child | None] = queue.LifoQueue()
         for _ in range(self._count):
             self._idle.put(None)
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[Child] = []
         self._end = weakref.finalize(self, end_all, self._started, os.getpid())
         # Last, because other threads of a forked process check it.
         self._owner = os.getpid()
@@ -67,27 +63,26 @@ class Processes:
             raise
         except (EOFError, OSError, ValueError) as error:
             # A closed pipe is a ValueError.
-            raise EOFError(_ending(process)) from error
+            raise EOFError(ending_of(process)) from error
         finally:
             if not sound:
                 self._dropped(process)
             self._idle.put(process if sound else None)
 
-    def _start(self) -> "subprocess.Popen[bytes]":
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
-        process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    def _start(self) -> Child:
+        process = start_child(self._command)
         self._started.append(process)
         if not self._end.alive:
             end_all(self._started, self._owner)
         try:
             receive_columns(cast(BinaryIO, process.stdout))
         except (EOFError, OSError, ValueError) as error:
-            reason = f"{_ending(process)} before it was ready; its standard error says why"
+            reason = f"{ending_of(process)} before it was ready; its standard error says why"
             self._dropped(process)
             raise TrainingError(f"the parser {self._command[-2]} cannot run in a process of its own: {reason}") from error
         return process
 
-    def _dropped(self, process: "subprocess.Popen[bytes]") -> None:
+    def _dropped(self, process: Child) -> None:
         end_all([process], self._owner)
         self._started.remove(process)
 
@@ -99,32 +94,3 @@ class Processes:
             except EOFError as error:
                 return ParseFailed(position, str(error))
         return ParseFailed(None, ending)
-
-
-def _ending(process: "subprocess.Popen[bytes]") -> str:
-    try:
-        code = process.wait(timeout=1)
-    except subprocess.TimeoutExpired:
-        return "its process does not answer"
-    return f"its process was killed by signal {-code}" if code < 0 else f"its process ended with status {code}"
-
-
-def end_all(processes: "list[subprocess.Popen[bytes]]", owner: int) -> None:
-    """Kill these processes and wait for them, in the process that owns them; others may take theirs off the list meanwhile."""
-    if os.getpid() != owner:
-        return
-    # Working threads remove their processes from the list.
-    ending = list(processes)
-    for process in ending:
-        process.kill()
-    for process in ending:
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                _close(cast(BinaryIO, pipe))
-
-
-def _close(pipe: BinaryIO) -> None:
-    # The pipe may hold bytes that the process never read.
-    with suppress(OSError):
-        pipe.close()

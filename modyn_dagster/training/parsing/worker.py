@@ -8,7 +8,6 @@ An answer is the length of a JSON header (uint32), the header, and the bytes of 
 import json
 import os
 import queue
-import signal
 import struct
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import numpy as np
 
+from modyn_dagster.distributed.children import own_pipes, read_exactly
 from modyn_dagster.imports import import_callable
 from modyn_dagster.training.parsing.function import Columns, Function, NotArrays, ParseFailed
 
@@ -36,9 +36,9 @@ def send_blobs(pipe: BinaryIO, blobs: Sequence[Any]) -> None:
 
 def receive_blobs(pipe: BinaryIO) -> list[bytes]:
     """Read a request; ``EOFError`` when the other side is gone."""
-    (count,) = _COUNT.unpack(_exactly(pipe, _COUNT.size))
-    lengths = np.frombuffer(_exactly(pipe, 8 * count), dtype="<i8").tolist()
-    return [_exactly(pipe, length) for length in lengths]
+    (count,) = _COUNT.unpack(read_exactly(pipe, _COUNT.size))
+    lengths = np.frombuffer(read_exactly(pipe, 8 * count), dtype="<i8").tolist()
+    return [read_exactly(pipe, length) for length in lengths]
 
 
 def send_ready(pipe: BinaryIO) -> None:
@@ -68,8 +68,8 @@ def send_failure(pipe: BinaryIO, error: ParseFailed | NotArrays) -> None:
 
 def receive_columns(pipe: BinaryIO) -> Columns:
     """Read an answer; raises what the parser's process raised, ``EOFError`` when it is gone."""
-    (length,) = _COUNT.unpack(_exactly(pipe, _COUNT.size))
-    header = json.loads(_exactly(pipe, length))
+    (length,) = _COUNT.unpack(read_exactly(pipe, _COUNT.size))
+    header = json.loads(read_exactly(pipe, length))
     if "failed" in header:
         raise NotArrays(header["failed"]) if header["returned"] else ParseFailed(header["position"], header["failed"])
     return {name: _array(pipe, np.dtype(code), shape) for name, code, shape in header["arrays"]}
@@ -77,7 +77,7 @@ def receive_columns(pipe: BinaryIO) -> Columns:
 
 def _array(pipe: BinaryIO, dtype: np.dtype[Any], shape: Sequence[int]) -> Any:
     size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    return np.frombuffer(bytearray(_exactly(pipe, size)), dtype=dtype).reshape(shape)
+    return np.frombuffer(bytearray(read_exactly(pipe, size)), dtype=dtype).reshape(shape)
 
 
 def _send_header(pipe: BinaryIO, header: dict[str, Any]) -> None:
@@ -86,18 +86,9 @@ def _send_header(pipe: BinaryIO, header: dict[str, Any]) -> None:
     pipe.write(text)
 
 
-def _exactly(pipe: BinaryIO, size: int) -> bytes:
-    found = pipe.read(size)
-    if len(found) < size:
-        raise EOFError
-    return found
-
-
 def main(path: str, per: Literal["batch", "sample"]) -> None:
     """Serve until the parent closes the pipe."""
-    # Ctrl-C reaches the whole group of processes; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    requests, answers = _pipes()
+    requests, answers = own_pipes()
     waiting: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
     # A thread of its own, so that the end of the parent ends a parser that is at work.
     threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
@@ -109,15 +100,6 @@ def main(path: str, per: Literal["batch", "sample"]) -> None:
             send_columns(answers, function(blobs))
         except (ParseFailed, NotArrays) as error:
             send_failure(answers, error)
-
-
-def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Pipes of this process, out of reach of code that reads the standard input or prints."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    return requests, answers
 
 
 def _listen(requests: BinaryIO, waiting: "queue.SimpleQueue[list[bytes]]") -> None:

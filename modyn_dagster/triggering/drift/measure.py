@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.errors import ConfigError, WrongShape
+from modyn_dagster.errors import WrongShape
+from modyn_dagster.reproducibility.devices import resolve_device
 from modyn_dagster.spec.base import Spec
 from modyn_dagster.spec.triggers.drift import (
     BackendMetric,
@@ -30,19 +31,6 @@ from modyn_dagster.triggering.drift.score import Score
 from modyn_dagster.triggering.drift.univariate.column_metrics import univariate
 from modyn_dagster.triggering.drift.windows import Windows, as_features
 from modyn_dagster.triggering.measurement import DriftNeed, Measured
-
-
-def resolve_device(device: Literal["cpu", "cuda", "auto"]) -> Literal["cpu", "cuda"]:
-    """Device of torch: ``auto`` is CUDA where there is one. ``ConfigError`` for ``cuda`` on a machine without."""
-    if device == "cpu":
-        return "cpu"
-    import torch
-
-    available = torch.cuda.is_available()
-    if device == "cuda" and not available:
-        raise ConfigError("drift trigger", "features.device", device, "this machine has no CUDA device; use cpu or auto")
-    return "cuda" if available else "cpu"
-
 
 _BACKENDS: Final = {"alibi": alibi, "evidently": evidently}
 
@@ -92,7 +80,7 @@ def measure_drift(need: DriftNeed, reference: npt.ArrayLike, current: npt.ArrayL
         raise WrongShape(["m", old.shape[1]], new.shape, what="the features of the current window")
     details: dict[str, Any] = {"n_reference": len(old), "n_current": len(new)}
     dtype = old.dtype if old.dtype == new.dtype else "float64"
-    device = resolve_device(need.features.device)
+    device = resolve_device(need.features.device, source="drift trigger", field="features.device")
     windows = Windows(old.astype(dtype, copy=False), new.astype(dtype, copy=False), device, seed, ("drift", need.ordinal))
     flaw = windows.flaw()
     if flaw is not None:

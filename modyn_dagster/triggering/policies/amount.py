@@ -29,6 +29,11 @@ class AmountPolicy(TriggeringPolicy):
     def __repr__(self) -> str:
         return f"AmountPolicy(every={self.every})"
 
+    @property
+    def depends_on_models(self) -> bool:
+        """False: keys follow from the samples alone."""
+        return False
+
     def next_point(self, cursor: int, stream: Stream) -> int | None:
         """The ``every``-th sample after the previous point; the cursor may lie anywhere between."""
         return stream.nth_after(self._last, self.every)

@@ -44,6 +44,11 @@ class TimePolicy(TriggeringPolicy):
     def __repr__(self) -> str:
         return f"TimePolicy(every={self.every!r}, start={self.start!r})"
 
+    @property
+    def depends_on_models(self) -> bool:
+        """False: keys follow from the samples alone."""
+        return False
+
     def next_point(self, cursor: int, stream: Stream) -> int | None:
         """The first sample at or after the next tick."""
         if self._evidence is not None and self._evidence[0] > cursor:

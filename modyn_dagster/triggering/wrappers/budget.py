@@ -57,6 +57,12 @@ class BudgetPolicy(Wrapper):
     def __repr__(self) -> str:
         return f"BudgetPolicy({self.policy!r}, per={self.per!r}, {self.caps!r})"
 
+    @property
+    def depends_on_models(self) -> bool:
+        """As the policy inside; always with a cap of samples or seconds, which count what trainings took."""
+        counts_trainings = self.caps.samples is not None or self.caps.seconds is not None
+        return counts_trainings or super().depends_on_models
+
     def next_point(self, cursor: int, stream: Stream) -> int | None:
         """Next point of the policy inside."""
         self.spending.settle(stream)

@@ -113,6 +113,11 @@ class EnsemblePolicy(TriggeringPolicy):
     def __repr__(self) -> str:
         return f"EnsemblePolicy({self.policies!r}, rule={self.rule!r})"
 
+    @property
+    def depends_on_models(self) -> bool:
+        """As any of the members."""
+        return any(policy.depends_on_models for policy in self.policies.values())
+
     def next_point(self, cursor: int, stream: Stream) -> int | None:
         """The nearest point of a member."""
         grown = stream is not self._stream

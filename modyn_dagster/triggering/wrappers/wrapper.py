@@ -53,6 +53,11 @@ class Wrapper(TriggeringPolicy):
     def load_own_state(self, state: Mapping[str, Any]) -> None:
         """Restore the state of ``own_state``; an empty state is a fresh start."""
 
+    @property
+    def depends_on_models(self) -> bool:
+        """As the policy inside."""
+        return self.policy.depends_on_models
+
     def next_point(self, cursor: int, stream: Stream) -> int | None:
         """Next point of the policy inside."""
         self._stream = stream

@@ -55,15 +55,17 @@ def backfill_variables(asset: Sequence[str], partitions: Sequence[str]) -> dict[
 
 @dataclass(frozen=True)
 class GraphQL:
-    """A running webserver; ``why`` says more about one that does not answer."""
+    """A running webserver; ``why`` says more about one that does not answer, ``token`` is what it asks for."""
 
     url: str
     why: Callable[[], str]
+    token: str | None = None
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The ``data`` of the answer; errors are raised with what the server says."""
         body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310 - an http address of ours
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        request = urllib.request.Request(f"{self.url}/graphql", body, headers)  # noqa: S310 - an http address of ours
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=60) as answer:

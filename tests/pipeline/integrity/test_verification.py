@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from modyn_dagster.catalog.datasets import get_dataset
+from modyn_dagster.catalog.runs import list_runs
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.ingestion.deletion.purge import purge_samples
 from modyn_dagster.keys import keys_of
 from modyn_dagster.pipeline.integrity.finding import KINDS
 from modyn_dagster.pipeline.operate.retention import apply_retention
+from modyn_dagster.pipeline.platform import ahead_path
 from modyn_dagster.settings import Settings
 from tests.pipeline.integrity.homes import DERIVED, PACKED, files_of, findings, flip, full_world
 from tests.pipeline.world import World
@@ -115,6 +117,21 @@ def test_files_that_no_row_names_are_told_and_are_no_fault(world: World) -> None
     assert not any(finding.is_fault for finding in found)
     for kinds in (["unnamed"], ["unnamed", "models"]):
         assert [finding.kind for finding in findings(world, kinds=kinds)] == ["unnamed", "unnamed"]
+
+
+def test_trainings_ahead_are_stray_files_once_their_run_is_over(world: World) -> None:
+    world.tick("online")
+    with world.platform.transaction() as conn:
+        runs = list_runs(conn)
+    for run in runs:
+        path = world.platform.home / ahead_path(run.id, 3)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"a model")
+    age(world.platform.home)
+    over = {str(ahead_path(run.id, 3)) for run in runs if not run.is_open}
+    assert {finding.path for finding in findings(world)} == over
+    assert over
+    assert len(over) < len(runs)
 
 
 def test_every_kind_of_file_has_a_check(world: World) -> None:

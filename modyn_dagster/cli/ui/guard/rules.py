@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.private_files import secret_setting
 
 #: Names that reach only this machine; no web page can make a browser resolve them to something else.
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -53,7 +54,7 @@ class Rules:
         origins = _several(
             environment, _ORIGINS, _ORIGIN, "expected origins such as https://portal.example.com, separated by commas"
         )
-        token = environment.get(_TOKEN) or None
+        token = secret_setting(environment, _TOKEN)
         if token is not None and not _TOKEN_SHAPE.fullmatch(token):
             rule = "expected at least 16 visible ASCII characters; `openssl rand -hex 24` makes some"
             raise ConfigError("environment", _TOKEN, f"{len(token)} characters", rule)

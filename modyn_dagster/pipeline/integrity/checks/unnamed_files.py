@@ -13,7 +13,7 @@ from modyn_dagster.ingestion.deletion.delete import is_replaced
 from modyn_dagster.pipeline.integrity.finding import Finding, shown_path
 from modyn_dagster.pipeline.operate.removal.datasets import DATASET_FOLDERS
 from modyn_dagster.pipeline.operate.removal.pipelines import RUN_FOLDERS
-from modyn_dagster.pipeline.platform import Platform, checkpoint_path, optimizers_path
+from modyn_dagster.pipeline.platform import Platform, ahead_path, checkpoint_path, optimizers_path
 from modyn_dagster.training.checkpoint.parts import SUFFIXES
 
 #: Seconds after which a file counts as left behind: a younger one may be about to be named.
@@ -47,9 +47,13 @@ def unnamed_files(platform: Platform, files: Iterable[Path], named: Iterable[Pat
 
 
 def _kept_for_runs(platform: Platform) -> Iterator[Path]:
-    """Files that no row names by itself: checkpoints, optimizers, and what the next attempt of a trigger replaces."""
+    """Files that no row names by itself: checkpoints, optimizers, trainings ahead, and files that the next attempt replaces."""
     with platform.transaction() as conn:
-        triggers = [trigger for run in list_runs(conn) for trigger in list_triggers(conn, run.id)]
+        runs = list_runs(conn)
+        triggers = [trigger for run in runs for trigger in list_triggers(conn, run.id)]
+    for run in runs:
+        if run.is_open:
+            yield from (platform.home / ahead_path(run.id, 0)).parent.glob("*")
     for trigger in triggers:
         place = trigger.run_id, trigger.ordinal
         yield platform.home / optimizers_path(*place)

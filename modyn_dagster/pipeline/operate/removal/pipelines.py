@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelId
 
 #: Folders of the home folder with a folder for each run.
-RUN_FOLDERS: Final = ("training_sets", "predictions", "checkpoints", "optimizers")
+RUN_FOLDERS: Final = ("training_sets", "predictions", "checkpoints", "optimizers", "ahead")
 
 
 def plan_pipeline_removal(platform: Platform, name: str, *, rebase: bool = False) -> RemovalPlan:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modyn_dagster.catalog.batches import BatchRow
@@ -22,7 +22,7 @@ from modyn_dagster.evaluation.predictions.files import PredictionWriter
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.models import predictor_id, predictor_of
-from modyn_dagster.pipeline.stages.evaluation.cells import score_closed_intervals
+from modyn_dagster.pipeline.stages.evaluation.cells import ScoredCells, score_closed_intervals
 from modyn_dagster.pipeline.stages.evaluation.damaged_predictions import read_linked, read_recorded
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
@@ -38,6 +38,21 @@ from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_se
 Progress = Callable[[int, int], None]
 
 
+@dataclass(slots=True)
+class Evaluated:
+    """Result of an evaluation before it is committed.
+
+    Attributes:
+        files: rows of the prediction files that were written or linked.
+        timings: of the written ones, for the cost ledger.
+        cells: new and outdated cells.
+    """
+
+    files: list[dict[str, Any]] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    cells: ScoredCells = ScoredCells()  # noqa: RUF009 - frozen
+
+
 def evaluate_model(
     context: TriggerContext, *, finished: bool, progress: Progress | None = None
 ) -> tuple[list[EvaluationRow], bool]:
@@ -47,6 +62,23 @@ def evaluate_model(
     missing or outdated cells are scored, so another call is cheap. An interval is scored once stream time has passed its end,
     or the run has ``finished``. Predictions and scores of an equal model of another run are reused.
     """
+    evaluated = Evaluated()
+    try:
+        compute_evaluation(context, evaluated, finished=finished, progress=progress)
+    except BaseException:
+        # The next call reuses the files.
+        _commit_files(context, evaluated)
+        raise
+    return commit_evaluation(context, evaluated)
+
+
+def compute_evaluation(
+    context: TriggerContext, evaluated: Evaluated, *, finished: bool, progress: Progress | None = None
+) -> None:
+    """Write the missing prediction files of a model and score it; nothing is committed.
+
+    Also where predicting or scoring fails, ``evaluated`` gets the rows of the files that were written.
+    """
     model = context.model
     if model is None:
         raise RunError(f"trigger {context.trigger.partition_key} is {context.trigger.state}: there is no model to evaluate")
@@ -54,27 +86,32 @@ def evaluate_model(
     recorded = _read(context, model, data)
     if recorded.missing and model.removed_at is not None:
         # Retention removed it from its store: it predicts nothing more, and keeps the scores that it has.
-        with context.platform.transaction() as conn:
-            return list_evaluations(conn, context.run.id), False
+        return
     reused = [link_predictions(context, model, data, missing.batches, missing.equal) for missing in recorded.missing]
     stretches = [missing.batches for missing, values in zip(recorded.missing, reused, strict=True) if values is None]
     rows = [values for values in reused if values is not None]
+    evaluated.files += rows
     predicted: list[_Predicted] = []
     with PredictionWriter() as writer:
         try:
             if stretches:
                 _predict(context, model, data, writer, stretches, predicted, progress)
             predictions = _concatenated(context, model, data, recorded.files, rows, predicted)
-            scored = score_closed_intervals(
+            evaluated.cells = score_closed_intervals(
                 context, model, data, predictions, recorded.cells, lambda a: _known_results(context, a), finished=finished
             )
         finally:
-            # Also where predicting or scoring fails: the next call reuses the files. Their rows precede those of cells.
-            _record_files(context, rows, predicted)
+            _await_files(context, predicted, evaluated)
+
+
+def commit_evaluation(context: TriggerContext, evaluated: Evaluated) -> tuple[list[EvaluationRow], bool]:
+    """Commit an evaluation. Returns all cells of the run, and whether any cell of this model is new."""
+    # Rows of files precede those of cells.
+    _commit_files(context, evaluated)
     with context.platform.transaction() as conn:
-        record_evaluations(conn, scored.rows)
-        remove_evaluations(conn, scored.removed)
-        return list_evaluations(conn, context.run.id), bool(scored.rows)
+        record_evaluations(conn, evaluated.cells.rows)
+        remove_evaluations(conn, evaluated.cells.removed)
+        return list_evaluations(conn, context.run.id), bool(evaluated.cells.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +191,22 @@ def _known_results(context: TriggerContext, addresses: Sequence[str]) -> dict[st
         return find_addresses(conn, addresses)
 
 
-def _record_files(context: TriggerContext, reused: Sequence[dict[str, Any]], predicted: Sequence[_Predicted]) -> None:
-    """Commit the rows of files once they are written, and the timings; where one cannot be written, those before it."""
-    rows, timings = list(reused), []
-    try:
-        for item in predicted:
-            waiting = Stopwatch("evaluate")
-            values = item.stretch.wait()
-            n_bytes = files_at(path := context.platform.home / values["path"]).size(path) or 0
-            waited = waiting.read(values["n_samples"], n_bytes)
-            rows.append(values)
-            timings.append(replace(waited, seconds=item.timing.seconds + waited.seconds))
-    finally:
-        if rows:
-            with context.platform.transaction() as conn:
-                for values in rows:
-                    record_predictions(conn, values)
-                for timing in timings:
-                    record_timing(conn, context.run.id, context.trigger.id, None, timing)
+def _await_files(context: TriggerContext, predicted: Sequence[_Predicted], evaluated: Evaluated) -> None:
+    """Wait for files, and add their rows and timings; where one cannot be written, those before it."""
+    for item in predicted:
+        waiting = Stopwatch("evaluate")
+        values = item.stretch.wait()
+        n_bytes = files_at(path := context.platform.home / values["path"]).size(path) or 0
+        waited = waiting.read(values["n_samples"], n_bytes)
+        evaluated.files.append(values)
+        evaluated.timings.append(replace(waited, seconds=item.timing.seconds + waited.seconds))
+
+
+def _commit_files(context: TriggerContext, evaluated: Evaluated) -> None:
+    if not evaluated.files:
+        return
+    with context.platform.transaction() as conn:
+        for values in evaluated.files:
+            record_predictions(conn, values)
+        for timing in evaluated.timings:
+            record_timing(conn, context.run.id, context.trigger.id, None, timing)

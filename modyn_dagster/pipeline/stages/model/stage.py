@@ -1,6 +1,6 @@
 """Stage ``model``: train on the training set of a trigger, store the model, move the run on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +15,7 @@ from modyn_dagster.catalog.triggers import finish, hold
 from modyn_dagster.errors import DeletedKey, NotReproducible, RunError, UnknownModel
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
+from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
 from modyn_dagster.pipeline.stages.model.training import checkpoint_of, fit, previous_model, save_optimizers
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
@@ -26,15 +27,20 @@ from modyn_dagster.triggering.build import pipeline_policy
 #: Stages whose seconds, over all attempts, a policy gets as the cost of a model. Evaluation costs the same at any trigger.
 _COST_STAGES: Final = ("select", "train", "save")
 
+#: Looks for the training of a context's trigger on its training set, made ahead by a worker; None where there is none.
+Ahead = Callable[[TriggerContext], FinishedTraining | None]
+
 
 def train_model(
     context: TriggerContext,
     progress: ProgressCallback | None = None,
     fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
+    ahead: Ahead | None = None,
 ) -> TriggerContext | None:
     """Train the model of a claimed trigger and commit it while the claim holds; None when the training set is empty.
 
     Returns the context with the model. A trained trigger is trained again, which must reach the same hash, or ``RunError``.
+    A training that a worker has made ahead takes the place of this process's own.
     """
     training_set = context.training_set
     if training_set is None:
@@ -45,17 +51,21 @@ def train_model(
     trained_before = context.trigger.state == "trained"
     # Before training: a replay whose costs are not recorded need not train first to find out.
     recorded = recorded_seconds(context)
-    watch = Stopwatch("train")
-    trained = fit(
-        context,
-        training_set,
-        previous=None if context.previous is None else previous_model(context, context.previous),
-        # Training a trained trigger again is a check, and begins at the beginning.
-        checkpoint=None if trained_before else checkpoint_of(context),
-        progress=progress,
-        fast_path=fast_path,
-    )
-    training = watch.read(training_set.n_samples)
+    finished = None if ahead is None or trained_before else ahead(context)
+    if finished is None:
+        watch = Stopwatch("train")
+        trained = fit(
+            context,
+            training_set,
+            previous=None if context.previous is None else previous_model(context, context.previous),
+            # Training a trained trigger again is a check, and begins at the beginning.
+            checkpoint=None if trained_before else checkpoint_of(context),
+            progress=progress,
+            fast_path=fast_path,
+        )
+        training = watch.read(training_set.n_samples)
+    else:
+        trained, training = finished.trained, Timing("train", finished.seconds, training_set.n_samples)
     watch = Stopwatch("save")
     # After a checkpoint the watch saw only the rest of the training; its own stages count the earlier attempts too.
     seconds = max(training.seconds, sum(trained.seconds.values()))
@@ -67,6 +77,8 @@ def train_model(
     saving = replace(watch.read(), n_bytes=_stored_bytes(context, training_set, trained, model_hash, seconds))
     committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
     checkpoint_of(context).remove()
+    if finished is not None:
+        finished.file.remove()
     return committed
 
 

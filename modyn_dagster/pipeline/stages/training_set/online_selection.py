@@ -22,7 +22,7 @@ from modyn_dagster.pipeline.training_stream import batch_parts, batch_times
 from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.selection.memory import Memory
 from modyn_dagster.selection.online import GONE, OnlineSelection, OnlineState, build_sampler, inclusion_probabilities, unit_of
-from modyn_dagster.selection.time_biased import RTBS, Sampler
+from modyn_dagster.selection.time_biased import DRTBS, RTBS, Sampler
 from modyn_dagster.spec.online import OnlineSpec, RTBSSpec, SlidingWindowSpec, WeighedOnlineSpec
 
 #: Points of the fill that are recorded with a trigger.
@@ -50,7 +50,7 @@ def online_selection(context: TriggerContext, state: OnlineState) -> tuple[Onlin
     n_pool = state.n_seen - _n_deleted(view, KeyRange(begin, state.until))
     if isinstance(spec, SlidingWindowSpec):
         begin, n_pool = int(keys[0]) - 1 if len(keys) else state.until, len(keys)
-    if isinstance(spec, RTBSSpec) and isinstance(state.sampler, RTBS):
+    if isinstance(spec, RTBSSpec) and isinstance(state.sampler, RTBS | DRTBS):
         fill = state.sampler.fill
         details |= {"fill": fill, "fills": _downsampled_fills(state.fills)}
         if fill < spec.min_fill:
@@ -115,7 +115,8 @@ def _state_after(context: TriggerContext, state: OnlineState, trigger: TriggerRo
 
 def _initial_state(context: TriggerContext, spec: OnlineSpec, begin: int, after: int) -> OnlineState:
     """Begin a state. ``after`` is the ordinal of the trigger that reset it, or -1; every reset has its own random choices."""
-    return OnlineState(spec, build_sampler(spec, seed_for(context.run.seed, "online", after)), begin, begin)
+    sampler = build_sampler(spec, seed_for(context.run.seed, "online", after), context.pool)
+    return OnlineState(spec, sampler, begin, begin)
 
 
 def _advance_state(context: TriggerContext, state: OnlineState, trigger: TriggerRow) -> None:

@@ -32,7 +32,7 @@ from modyn_dagster.values.digest import bytes_digest
 
 
 @dataclass(frozen=True)
-class _Selected:
+class Selected:
     """Selection of a trigger and its window; for an online strategy also its state and the details to record."""
 
     selection: Selection | OnlineSelection
@@ -48,7 +48,7 @@ def select_training_set(context: TriggerContext) -> TrainingSetRow:
     trained or skipped trigger the selection must give the recorded bytes, or ``RunError``; file and state are then written again.
     """
     watch = Stopwatch("select")
-    selected = _select(context)
+    selected = select_samples(context)
     if context.trigger.state in ("trained", "skipped"):
         return _select_again(context, selected)
     relative = training_set_path(context.run.id, context.trigger.ordinal)
@@ -77,16 +77,17 @@ def select_training_set(context: TriggerContext) -> TrainingSetRow:
         return _commit(context, [state, staged], values, watch)
 
 
-def _select(context: TriggerContext) -> _Selected:
+def select_samples(context: TriggerContext) -> Selected:
+    """Select from the window of a trigger; nothing is written."""
     strategy = strategy_at(context.spec.selection, context.trigger.ordinal)
     if isinstance(strategy, OnlineSpec):
         state = online_state(context, strategy)
         selection, window, details = online_selection(context, state)
-        return _Selected(selection, window, details | {"state": {"strategy": strategy.model_dump(mode="json")}}, state.to_json())
+        return Selected(selection, window, details | {"state": {"strategy": strategy.model_dump(mode="json")}}, state.to_json())
     window = trigger_window(context)
     keys = WindowColumns(context.view, window, context.spec.selection.backend)
     place = {"seed": context.run.seed, "trigger": context.trigger.ordinal}
-    return _Selected(Selection(context.spec.selection, keys, **place, history=_history(context)), window)
+    return Selected(Selection(context.spec.selection, keys, **place, history=_history(context)), window)
 
 
 def trigger_window(context: TriggerContext) -> KeyRange:
@@ -121,7 +122,7 @@ def open_training_set(context: TriggerContext, row: TrainingSetRow) -> TrainingS
     return TrainingSet.open(context.platform.home / row.path, row.checksum)
 
 
-def _select_again(context: TriggerContext, selected: _Selected) -> TrainingSetRow:
+def _select_again(context: TriggerContext, selected: Selected) -> TrainingSetRow:
     recorded = context.training_set
     if recorded is None:
         raise RunError(f"trigger {context.trigger.partition_key} is trained but has no training set; the catalog was changed")

@@ -80,13 +80,22 @@ def _settings(spec: BackendMetric, windows: Windows) -> dict[str, Any]:
     if "sigma" in settings:
         settings["sigma"] = np.atleast_1d(np.asarray(settings["sigma"], dtype=windows.reference.dtype))
     if spec.metric in _TORCH:
-        settings = {"backend": "pytorch", "device": windows.device} | settings
+        settings = {"backend": "pytorch", "device": _device(windows.device)} | settings
     if spec.metric == "classifier":
         settings = {"backend": "sklearn"} | settings
         settings.setdefault("model", _logistic_regression())
     if spec.metric == "learned_kernel":
         settings.setdefault("kernel", _deep_kernel(windows.width))
     return settings
+
+
+def _device(device: str) -> Any:
+    """Device as alibi-detect takes it: ``cpu`` and ``cuda`` by name, one of several GPUs as torch's own."""
+    if ":" not in device:
+        return device
+    import torch
+
+    return torch.device(device)
 
 
 def _call_factory(path: Any) -> Any:

@@ -46,7 +46,8 @@ def isolated_randomness(windows: Windows) -> Iterator[None]:
 
     seed = seed_for(windows.seed, *windows.place, "backend")
     numpy_state = np.random.get_state()
-    devices = [torch.cuda.current_device()] if windows.device == "cuda" else []
+    on = torch.device(windows.device)
+    devices = [torch.cuda.current_device() if on.index is None else on.index] if on.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), _without_warnings():
         torch.manual_seed(seed)
         np.random.seed(seed)

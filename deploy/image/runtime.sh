@@ -1,0 +1,20 @@
+# Final stage of the image: the account, its folders, and the guard in front of Dagster's pages. Run as root.
+# Usage: sh runtime.sh <folder of the environment>; `dagster.yaml` and `workspace.yaml` are beside this script.
+set -eu
+target=$1
+here=$(dirname "$0")
+account=10001
+
+groupadd --gid $account modyn
+useradd --uid $account --gid $account --no-create-home --home-dir /state --shell /usr/sbin/nologin modyn
+
+# /state is a volume: it takes over account and mode of this folder when it is first mounted.
+install -d -o $account -g $account -m 0700 /state
+# Ray keeps its sessions here where it runs (compose.yaml).
+install -d -o $account -g $account -m 0700 /ray
+install -d -m 0755 /project /etc/modyn
+install -m 0644 "$here/dagster.yaml" "$here/workspace.yaml" /etc/modyn/
+
+# Dagster's own charts start `dagster-webserver`, which lets any page control it: in this image that name is the guarded server.
+install -m 0755 "$here/webserver.sh" "$target/bin/dagster-webserver"
+install -m 0755 "$here/health.sh" /usr/local/bin/modyn-health

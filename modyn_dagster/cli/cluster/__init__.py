@@ -1,0 +1,1 @@
+"""``modyn-dagster cluster``: the nodes of a Ray cluster."""

@@ -1,0 +1,146 @@
+"""``modyn-dagster cluster``: whether the nodes of a cluster can do each other's work."""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modyn_dagster.cli.console import say
+from modyn_dagster.private_files import make_home
+from modyn_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from modyn_dagster.pipeline.operate.node import NodeFacts
+
+#: Rounds of asking a node for its time; the quickest answer says most.
+_ROUNDS = 5
+
+
+@click.group()
+def cluster() -> None:
+    """Look at the nodes of a Ray cluster."""
+
+
+@cluster.command()
+@click.option("--address", help="The head as host:port, or `auto`; default: RAY_ADDRESS, and without it this machine alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list with an object per node.")
+def check(address: str | None, as_json: bool) -> None:
+    """Compare the nodes with this process: versions, processor, shared files, clock, Postgres and GPUs.
+
+    Prints one line per node, and below what must be mended. Ends with exit code 1 when there is something.
+    """
+    chosen = address or os.environ.get("RAY_ADDRESS")
+    with _shared_folder(Settings.from_environment()) as (folder, token):
+        answers = list(_answers(chosen, folder, token))
+    if as_json:
+        content = [
+            {**each.facts.to_json(), "node": each.node, "offset": each.offset, "problems": each.problems} for each in answers
+        ]
+        click.echo(json.dumps(content, indent=2))
+    else:
+        for answer in answers:
+            say(answer.line())
+            for problem in answer.problems:
+                say(f"  {problem}", err=True)
+        if chosen is None:
+            say("no cluster: neither --address nor RAY_ADDRESS names one")
+    if any(answer.problems for answer in answers):
+        raise click.exceptions.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Answer of one node.
+
+    Attributes:
+        node: ``this process``, or the node's address and the beginning of its id.
+        facts: what it said.
+        offset: seconds that its clock is ahead of ours, as far as that is sure.
+        problems: what must be mended.
+    """
+
+    node: str
+    facts: "NodeFacts"
+    offset: float
+    problems: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """All facts by name, and the rest beside them."""
+        return {**self.facts.to_json(), "node": self.node, "offset": self.offset, "problems": self.problems}
+
+    def line(self) -> str:
+        """One line for the terminal."""
+        facts = self.facts
+        packages = ", ".join(f"{name} {version}" for name, version in facts.packages.items())
+        parts = [
+            f"Python {facts.python}, {packages}",
+            f"{facts.processor} ({facts.capability}), {facts.cores} cores",
+            f"files {'ok' if not any(each.startswith('files') for each in self.problems) else 'not shared'}",
+            f"clock {self.offset:+.2f} s",
+            f"Postgres {'ok' if facts.postgres == 'ok' else 'not reached'}",
+            ", ".join(facts.gpus) or "no GPU",
+        ]
+        return f"{self.node} ({facts.host}): {'; '.join(parts)}"
+
+
+@contextmanager
+def _shared_folder(settings: Settings) -> Iterator[tuple[Path, str]]:
+    """Make a file for the nodes to read; all that was exchanged is removed in the end."""
+    from modyn_dagster.pipeline.operate.node import FOLDER
+
+    make_home(settings.home)
+    folder, token = settings.home / FOLDER, secrets.token_hex(8)
+    folder.mkdir(exist_ok=True)
+    (folder / token).write_text(token)
+    try:
+        yield folder, token
+    finally:
+        for path in folder.glob(f"{token}*"):
+            path.unlink()
+
+
+def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]:
+    from modyn_dagster.pipeline.operate.node import NodeFacts, node_facts
+
+    here = NodeFacts.parse(node_facts(token, f"{token}-here"))
+    yield _Answer("this process", here, 0.0, here.problems(here, 0.0, here.wrote))
+    if address is None:
+        return
+    from modyn_dagster.distributed.ray_cluster import connect
+
+    ray = connect(address)
+    for index, node in enumerate(sorted((each for each in ray.nodes() if each["Alive"]), key=lambda each: each["NodeID"])):
+        name = f"{token}-{index}"
+        answer, offset = _ask(ray, node["NodeID"], token, name)
+        facts = NodeFacts.parse(answer)
+        path = folder / name
+        wrote = path.read_text() if path.exists() else None
+        yield _Answer(f"{node['NodeManagerAddress']} {node['NodeID'][:8]}", facts, offset, facts.problems(here, offset, wrote))
+
+
+def _ask(ray: Any, node: str, token: str, name: str) -> tuple[dict[str, Any], float]:
+    """Facts about a node, and the seconds that its clock is surely ahead: those beyond the time of the answer."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from modyn_dagster.pipeline.operate.node import node_clock, node_facts
+
+    # No core: a busy node answers too.
+    options = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+    facts: dict[str, Any] = ray.get(ray.remote(node_facts).options(**options).remote(token, name))
+    clock = ray.remote(node_clock).options(**options)
+    rounds = []
+    for _ in range(_ROUNDS):
+        before = time.time()
+        there = ray.get(clock.remote())
+        after = time.time()
+        rounds.append((after - before, there - (before + after) / 2))
+    took, offset = min(rounds)
+    sure = max(0.0, abs(offset) - took / 2)
+    return facts, sure if offset > 0 else -sure

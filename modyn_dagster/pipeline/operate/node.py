@@ -1,0 +1,162 @@
+"""Facts about a node: versions, processor, shared files, clock, Postgres and GPUs, gathered in a process there."""
+
+import os
+import platform
+import socket
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, Self
+
+from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
+from modyn_dagster.errors import ModynError, one_line, without_secrets
+from modyn_dagster.settings import Settings
+
+#: Folder below ``MODYN_HOME`` for the files that nodes exchange.
+FOLDER: Final = "cluster_check"
+#: Packages that decide bits, or that must be the same to talk to each other.
+PACKAGES: Final = ("modyn-dagster", "torch", "numpy", "dagster", "ray")
+_FINE: Final = "ok"
+#: Clocks that differ by more confuse the order of events in logs.
+_MOST_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """Facts about one node.
+
+    Attributes:
+        host: its name.
+        python: version of the interpreter.
+        packages: versions by name; ``none`` for a package that is not installed.
+        processor: model name.
+        capability: instructions that torch uses.
+        cores: number of cores.
+        gpus: names of the GPUs.
+        files: ``ok``, or why the file of the asking process cannot be read, or none be written for it.
+        wrote: content that this node wrote for the asking process.
+        postgres: ``ok``, or why the catalog does not answer.
+    """
+
+    host: str
+    python: str
+    packages: dict[str, str]
+    processor: str
+    capability: str
+    cores: int
+    gpus: tuple[str, ...]
+    files: str
+    wrote: str
+    postgres: str
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields by name."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> Self:
+        """Inverse of ``to_json``."""
+        return cls(**{field.name: content[field.name] for field in fields(cls)})
+
+    def problems(self, here: "NodeFacts", offset: float, wrote: str | None) -> list[str]:
+        """List what keeps this node from doing the work of another one, each with what to do.
+
+        Args:
+            here: facts of the asking process.
+            offset: seconds by which the clock of the node surely goes wrong; negative for one that is slow.
+            wrote: content of the node's file as it was read here; None where there was none.
+        """
+        found = [
+            f"{name} {mine} differs from {there} here: install the same constraints.txt on all nodes"
+            for name, mine, there in [
+                ("Python", self.python, here.python),
+                *((name, self.packages.get(name, "none"), here.packages[name]) for name in here.packages),
+            ]
+            if mine != there
+        ]
+        for name, mine, there in [
+            ("processor", self.processor, here.processor),
+            ("instruction set", self.capability, here.capability),
+        ]:
+            if mine != there:
+                found.append(f"{name} {mine!r} differs from {there!r} here: results may differ in bits; use nodes of one type")
+        if self.files != _FINE:
+            found.append(f"files: {self.files}; MODYN_HOME must be one folder that all nodes share")
+        elif wrote != self.wrote:
+            found.append("files: what it wrote was not found here; MODYN_HOME must be one folder that all nodes share")
+        if self.postgres != _FINE:
+            found.append(
+                f"Postgres: {self.postgres}; set MODYN_POSTGRES_URL where `ray start` runs to a server that all nodes reach"
+            )
+        if abs(offset) > _MOST_SECONDS:
+            found.append(f"clock: {offset:+.1f} s against this one; run NTP on all nodes")
+        return found
+
+
+def node_facts(token: str, name: str) -> dict[str, Any]:
+    """Gather the facts about the node of this process, as JSON values.
+
+    Args:
+        token: name of the file that the asking process wrote.
+        name: name of the file to write for it.
+    """
+    import torch
+
+    from modyn_dagster.reproducibility.environment import Environment
+
+    settings, environment = Settings.from_environment(), Environment.now()
+    wrote = os.urandom(8).hex()
+    gpus = tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    facts = NodeFacts(
+        host=socket.gethostname(),
+        python=platform.python_version(),
+        packages={package: _version(package) for package in PACKAGES},
+        processor=environment.processor,
+        capability=environment.cpu_capability,
+        cores=len(os.sched_getaffinity(0)),
+        gpus=gpus,
+        files=_exchange(settings.home / FOLDER, token, name, wrote),
+        wrote=wrote,
+        postgres=_postgres(settings),
+    )
+    return facts.to_json()
+
+
+def node_clock(_: None = None) -> float:
+    """Seconds since 1970 on the node of this process."""
+    return time.time()
+
+
+def _exchange(folder: Path, token: str, name: str, wrote: str) -> str:
+    try:
+        if (folder / token).read_text() != token:
+            return f"{folder / token} has another content there"
+        (folder / name).write_text(wrote)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return _FINE
+
+
+def _postgres(settings: Settings) -> str:
+    engine = None
+    try:
+        engine = open_engine(settings)
+        require_current_schema(engine)
+        with transaction(engine) as connection:
+            connection.exec_driver_sql("select 1")
+    except ModynError as error:
+        return without_secrets(one_line(error))
+    finally:
+        if engine is not None:
+            with suppress(Exception):
+                engine.dispose()
+    return _FINE
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"

@@ -1,0 +1,193 @@
+"""Nodes of a Ray cluster as processes of this machine, on 127.0.0.1 and with a token; nothing of them is left in the end.
+
+Each node is a `ray start --block`, which is ended by a signal to it: `ray stop` would end the nodes of everybody.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from tests.integration.harness.waiting import wait_for
+
+#: In the environment of all processes of a cluster, those of its jobs and workers included.
+_MARK: Final = "MODYN_TESTS_CLUSTER"
+#: One for all clusters of this process, as Ray reads it once.
+TOKEN: Final = secrets.token_hex(16)
+_STORE_BYTES: Final = 80 * 2**20
+_UP_SECONDS: Final = 180.0
+_END_SECONDS: Final = 30.0
+
+
+@dataclass
+class Node:
+    """One `ray start`."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    @property
+    def is_up(self) -> bool:
+        return self.process.poll() is None
+
+    def die(self) -> None:
+        """Kill everything of the node, as if its machine had lost its power."""
+        for process in [*self.processes(), psutil.Process(self.process.pid)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        if self.is_up:
+            self.process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_END_SECONDS)
+
+    def processes(self) -> list[psutil.Process]:
+        """Processes of the node: Ray's own, and those of jobs, which are sessions of their own."""
+        found: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):
+            found += psutil.Process(self.process.pid).children(recursive=True)
+        return found
+
+
+@dataclass
+class Nodes:
+    """A cluster: a head, and nodes that join it.
+
+    Attributes:
+        folder: Ray's files.
+        environment: of the nodes, and so of all that runs on them.
+        token: secret of the cluster.
+    """
+
+    folder: Path
+    environment: Mapping[str, str]
+    token: str = TOKEN
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    ports: dict[str, int] = field(default_factory=dict)
+    started: list[Node] = field(default_factory=list)
+
+    @property
+    def dashboard(self) -> str:
+        return f"http://127.0.0.1:{self.ports['dashboard']}"
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.ports['gcs']}"
+
+    @property
+    def access(self) -> dict[str, str]:
+        """Environment of a process that may use the cluster."""
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "RAY_USAGE_STATS_ENABLED": "0"}
+
+    def start_head(self, cpus: int) -> Node:
+        """Start the head, again on the same ports where there was one, and wait until its dashboard answers."""
+        if not self.ports:
+            self.ports |= {"gcs": free_port(), "dashboard": free_port()}
+        ports = [f"--port={self.ports['gcs']}", f"--dashboard-port={self.ports['dashboard']}", "--dashboard-host=127.0.0.1"]
+        ports.append(f"--ray-client-server-port={free_port()}")
+        node = self._start("--head", *ports, f"--num-cpus={cpus}", f"--temp-dir={self.folder}", "--include-dashboard=true")
+        wait_for("the dashboard", lambda: self._answers(node), _UP_SECONDS, node.log.read_text)
+        return node
+
+    def start_node(self, cpus: int, environment: Mapping[str, str] | None = None) -> Node:
+        """Start another node, and wait until the head counts it."""
+        before = self.count()
+        node = self._start(f"--address={self.address}", f"--num-cpus={cpus}", environment=environment)
+        wait_for("the node", lambda: self.count() > before, _UP_SECONDS, node.log.read_text)
+        return node
+
+    def count(self) -> int:
+        """Living nodes."""
+        from ray.util.state import list_nodes
+
+        return len(list_nodes(self.dashboard, filters=[("state", "=", "ALIVE")], raise_on_missing_output=False))
+
+    def left_over(self) -> list[psutil.Process]:
+        """Living processes of the cluster, of its jobs and of its workers."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_MARK) == self.mark:
+                    found.append(process)
+        return found
+
+    def end(self) -> list[str]:
+        """End all nodes and remove their files; returns the processes that had to be killed."""
+        for node in reversed(self.started):
+            node.end()
+        deadline = time.monotonic() + _END_SECONDS
+        while (left := self.left_over()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        names = []
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                names.append(" ".join(process.cmdline())[:120])
+                process.kill()
+        shutil.rmtree(self.folder)
+        return names
+
+    def _start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
+        log = self.folder / f"node_{len(self.started)}.log"
+        env = {**self.environment, **self.access, **(environment or {}), _MARK: self.mark}
+        # Several nodes on one machine: each has ports of its own.
+        own = [f"--dashboard-agent-listen-port={free_port()}", f"--metrics-export-port={free_port()}"]
+        fixed = ["--block", "--disable-usage-stats", "--node-ip-address=127.0.0.1", f"--object-store-memory={_STORE_BYTES}"]
+        program = "from ray.scripts.scripts import main; main()"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-c", program, "start", *fixed, *own, *arguments],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        node = Node(process, log)
+        self.started.append(node)
+        return node
+
+    def _answers(self, node: Node) -> bool:
+        assert node.is_up, node.log.read_text()
+        try:
+            return self.count() > 0
+        except Exception:  # noqa: BLE001 - of whatever is not there yet
+            return False
+
+
+@contextmanager
+def nodes_of(environment: Mapping[str, str]) -> Iterator[Nodes]:
+    """A cluster without nodes yet. In the end all its processes and files are gone, or the test fails."""
+    # Short: names of sockets have at most 107 characters.
+    nodes = Nodes(Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp")), environment)
+    saved = {name: os.environ.get(name) for name in nodes.access}
+    os.environ.update(nodes.access)
+    try:
+        yield nodes
+    finally:
+        nodes.end()
+        for name, value in saved.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    assert nodes.left_over() == []
+    assert not nodes.folder.exists()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

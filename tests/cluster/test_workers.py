@@ -1,0 +1,168 @@
+"""Pools and groups on two nodes, and the comparison of nodes."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from modyn_dagster.distributed.protocols import Resources
+from modyn_dagster.distributed.ray_cluster import connect
+from modyn_dagster.distributed.ray_group import RayGroup
+from modyn_dagster.distributed.ray_pool import RayPool
+from modyn_dagster.errors import ConfigError, NoRoom, WorkerLost
+from tests.cluster import calls
+from tests.cluster.nodes import Nodes, nodes_of
+from tests.conftest import RunningServer
+from tests.integration.harness.deployment import Deployment, deployed
+from tests.integration.harness.waiting import wait_for
+from tests.projects.tiny import amount
+
+pytestmark = [pytest.mark.process, pytest.mark.soak("ray")]
+
+#: A rank whose partner dies would wait for so long by itself.
+LONG = 300.0
+
+
+@pytest.fixture(scope="module")
+def deployment(postgres_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with deployed(postgres_server, tmp_path_factory.mktemp("site"), [amount()]) as deployment:
+        yield deployment
+
+
+@pytest.fixture(scope="module")
+def nodes(deployment: Deployment) -> Iterator[Nodes]:
+    with nodes_of(deployment.environment) as nodes:
+        nodes.start_head(1)
+        nodes.start_node(1)
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def address(nodes: Nodes) -> Iterator[str]:
+    """Address of the cluster; this process leaves it in the end."""
+    ray = connect(nodes.address)
+    yield nodes.address
+    ray.shutdown()
+
+
+def test_results_come_in_the_order_of_the_items(address: str) -> None:
+    pool = RayPool(address)
+    assert pool.workers == 2
+    assert list(pool.map(calls.square, range(20))) == [number**2 for number in range(20)]
+
+
+def test_calls_are_spread_over_the_nodes(address: str) -> None:
+    assert len(set(RayPool(address).map(calls.place, [1.0] * 4))) == 2
+
+
+def test_an_error_of_the_function_arrives_with_its_class_and_fields(address: str) -> None:
+    with pytest.raises(ConfigError, match="spec: field: must be another one") as caught:
+        list(RayPool(address).map(calls.refuse, [3]))
+    assert caught.value.value == 3
+
+
+def test_the_call_of_a_worker_that_died_is_made_again(address: str, tmp_path: Path) -> None:
+    assert list(RayPool(address).map(calls.die_once, [str(tmp_path / "flag")])) == ["done"]
+
+
+def test_an_item_over_which_workers_die_again_and_again_is_named(address: str) -> None:
+    with pytest.raises(WorkerLost, match=r"calls\.die: a worker process died"):
+        list(RayPool(address, retries=1).map(calls.die, ["x"]))
+
+
+def test_a_node_that_dies_in_the_middle_of_calls_loses_none(nodes: Nodes, address: str, tmp_path: Path) -> None:
+    victim = nodes.start_node(1)
+    results = RayPool(address).map(calls.begin_and_wait, [str(tmp_path)] * 6)
+
+    def begun() -> bool:
+        return len(list(tmp_path.glob("begun-*"))) == 3
+
+    def disturb() -> None:
+        wait_for("calls on three nodes", begun)
+        victim.die()
+        (tmp_path / "open").touch()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    assert len(list(results)) == 6
+    thread.join()
+
+
+@pytest.mark.parametrize("resources", [Resources(cpus=64), Resources(gpus=1)])
+def test_a_cluster_without_a_node_that_is_large_enough_says_so(address: str, resources: Resources) -> None:
+    with pytest.raises(NoRoom, match="no node of the cluster is large enough; nodes have 1 CPUs, 0 GPUs"):
+        list(RayPool(address).map(calls.square, [1], resources))
+
+
+def test_more_ranks_than_there_is_room_for_are_refused(address: str) -> None:
+    with pytest.raises(NoRoom, match="in 5 ranks needs 5 times"):
+        RayGroup(address, patience=3).run(calls.reduce_sum, 1.0, 5)
+
+
+def test_ranks_meet_and_results_come_by_rank(address: str) -> None:
+    assert RayGroup(address).run(calls.reduce_sum, 0.5, 2) == [1.5, 1.5]
+
+
+def test_a_rank_that_dies_ends_the_others_within_seconds(address: str) -> None:
+    begin = time.monotonic()
+    with pytest.raises(WorkerLost, match="second_rank_dies in 2 ranks"):
+        RayGroup(address).run(calls.second_rank_dies, LONG, 2)
+    assert time.monotonic() - begin < LONG / 2
+    # The room is free again.
+    assert RayGroup(address).run(calls.reduce_sum, 1.0, 2) == [3.0, 3.0]
+
+
+def test_a_rank_that_fails_ends_the_others_with_its_error(address: str) -> None:
+    with pytest.raises(ConfigError, match="spec: field: must be another one"):
+        RayGroup(address).run(calls.second_rank_refuses, LONG, 2)
+
+
+def check(nodes: Nodes, deployment: Deployment, *options: str):
+    environment = {**deployment.environment, **nodes.access}
+    return deployment.command("cluster", "check", *options, check=False, environment=environment)
+
+
+def test_nodes_that_are_alike_get_a_line_each(nodes: Nodes, deployment: Deployment) -> None:
+    shown = check(nodes, deployment, "--address", nodes.address)
+    assert (shown.returncode, shown.stderr) == (0, ""), shown.stdout
+    lines = shown.stdout.splitlines()
+    assert len(lines) == 3
+    assert all("files ok; clock +0.00 s; Postgres ok; no GPU" in line for line in lines)
+    assert not list((deployment.settings.home / "cluster_check").iterdir())
+
+
+def test_a_node_that_differs_is_named_with_what_to_do(nodes: Nodes, deployment: Deployment, tmp_path: Path) -> None:
+    other = nodes.start_node(1, {"MODYN_HOME": str(tmp_path), "MODYN_POSTGRES_URL": "postgresql://a:b@127.0.0.1:1/x"})
+    try:
+        shown = check(nodes, deployment, "--address", nodes.address, "--json")
+    finally:
+        other.end()
+    assert shown.returncode == 1
+    problems = [each["problems"] for each in json.loads(shown.stdout)]
+    [found] = [each for each in problems if each]
+    assert "MODYN_HOME must be one folder that all nodes share" in found[0]
+    assert "set MODYN_POSTGRES_URL where `ray start` runs" in found[1]
+
+
+def test_a_process_without_the_token_is_refused(nodes: Nodes, deployment: Deployment) -> None:
+    environment = {**deployment.environment, **nodes.access, "RAY_AUTH_TOKEN": "0" * 32}
+    shown = deployment.command("cluster", "check", "--address", nodes.address, check=False, environment=environment)
+    assert shown.returncode == 1
+    assert "no Ray cluster can be used there" in shown.stderr
+
+
+def test_the_dashboard_listens_on_this_machine_alone_and_wants_the_token(nodes: Nodes) -> None:
+    listening = {
+        connection.laddr.ip
+        for process in nodes.left_over()
+        for connection in process.net_connections("tcp")
+        if connection.status == "LISTEN" and connection.laddr.port == nodes.ports["dashboard"]
+    }
+    assert listening == {"127.0.0.1"}
+    for token, status in (None, 401), ("wrong", 403), (nodes.token, 200):
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        assert requests.get(f"{nodes.dashboard}/api/jobs/", headers=headers, timeout=30).status_code == status

@@ -1,0 +1,226 @@
+"""The launcher that routes runs: quoting, classes, secrets and clocks. No cluster is needed; ``tests/cluster`` has one."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import dagster as dg
+import pytest
+import yaml
+
+# What the daemon gives a launcher; there are no public names for it.
+from dagster._core.code_pointer import FileCodePointer
+from dagster._core.errors import DagsterInvalidConfigError
+from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+
+from modyn_dagster.errors import ConfigError, MissingExtra
+from modyn_dagster.resources.ray_launcher import RAY_TAG, RoutingRunLauncher
+from modyn_dagster.resources.run_classes import CLASS_TAG, RESOURCES_TAG
+from tests.dagster import warm_jobs
+from tests.projects.tiny import ROOT
+
+JOBS: Final = Path(warm_jobs.__file__)
+#: Nobody listens there.
+NOWHERE: Final = "http://127.0.0.1:9"
+
+
+@contextmanager
+def opened(folder: Path, ray: Mapping[str, Any] | None, **content: Any) -> Iterator[dg.DagsterInstance]:
+    """Dagster's instance with this launcher."""
+    config = {"warm": False} | ({"ray": dict(ray)} if ray is not None else {})
+    launcher = {"module": "modyn_dagster.resources.ray_launcher", "class": "RoutingRunLauncher", "config": config}
+    monitoring = {"enabled": True, "start_timeout_seconds": 1_000}
+    settings = {"telemetry": {"enabled": False}, "run_launcher": launcher, "run_monitoring": monitoring, **content}
+    folder.mkdir(exist_ok=True)
+    (folder / "dagster.yaml").write_text(yaml.safe_dump(settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", str(folder))
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", "0" * 32)
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+
+
+def launcher_of(instance: dg.DagsterInstance) -> RoutingRunLauncher:
+    launcher = instance.run_launcher
+    assert isinstance(launcher, RoutingRunLauncher)
+    return launcher
+
+
+def created(instance: dg.DagsterInstance, tags: Mapping[str, str] | None = None) -> dg.DagsterRun:
+    pointer = FileCodePointer(str(JOBS), "defs", str(ROOT))
+    return instance.create_run_for_job(
+        warm_jobs.defs.resolve_job_def("telling"),
+        run_config={"ops": {"tell": {"config": {"file": 'it\'s "here" $HOME'}}}},
+        tags=dict(tags or {}),
+        status=dg.DagsterRunStatus.STARTED,
+        job_code_origin=JobPythonOrigin("telling", RepositoryPythonOrigin(sys.executable, pointer)),
+    )
+
+
+def command_of(instance: dg.DagsterInstance) -> str:
+    jobs = launcher_of(instance).ray
+    assert jobs is not None
+    return jobs.command(created(instance))
+
+
+def test_a_shell_gives_the_program_what_the_launcher_wrote(tmp_path: Path) -> None:
+    shown = tmp_path / "shown.py"
+    shown.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    shown.chmod(0o755)
+    logs = {
+        "module": "dagster._core.storage.local_compute_log_manager",
+        "class": "LocalComputeLogManager",
+        "config": {"base_dir": str(tmp_path / 'it\'s `a` "$HOME"; folder')},
+    }
+    with opened(tmp_path / "home", {"address": NOWHERE, "python": str(shown)}, compute_logs=logs) as instance:
+        command = command_of(instance)
+        expected = json.loads(dg.serialize_value(instance.get_ref()))
+    answer = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)  # noqa: S602 - as Ray does
+    *words, content = json.loads(answer.stdout)
+    assert words == ["-m", "dagster", "api", "execute_run"]
+    arguments = json.loads(content)
+    assert arguments["instance_ref"] == expected
+    assert arguments["set_exit_code_on_failure"] is True
+    assert "it's `a`" in content
+
+
+@pytest.mark.parametrize(("set_here", "found"), [("3", "3"), (None, "")])
+def test_a_run_finds_the_threads_of_the_launcher_and_not_those_of_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_here: str | None, found: str
+) -> None:
+    if set_here is None:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    else:
+        monkeypatch.setenv("OMP_NUM_THREADS", set_here)
+    shown = tmp_path / "shown.sh"
+    shown.write_text('#!/bin/sh\nprintf %s "$OMP_NUM_THREADS"\n')
+    shown.chmod(0o755)
+    with opened(tmp_path / "home", {"address": NOWHERE, "python": str(shown)}) as instance:
+        command = ["sh", "-c", command_of(instance)]
+    environment = {"OMP_NUM_THREADS": "64", "PATH": "/usr/bin:/bin"}
+    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == found
+
+
+def test_a_password_in_the_settings_is_refused_before_ray_shows_it(tmp_path: Path) -> None:
+    logs = {
+        "module": "dagster._core.storage.local_compute_log_manager",
+        "class": "LocalComputeLogManager",
+        "config": {"base_dir": f"{tmp_path}/postgresql://me:hunter2@host"},
+    }
+    with opened(tmp_path / "home", {"address": NOWHERE}, compute_logs=logs) as instance, pytest.raises(ConfigError) as caught:
+        command_of(instance)
+    assert "base_dir: is a secret, which Ray would show" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ray", "words"),
+    [
+        ({"address": "ray://127.0.0.1:10001"}, "must be the address of the dashboard"),
+        ({"address": "http://me:hunter2@127.0.0.1:8265"}, "must be the address of the dashboard"),
+        ({"address": NOWHERE, "stop_seconds": 0}, "run_launcher.config.ray.stop_seconds"),
+        ({"address": NOWHERE, "env_vars": ["DB_PASSWORD=hunter2"]}, "looks like a secret"),
+        ({"address": NOWHERE, "env_vars": ["URL=postgresql://me:hunter2@host/db"]}, "looks like a secret"),
+        ({"address": NOWHERE, "start_seconds": 1_000}, "run_monitoring.start_timeout_seconds"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused_in_words(tmp_path: Path, ray: Mapping[str, Any], words: str) -> None:
+    with opened(tmp_path / "home", ray) as instance, pytest.raises(ConfigError) as caught:
+        launcher_of(instance)
+    assert words in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ray", [{"address": NOWHERE, "classes": ["replays"]}, {"address": NOWHERE, "adress": ""}, {}])
+def test_settings_with_unknown_names_are_refused_by_dagster(tmp_path: Path, ray: Mapping[str, Any]) -> None:
+    with opened(tmp_path / "home", ray) as instance, pytest.raises(DagsterInvalidConfigError):
+        launcher_of(instance)
+
+
+def test_without_the_block_nothing_needs_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("ray", "dagster_ray", "ray.job_submission"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "modyn_dagster.resources.ray_jobs", raising=False)
+    with opened(tmp_path / "home", None) as instance:
+        assert launcher_of(instance).ray is None
+    missing = pytest.raises(MissingExtra, match=r"pip install 'modyn-dagster\[ray\]'")
+    with opened(tmp_path / "home", {"address": NOWHERE}) as instance, missing:
+        launcher_of(instance)
+
+
+@pytest.mark.parametrize(
+    ("classes", "name", "goes"),
+    [
+        (None, "replay", True),
+        (None, "training", False),
+        (None, "ingestion", False),
+        (None, "measuring", False),
+        (["training"], "training", True),
+        (["training"], "replay", False),
+    ],
+)
+def test_replays_go_to_the_cluster_and_other_classes_stay_unless_named(
+    tmp_path: Path, classes: list[str] | None, name: str, goes: bool
+) -> None:
+    ray = {"address": NOWHERE} | ({"classes": classes} if classes else {})
+    with opened(tmp_path / "home", ray) as instance:
+        run = created(instance, {CLASS_TAG: name})
+        # Nobody answers there, and the launcher of this machine wants a workspace.
+        with pytest.raises(ConnectionError if goes else Exception) as caught:
+            launcher_of(instance).launch_run(dg_context(run))
+        assert isinstance(caught.value, ConnectionError) is goes
+        found = instance.get_run_by_id(run.run_id)
+        assert found is not None
+        assert (RAY_TAG in found.tags) is goes
+
+
+def dg_context(run: dg.DagsterRun) -> Any:
+    from dagster._core.launcher import LaunchRunContext
+
+    return LaunchRunContext(dagster_run=run, workspace=None)
+
+
+def test_a_cluster_without_a_token_is_refused_unless_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for token, error in ((True, ConfigError), (False, ConnectionError)):
+        with opened(tmp_path / "home", {"address": NOWHERE, "token": token}) as instance:
+            monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+            with pytest.raises(error):
+                launcher_of(instance).launch_run(dg_context(created(instance, {CLASS_TAG: "replay"})))
+
+
+def test_a_head_that_is_away_loses_runs_after_a_while_only(tmp_path: Path) -> None:
+    for seconds, status in ((300, "RUNNING"), (1, "FAILED")):
+        with opened(tmp_path / "home", {"address": NOWHERE, "lost_seconds": seconds}) as instance:
+            launcher = launcher_of(instance)
+            run = created(instance, {RAY_TAG: NOWHERE})
+            health = launcher.check_run_worker_health(run)
+            assert health.status.value == "RUNNING"
+            assert "does not answer" in health.msg
+            while (found := launcher.check_run_worker_health(run).status.value) != status:
+                assert found == "RUNNING"
+
+
+def test_a_run_that_is_not_on_the_cluster_is_looked_after_here(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", {"address": NOWHERE}) as instance:
+        health = launcher_of(instance).check_run_worker_health(created(instance))
+        assert (health.status.value, health.msg) == ("RUNNING", None)
+
+
+def test_a_tag_that_names_no_resources_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", {"address": NOWHERE}) as instance:
+        run = created(instance, {CLASS_TAG: "replay", RESOURCES_TAG: '{"cores": 3}'})
+        with pytest.raises(ConfigError, match="must be a JSON object with cpus, gpus and memory"):
+            launcher_of(instance).launch_run(dg_context(run))
+
+
+def test_commands_of_one_line_stay_one_line(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", {"address": NOWHERE}) as instance:
+        words = shlex.split(command_of(instance))
+    assert words[-5:-1] == ["-m", "dagster", "api", "execute_run"]
+    assert sys.executable in words

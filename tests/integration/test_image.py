@@ -1,0 +1,176 @@
+"""The image without Docker: its scripts in roots of their own, where nothing that they write reaches this machine.
+
+A root is an overlay over this machine's, in a mount namespace that ends with its process. The build root has a compiler; the
+final one has what the build left in /opt/modyn, and neither compiler nor pip, as the base image of the Dockerfile.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.database.databases import excessive_rights
+from modyn_dagster.settings import Settings
+from tests.cli.test_services_run import ROOT
+from tests.debian_postgres import PASSWORD, running_server, server_programs
+
+pytestmark = [pytest.mark.soak("distributed"), pytest.mark.skipif(os.geteuid() != 0, reason="a root of its own needs root")]
+
+TARGET: Final = "/opt/modyn"
+_SECONDS: Final = 540
+#: Programs that the base image does not have.
+COMPILERS: Final = (
+    "cc gcc g++ c++ clang tcc ld as make cython pip pip3 uv x86_64-linux-gnu-gcc x86_64-linux-gnu-ld x86_64-linux-gnu-as"
+)
+ENTER: Final = """
+set -eu
+root=$1 upper=$2 work=$3
+mount --make-rprivate /
+mount -t overlay overlay -o "lowerdir=/,upperdir=$upper,workdir=$work" "$root"
+mount -t proc proc "$root/proc"
+for folder in sys dev; do mount --rbind "/$folder" "$root/$folder"; done
+# This interpreter may be in a folder of root's.
+folder=$(dirname "$4")
+while [ "$folder" != / ]; do chmod a+x "$root$folder"; folder=$(dirname "$folder"); done
+exec chroot "$root" /bin/sh -eu -c "$5"
+"""
+#: All services at once, each until it is healthy; then TERM, and their exit codes.
+SERVICES: Final = """
+ports="mlflow:5000 code:4000 webserver:3000 daemon:0"
+for each in $ports; do
+    name=${each%:*} port=${each#*:}
+    case $name in
+    mlflow) set -- --port 2$port ;;
+    code) set -- --host 127.0.0.2 --port 2$port ;;
+    webserver) set -- --port 2$port --workspace /tmp/workspace.yaml ;;
+    daemon) set -- --workspace /tmp/workspace.yaml ;;
+    esac
+    modyn-dagster services run $name "$@" >/tmp/$name.log 2>&1 &
+    echo $! >/tmp/$name.pid
+    for i in $(seq 120); do
+        if modyn-dagster services health $name >/dev/null; then break; fi
+        if ! kill -0 $(cat /tmp/$name.pid) 2>/dev/null; then cat /tmp/$name.log; exit 1; fi
+        sleep 1
+    done
+    modyn-dagster services health $name || { cat /tmp/$name.log; exit 1; }
+done
+for each in $ports; do kill -TERM $(cat /tmp/${each%:*}.pid); done
+for each in $ports; do wait $(cat /tmp/${each%:*}.pid) || { cat /tmp/${each%:*}.log; exit 1; }; done
+echo ended
+"""
+
+
+class Root:
+    """A root whose changes are in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.changes = folder / "changes"
+        self._root, self._work = folder / "root", folder / "work"
+        for each in (self.changes, self._root, self._work):
+            each.mkdir(parents=True)
+
+    def run(self, script: str, **environment: str) -> str:
+        """Run a script inside; returns its output."""
+        places = [str(place) for place in (self._root, self.changes, self._work, Path(sys.executable).resolve())]
+        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", *places, script]
+        passed = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_", "HTTP", "http"))}
+        given = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root"} | passed | environment
+        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+
+def copied(place: Path) -> Path:
+    """Copy what the Dockerfile copies: the files that .dockerignore lets through."""
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    ignore = shutil.ignore_patterns("__pycache__", "*.so", "secrets")
+    for each in allowed:
+        source, target = ROOT / each, place / each
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target, ignore=ignore) if source.is_dir() else shutil.copy(source, target)
+    return place
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
+    """The final root, after the steps of the Dockerfile."""
+    # Not in pytest's own folder: the image's account may not enter that.
+    folder = Path(tempfile.mkdtemp(prefix="modyn-image-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    try:
+        build, final = Root(folder / "build"), Root(folder / "final")
+        copied(build.changes / "source")
+        python = str(Path(sys.executable).resolve())
+        build.run(f"cd /source && sh deploy/image/build.sh {TARGET}", PYTHON=python)
+        (final.changes / "opt").mkdir()
+        (build.changes / "opt" / "modyn").rename(final.changes / "opt" / "modyn")
+        scripts = final.changes / "usr" / "local" / "lib" / "modyn"
+        # The parts of the path keep the modes of this machine's.
+        scripts.mkdir(parents=True)
+        for each in [*(ROOT / "deploy" / "image").iterdir(), ROOT / "dagster.yaml", ROOT / "deploy" / "workspace.yaml"]:
+            shutil.copy(each, scripts)
+        removed = f"for name in {COMPILERS}; do rm -f /usr/local/bin/$name /usr/bin/$name; done"
+        final.run(f"{removed}; sh /usr/local/lib/modyn/runtime.sh {TARGET}")
+        yield final
+    finally:
+        shutil.rmtree(folder)
+
+
+def as_account(script: str) -> str:
+    """The script as the image's account."""
+    (quoted,) = (script.replace("'", "'\\''"),)
+    return f"cd /project && exec setpriv --reuid 10001 --regid 10001 --clear-groups sh -eu -c '{quoted}'"
+
+
+def variables() -> dict[str, str]:
+    """Variables that the Dockerfile sets."""
+    text = re.search(r"^ENV (.+?[^\\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE | re.DOTALL)
+    assert text is not None
+    pairs = dict(part.split("=", 1) for part in text[1].replace("\\\n", " ").split())
+    return pairs | {"PATH": f"{TARGET}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+
+
+def test_the_image_passes_its_own_check_as_its_account(image: Root) -> None:
+    image.run(as_account(f"sh /usr/local/lib/modyn/check.sh {TARGET}"), **variables())
+    compilers = image.run("command -v cc gcc ld || true", **variables())
+    assert compilers == ""
+
+
+def test_its_services_run_with_secrets_by_file_and_a_server_whose_roles_our_script_made(image: Root, scratch: Path) -> None:
+    programs = server_programs()
+    if programs is None:
+        pytest.skip("needs Debian's Postgres: apt-get install postgresql")
+    with running_server(programs, scratch) as admin:
+        secrets = image.changes / "run-secrets"
+        subprocess.run(["sh", ROOT / "deploy" / "make-secrets.sh", secrets, f"127.0.0.1:{admin.port}"], check=True)
+        # Docker mounts each file by itself; here it is the folder that must be entered.
+        secrets.chmod(0o755)
+        roles_made(admin, secrets)
+        shutil.copytree(ROOT / "examples" / "baseball", image.changes / "project", dirs_exist_ok=True)
+        workspace = "{load_from: [{grpc_server: {host: 127.0.0.2, port: 24000, location_name: modyn_dagster.definitions}}]}"
+        files = {"MODYN_POSTGRES_URL_FILE": "/run-secrets/writer_url", "MODYN_UI_TOKEN_FILE": "/run-secrets/ui_token"}
+        owner = {"MODYN_POSTGRES_OWNER_URL_FILE": "/run-secrets/owner_url"}
+        assert "upgraded" in image.run(as_account("modyn-dagster db upgrade"), **variables() | files | owner)
+        script = f"echo '{workspace}' >/tmp/workspace.yaml\n{SERVICES}"
+        assert image.run(as_account(script), **variables() | files).splitlines()[-1] == "ended"
+
+
+def roles_made(admin: sa.URL, secrets: Path) -> None:
+    """Run the script of compose.yaml's Postgres, and look at the rights of the writer."""
+    environment = {"PATH": os.environ["PATH"], "PGHOST": "127.0.0.1", "PGPORT": str(admin.port), "PGPASSWORD": PASSWORD}
+    environment |= {"POSTGRES_USER": "admin", "SECRETS": str(secrets)}
+    done = subprocess.run(
+        ["sh", ROOT / "deploy" / "postgres" / "roles.sh"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    urls = {name: (secrets / f"{name}_url").read_text() for name in ("writer", "owner")}
+    settings = Settings(secrets, secrets, postgres_url=urls["writer"], postgres_owner_url=urls["owner"])
+    assert excessive_rights(settings) is None
