@@ -88,9 +88,7 @@ class NodeFacts:
         if self.files != _FINE:
             found.append(f"files: {self.files}; {_SHARED}")
         elif wrote != self.wrote:
-            found.append(
-                "files: what it wrote was not found here; MODYN_HOME must be one folder that all nodes share, or MODYN_FILES one store"
-            )
+            found.append(f"files: what it wrote was not found here; {_SHARED}")
         if self.postgres != _FINE:
             found.append(
                 f"Postgres: {self.postgres}; set MODYN_POSTGRES_URL where `ray start` runs to a server that all nodes reach"
