@@ -9,6 +9,8 @@ import pytest
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, WriteFailed
 from modyn_dagster.errors.classification import is_permanent, is_transient
 from modyn_dagster.files.mounting import files_at, home_of_files
+from modyn_dagster.pipeline.operate.node import exchange_folder, exchanged
+from modyn_dagster.settings import Settings
 from modyn_dagster.storage import (
     StagedFile,
     atomic_write,
@@ -218,6 +220,14 @@ def test_a_training_goes_on_from_the_newest_checkpoint_of_another_node(node: Nod
     files[0].beside(".model0").save("fingerprint", {"step": 0})
     files[1].remove()
     assert [file.load("fingerprint") for file in (*files, files[0].beside(".model0"))] == [None] * 3
+
+
+def test_nodes_with_separate_homes_exchange_files_for_a_check_of_the_cluster(tmp_path: Path, store_url: str) -> None:
+    ann, bob = (exchange_folder(Settings(tmp_path, tmp_path / name, files=store_url)) for name in ("ann", "bob"))
+    write(ann / "token", b"token")
+    assert exchanged(bob / "token") == "token"
+    assert exchanged(bob / "none") is None
+    assert exchange_folder(Settings(tmp_path, tmp_path / "ann")) == tmp_path / "ann" / "cluster_check"
 
 
 @pytest.mark.parametrize("name", ["../outside", "batches/../../outside"])

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modyn_dagster.cli.console import say
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.private_files import make_home
 from modyn_dagster.settings import Settings
+from modyn_dagster.storage import atomic_write
 
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.operate.node import NodeFacts
@@ -93,21 +95,22 @@ class _Answer:
 @contextmanager
 def _shared_folder(settings: Settings) -> Iterator[tuple[Path, str]]:
     """Make a file for the nodes to read; all that was exchanged is removed in the end."""
-    from modyn_dagster.pipeline.operate.node import FOLDER
+    from modyn_dagster.pipeline.operate.node import exchange_folder
 
     make_home(settings.home)
-    folder, token = settings.home / FOLDER, secrets.token_hex(8)
-    folder.mkdir(exist_ok=True)
-    (folder / token).write_text(token)
+    folder, token = exchange_folder(settings), secrets.token_hex(8)
+    with atomic_write(folder / token) as out:
+        out.write(token.encode())
     try:
         yield folder, token
     finally:
-        for path in folder.glob(f"{token}*"):
-            path.unlink()
+        for path in files_at(folder).names(folder):
+            if path.name.startswith(token):
+                files_at(path).remove(path)
 
 
 def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]:
-    from modyn_dagster.pipeline.operate.node import NodeFacts, node_facts
+    from modyn_dagster.pipeline.operate.node import NodeFacts, exchanged, node_facts
 
     here = NodeFacts.parse(node_facts(token, f"{token}-here"))
     yield _Answer("this process", here, 0.0, here.problems(here, 0.0, here.wrote))
@@ -120,8 +123,7 @@ def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]
         name = f"{token}-{index}"
         answer, offset = _ask(ray, node["NodeID"], token, name)
         facts = NodeFacts.parse(answer)
-        path = folder / name
-        wrote = path.read_text() if path.exists() else None
+        wrote = exchanged(folder / name)
         yield _Answer(f"{node['NodeManagerAddress']} {node['NodeID'][:8]}", facts, offset, facts.problems(here, offset, wrote))
 
 

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
-from modyn_dagster.errors import ModynError, one_line, without_secrets
+from modyn_dagster.errors import ModynError, StorageError, one_line, without_secrets
+from modyn_dagster.files.mounting import files_at, home_of_files
 from modyn_dagster.settings import Settings
+from modyn_dagster.storage import atomic_write
 
-#: Folder below ``MODYN_HOME`` for the files that nodes exchange.
+#: Folder for the files that nodes exchange, below ``MODYN_HOME`` or ``MODYN_FILES``.
 FOLDER: Final = "cluster_check"
 #: Packages that decide bits, or that must be the same to talk to each other.
 PACKAGES: Final = ("modyn-dagster", "torch", "numpy", "dagster", "ray")
 _FINE: Final = "ok"
+_SHARED: Final = "MODYN_HOME must be one folder that all nodes share, or MODYN_FILES one store"
 #: Clocks that differ by more confuse the order of events in logs.
 _MOST_SECONDS: Final = 1.0
 
@@ -83,9 +86,9 @@ class NodeFacts:
             if mine != there:
                 found.append(f"{name} {mine!r} differs from {there!r} here: results may differ in bits; use nodes of one type")
         if self.files != _FINE:
-            found.append(f"files: {self.files}; MODYN_HOME must be one folder that all nodes share")
+            found.append(f"files: {self.files}; {_SHARED}")
         elif wrote != self.wrote:
-            found.append("files: what it wrote was not found here; MODYN_HOME must be one folder that all nodes share")
+            found.append(f"files: what it wrote was not found here; {_SHARED}")
         if self.postgres != _FINE:
             found.append(
                 f"Postgres: {self.postgres}; set MODYN_POSTGRES_URL where `ray start` runs to a server that all nodes reach"
@@ -117,7 +120,7 @@ def node_facts(token: str, name: str) -> dict[str, Any]:
         capability=environment.cpu_capability,
         cores=len(os.sched_getaffinity(0)),
         gpus=gpus,
-        files=_exchange(settings.home / FOLDER, token, name, wrote),
+        files=_exchange(exchange_folder(settings), token, name, wrote),
         wrote=wrote,
         postgres=_postgres(settings),
     )
@@ -129,13 +132,30 @@ def node_clock(_: None = None) -> float:
     return time.time()
 
 
+def exchange_folder(settings: Settings) -> Path:
+    """Folder of the files that nodes exchange: where files of state are, in the home or in the store."""
+    return home_of_files(settings.home, settings.files, settings.cache_size) / FOLDER
+
+
+def exchanged(path: Path) -> str | None:
+    """Content of a file that another node may have written; None for a missing one. Raises ``OSError`` and ``StorageError``."""
+    files = files_at(path)
+    if not files.renewed(path):
+        return None
+    with files.using(path):
+        return path.read_text()
+
+
 def _exchange(folder: Path, token: str, name: str, wrote: str) -> str:
     try:
-        if (folder / token).read_text() != token:
-            return f"{folder / token} has another content there"
-        (folder / name).write_text(wrote)
+        if (found := exchanged(folder / token)) != token:
+            return f"{folder / token} {'is not' if found is None else 'has another content'} there"
+        with atomic_write(folder / name) as out:
+            out.write(wrote.encode())
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
+    except StorageError as error:
+        return one_line(error)
     return _FINE
 
 

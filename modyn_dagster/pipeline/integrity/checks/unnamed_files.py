@@ -53,7 +53,7 @@ def _kept_for_runs(platform: Platform) -> Iterator[Path]:
         triggers = [trigger for run in runs for trigger in list_triggers(conn, run.id)]
     for run in runs:
         if run.is_open:
-            yield from (platform.home / ahead_path(run.id, 0)).parent.glob("*")
+            yield from files_at(platform.home).names((platform.home / ahead_path(run.id, 0)).parent)
     for trigger in triggers:
         place = trigger.run_id, trigger.ordinal
         yield platform.home / optimizers_path(*place)
