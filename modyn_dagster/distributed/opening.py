@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
+from modyn_dagster.distributed.on_ray.cluster import connect
 from modyn_dagster.distributed.on_ray.group import RayGroup
 from modyn_dagster.distributed.on_ray.pool import RayPool
 from modyn_dagster.distributed.processes.group import LocalGroup
@@ -22,7 +23,7 @@ def named_pool(workers: str) -> str:
     ('processes:4', 'ray:10.0.0.1:6379')
     """
     kind, _, rest = workers.rpartition(":") if workers.isdecimal() else workers.partition(":")
-    if (kind or _PROCESSES) not in _POOLS:
+    if (kind or _PROCESSES) not in _POOLS or not rest:
         raise _unknown(workers)
     if (kind or _PROCESSES) == _PROCESSES and not (rest.isdecimal() and int(rest) > 0):
         raise _unknown(workers)
@@ -34,7 +35,7 @@ def open_pool(workers: str | None) -> Iterator[Pool | None]:
     """Open the pool that a text names for a block, and end its workers after it; None without a text.
 
     Raises:
-        ConfigError: the text names no pool.
+        ConfigError: the text names no pool, or a cluster that does not answer.
     """
     if not workers:
         yield None
@@ -42,6 +43,12 @@ def open_pool(workers: str | None) -> Iterator[Pool | None]:
     kind, _, rest = named_pool(workers).partition(":")
     with _POOLS[kind](rest) as pool:
         yield pool
+
+
+def _connected(address: str) -> RayPool:
+    """Pool of a cluster that answers; the connection lasts as long as the process."""
+    connect(address)
+    return RayPool(address)
 
 
 def _unknown(workers: str) -> ConfigError:
@@ -52,8 +59,8 @@ def _unknown(workers: str) -> ConfigError:
 def open_group(ranks: str) -> Group:
     """Open the group that a text names: ``processes`` of this machine, or ``ray:<address>``; ``ConfigError`` for another one."""
     kind, _, rest = ranks.partition(":")
-    if kind == "ray":
-        return RayGroup(rest or "auto")
+    if kind == "ray" and rest:
+        return RayGroup(rest)
     if ranks != _PROCESSES:
         raise ConfigError(
             "environment", "MODYN_RANKS", ranks, "must be `processes`, or a Ray cluster, `ray:auto` or `ray:host:port`"
@@ -64,6 +71,5 @@ def open_group(ranks: str) -> Group:
 #: Openers by kind; each gets the text after the colon.
 _POOLS: Final[Mapping[str, Callable[[str], AbstractContextManager[Pool]]]] = {
     _PROCESSES: lambda number: ProcessPool(int(number)),
-    # The connection lasts as long as the process.
-    "ray": lambda address: nullcontext(RayPool(address or "auto")),
+    "ray": lambda address: nullcontext(_connected(address)),
 }

@@ -87,7 +87,8 @@ def test_a_shell_gives_the_program_what_the_launcher_wrote(tmp_path: Path) -> No
     arguments = json.loads(content)
     assert arguments["instance_ref"] == expected
     assert arguments["set_exit_code_on_failure"] is True
-    assert "it's `a`" in content
+    # YAML breaks long lines at spaces.
+    assert "`a`" in content
 
 
 @pytest.mark.parametrize(("set_here", "found"), [("3", "3"), (None, "")])

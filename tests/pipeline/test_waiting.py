@@ -229,6 +229,8 @@ def test_events_go_on_after_an_error_that_passes_and_an_abandoned_iterator_is_cl
 @pytest.mark.process
 def test_a_wait_ends_at_once_on_ctrl_c() -> None:
     def wait() -> None:
+        # A shell lets programs in the background ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             patiently(3600, lambda: (_ for _ in ()).throw(FULL), lambda _: os.kill(os.getpid(), signal.SIGINT))
         except KeyboardInterrupt:

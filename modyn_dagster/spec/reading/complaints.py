@@ -124,11 +124,11 @@ def _field_names(value: object) -> object:
 
 
 def _fields_beside(content: Any, field: Sequence[str]) -> list[str]:
-    """Fields of the kind of spec that shares most names with the mapping that holds an unknown field."""
+    """Fields of the kind of spec that shares most names with the mapping of an unknown field; of several, the smallest."""
     for part in field[:-1]:
         content = content[int(part)] if isinstance(content, list) else content[part]
     given = set(map(str, content))
-    best = max(_known_fields(), key=lambda known: len(given & known) / len(given | known))
+    best = max(_known_fields(), key=lambda known: (len(given & known), -len(known)))
     return sorted(best - given)
 
 
