@@ -1,7 +1,6 @@
 """Nodes of separate processes and homes on moto's S3: one imports, another replays, a third runs live, and a server fails."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -137,8 +136,9 @@ def test_a_replay_waits_for_a_server_that_answers_503_and_ends_as_if_undisturbed
     failing = Failing()
     with failing.served() as endpoint:
         allow(monkeypatch, endpoint, "a", "a")
-        s3fs.S3FileSystem().mkdir("files")
-        url = f"s3://files/{os.urandom(4).hex()}"
+        bucket = f"files-{method.lower()}"
+        s3fs.S3FileSystem().mkdir(bucket)
+        url = f"s3://{bucket}/modyn"
         ann = full_world(replace(settings, home=tmp_path / "ann", files=url), tmp_path / "project")
         bob = World(ann.folder, replace(ann.settings, home=tmp_path / "bob"))
         lines: list[str] = []
