@@ -213,7 +213,7 @@ def test_other_precisions_learn_too(separable: Table, precision: str) -> None:
 
 @pytest.mark.parametrize(("precision", "digits"), [("64-true", 1e-13), ("32-true", 1e-5)])
 def test_a_step_is_as_exact_as_its_precision(separable: Table, precision: str, digits: float) -> None:
-    # A logistic regression that begins at zero, so that every probability is 1/2.
+    """A logistic regression that begins at zero gives every class the probability 1/2."""
     spec = spec_of(precision=precision, batch_size=300, optimizer={"name": "sgd", "lr": 1.0}, standardize=False)
     dtype = torch.float64 if precision == "64-true" else torch.float32
     start = {"weight": torch.zeros(2, 2, dtype=dtype), "bias": torch.zeros(2, dtype=dtype)}
