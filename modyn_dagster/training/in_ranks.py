@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from modyn_dagster.distributed.protocols import Group, Rank, Resources
-from modyn_dagster.files.mounting import home_of_files
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.reproducibility.devices import resolve_device
-from modyn_dagster.settings import Settings
 from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.checkpoint.file import CheckpointFile
 from modyn_dagster.training.data import PreviousModel, Task, TrainedModel, TrainingData
@@ -39,7 +37,6 @@ class Order:
         given: the arguments of ``train`` that are plain values.
         timeout: longest wait of a rank for the others, in seconds.
         progress: file that rank 0 tells its progress to; None for none.
-        settings: of the project, whose files may be in a store; None where all are at their paths.
     """
 
     spec: TrainingSpec
@@ -50,7 +47,6 @@ class Order:
     given: Mapping[str, Any]
     timeout: float
     progress: Path | None
-    settings: Settings | None
 
 
 def train_in_ranks(  # noqa: PLR0913 - all but the first three are given by name
@@ -68,13 +64,12 @@ def train_in_ranks(  # noqa: PLR0913 - all but the first three are given by name
     checkpoint: CheckpointFile | None = None,
     progress: ProgressCallback | None = None,
     timeout: float = TIMEOUT,
-    settings: Settings | None = None,
 ) -> TrainedModel:
     """Train one model in ``spec.ranks`` processes of a group, as ``train`` does in this one; only rank 0 writes checkpoints.
 
     The result depends on the number of ranks, and not on the group. ``progress`` is called in another thread, a few times a
     second, where the ranks run on this machine. ``timeout`` is the longest wait of a rank for the others, in seconds: also for
-    one that reads the training set more slowly. With ``settings``, ranks find the files of a home that are kept in a store.
+    one that reads the training set more slowly.
 
     Raises:
         ConfigError: ranks cannot share this training.
@@ -85,7 +80,7 @@ def train_in_ranks(  # noqa: PLR0913 - all but the first three are given by name
     given = {"task": task, "seed": seed, "threads": threads, "source": source}
     gpus = 1 if resolve_device(spec.device, source=source, field="training.device") == "cuda" else 0
     with followed_progress(progress) as path:
-        order = Order(spec, data, calibrate, packed(start), checkpoint, given, timeout, path, settings)
+        order = Order(spec, data, calibrate, packed(start), checkpoint, given, timeout, path)
         results = group.run(train_rank, order, spec.ranks, Resources(cpus=threads, gpus=gpus))
     trained, states = next(result for result in results if result is not None)
     return replace(trained, **unpacked(states))
@@ -93,8 +88,6 @@ def train_in_ranks(  # noqa: PLR0913 - all but the first three are given by name
 
 def train_rank(rank: Rank, order: Order) -> tuple[TrainedModel, bytes] | None:
     """Train as one of the ranks; the model and its packed tensors on rank 0, None on the others."""
-    if (settings := order.settings) is not None:
-        home_of_files(settings.home, settings.files, settings.cache_size)
     start = unpacked(order.start)
     previous = None if start["previous"] is None else PreviousModel(**start["previous"])
     device = torch.device(resolve_device(order.spec.device, source=order.given["source"], field="training.device"))

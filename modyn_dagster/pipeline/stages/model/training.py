@@ -100,8 +100,7 @@ def fit(
     }
     if spec.ranks > 1:
         platform = context.platform
-        settings = platform.settings
-        return train_in_ranks(platform.group, spec, data, timeout=settings.rank_timeout, settings=settings, **given)
+        return train_in_ranks(platform.group, spec, data, timeout=platform.settings.rank_timeout, **given)
     return train(spec, data, **given)
 
 
