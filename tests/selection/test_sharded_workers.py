@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.process, pytest.mark.soak("distributed")]
 BATCH = 60_000
 #: Few enough that workers make progress between them, however busy the machine is.
 KILLS = 5
-WORKER = "modyn_dagster.distributed.worker"
+WORKER = "modyn_dagster.distributed.processes.worker"
 
 
 def sampler_of(kind: str, pool: ProcessPool | None) -> ShardedSampler:

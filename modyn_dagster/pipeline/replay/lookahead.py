@@ -162,13 +162,14 @@ def clear_ahead(platform: Platform, run: RunRow) -> None:
         path.parent for path in (platform.home / ahead_path(run.id, 0), platform.home / checkpoint_path(run.id, 0))
     )
     files = files_at(platform.home)
-    if files.exists(ahead):
-        files.remove_below(ahead)
+    for path in files.names(ahead):
+        files.remove(path)
     left = files.names(checkpoints)
     if not left:
         return
     with platform.transaction() as conn:
-        triggers = {f"{trigger.ordinal:06d}" for trigger in list_triggers(conn, run.id)}
+        done = ("trained", "skipped")
+        triggers = {f"{trigger.ordinal:06d}" for trigger in list_triggers(conn, run.id) if trigger.state not in done}
     for path in left:
         if _ordinal(path) not in triggers:
             files.remove(path)

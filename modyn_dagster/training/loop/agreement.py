@@ -40,8 +40,10 @@ def begin_alike(spec: TrainingSpec, network: Network, shares: Shares | None, *, 
     if (name := unshareable(network.body)) is not None:
         rule = f"the batch norm {name} of the model keeps no running statistics, has no shape yet or is the whole model"
         raise ConfigError(source, "training.ranks", spec.ranks, f"{rule}; use another one, or `ranks: 1`")
-    shares.meet_in_forward = share_batch_norms(network.body, shares.team)
-    if shares.meet_in_forward and spec.compile is not None:
+    has_norms = share_batch_norms(network.body, shares.team)
+    # A forward pass may change buffers, as spectral norm does: then every rank makes every pass.
+    shares.meet_in_forward = has_norms or any(True for _ in network.body.buffers())
+    if has_norms and spec.compile is not None:
         raise ConfigError(source, "training.compile", "(on)", "a model with batch norm cannot be compiled with ranks")
     _require_same_model(shares.team, "initial", network.state_dict())
 

@@ -1,5 +1,6 @@
 """Optimizer steps of a training: model, loss, optimizers and schedulers on their device."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -64,6 +65,9 @@ class Steps:
         body = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
         # In single precision, Fabric's wrappers only take time; in double precision they round the outputs to single.
         plain, self._double = spec.precision in ("32-true", "64-true"), spec.precision == "64-true"
+        # A loss may hold tensors of its own, such as weights of classes; samples are scored by the given one.
+        is_copied = self._double and isinstance(self._loss, nn.Module)
+        self._exact: SampleLoss = copy.deepcopy(self._loss).double() if is_copied else self._loss  # type: ignore[attr-defined]
         wrap: Any = fabric.to_device if plain else fabric.setup_module
         self._model: nn.Module = wrap(body)
         self._backward: Callable[[Tensor], object] = Tensor.backward if plain else fabric.backward
@@ -71,7 +75,7 @@ class Steps:
         self._schedulers: list[Scheduler] = []
         self._outputs = torch.empty(0)
         self._precision = precision = fabric.strategy.precision
-        self._state = StepState(network, self._optimizers, self._schedulers, precision, self._average, self._loss)
+        self._state = StepState(network, self._optimizers, self._schedulers, precision, self._average, self._exact)
         self.n_steps, self.n_pending, self._last_loss = 0, 0, 0.0
 
     @property
@@ -154,7 +158,7 @@ class Steps:
         if self._double:
             targets, weights = targets.double() if targets.is_floating_point() else targets, weights.double()
         with user_code(loss):
-            return weighted_mean(self._loss(outputs, targets), weights, what=loss, divisor=batch.divisor)
+            return weighted_mean(self._exact(outputs, targets), weights, what=loss, divisor=batch.divisor)
 
     def _call_in_shares(self, batch: Batch, whole: Whole) -> Tensor:
         """Outputs for the samples of all ranks; a rank without samples computes none."""
