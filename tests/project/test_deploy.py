@@ -13,6 +13,7 @@ from typing import Any
 import click
 import jsonschema
 import pytest
+import yaml
 
 from modyn_dagster.cli import main
 from modyn_dagster.cli.services.command import HEALTH_PORTS
@@ -132,6 +133,15 @@ def test_the_image_copies_and_runs_scripts_that_are_there_and_its_compilers_stay
     copied = [line[1:] for line in ignored if line.startswith("!")]
     assert [path for path in copied if not (ROOT / path).exists()] == []
     assert "deploy/secrets" in ignored
+
+
+def test_the_image_alone_asks_its_code_location_for_lost_runs() -> None:
+    shipped = (ROOT / "dagster.yaml").read_text()
+    script = (DEPLOY / "image" / "runtime.sh").read_text()
+    [(before, after)] = re.findall(r"^sed -i 's/\^(.+)\$/(.+)/' /etc/modyn/dagster.yaml$", script, re.MULTILINE)
+    changed = read_yaml(ROOT / "dagster.yaml")["run_launcher"]["config"] | {"ask_code_server": True}
+    assert yaml.safe_load(shipped.replace(f"{before}\n", f"{after}\n"))["run_launcher"]["config"] == changed
+    assert yaml.safe_load(shipped)["run_launcher"]["config"] != changed
 
 
 @pytest.mark.process
