@@ -45,7 +45,7 @@ def problems(content: Mapping[str, Any]) -> Iterator[str]:
         used["secrets"] |= set(service.get("secrets", []))
         yield from (f"{name} waits for {other}" for other in service.get("depends_on", {}) if other not in content["services"])
         for variable, value in service.get("environment", {}).items():
-            if variable.endswith(("_FILE", "_PATH")) and Path(value).name not in service.get("secrets", []):
+            if variable.endswith("_FILE") and Path(value).name not in service.get("secrets", []):
                 yield f"{name}: {variable} names a secret that it does not get"
     for kind, names in used.items():
         yield from (f"{kind}: {each} is declared or used alone" for each in names ^ set(content[kind]))
@@ -89,9 +89,9 @@ def test_a_mistake_in_compose_is_found(compose: Mapping[str, Any], change: Any, 
 
 def test_services_of_compose_are_ours_with_health_checks_secrets_by_file_and_no_rights(compose: Mapping[str, Any]) -> None:
     services = compose["services"]
-    assert {*HEALTH_PORTS, "postgres", "databases", "ray-head", "ray-worker"} == set(services)
+    assert {*HEALTH_PORTS, "postgres", "databases"} == set(services)
     for name, service in services.items():
-        if service["command"][0] == "modyn-dagster" if "command" in service else False:
+        if "command" in service:
             command_of(service["command"])
         assert ("healthcheck" in service) == (name != "databases")
         shown = [variable for variable in service.get("environment", {}) if variable in (*SECRETS, "POSTGRES_PASSWORD")]
@@ -108,7 +108,7 @@ def test_the_code_location_of_compose_is_reached_by_webserver_and_daemon_alone(c
     services = compose["services"]
     assert "ports" not in services["code"]
     assert compose["networks"]["code"] == compose["networks"]["database"] == {"internal": True}
-    with_it = {name for name, service in services.items() if "code" in service["networks"] and "profiles" not in service}
+    with_it = {name for name, service in services.items() if "code" in service["networks"]}
     assert with_it == {"code", "webserver", "daemon"}
     [server] = read_yaml(DEPLOY / "workspace.yaml")["load_from"]
     assert server["grpc_server"]["host"] == "code"
