@@ -222,6 +222,18 @@ def test_units_have_settings_without_secrets_and_end_before_they_are_killed(unit
         assert int(grace) < int(settings["TimeoutStopSec"])
 
 
+def test_claims_are_where_all_units_and_all_containers_see_them(compose: Mapping[str, Any]) -> None:
+    lines = (DEPLOY / "systemd" / "modyn.env").read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    assert settings["MODYN_CLAIMS"] == f"{settings['MODYN_HOME']}/claims"
+    for unit in UNITS:
+        assert settings["MODYN_HOME"] == f"/var/lib/{re.findall(r'^StateDirectory=(.+)$', unit.read_text(), re.MULTILINE)[0]}"
+    for name in HEALTH_PORTS:
+        service = compose["services"][name]
+        assert service["environment"]["MODYN_CLAIMS"] == "/state/claims"
+        assert {"type": "volume", "source": "state", "target": "/state"} in service["volumes"]
+
+
 def test_values_of_the_chart_run_the_image_as_its_account_with_secrets_from_kubernetes() -> None:
     values = read_yaml(DEPLOY / "helm-values.yaml")
     [code] = values["dagster-user-deployments"]["deployments"]
