@@ -243,6 +243,8 @@ def test_values_of_the_chart_run_the_image_as_its_account_with_secrets_from_kube
         assert names.isdisjoint(SECRETS)
         assert {"MODYN_HOME", "MODYN_PROJECT", "MODYN_DAGSTER_DIR"} <= names
         assert {each["name"] for each in part["volumeMounts"]} == {each["name"] for each in part["volumes"]}
+    pages = values["dagsterWebserver"]
+    assert pages["service"]["port"] == pages["readinessProbe"]["tcpSocket"]["port"] == 3000, "no port of root's"
     ours = values["dagsterDaemon"]["runCoordinator"]["config"]["customRunCoordinator"]
     shipped = read_yaml(ROOT / "dagster.yaml")["run_coordinator"]
     assert (ours["module"], ours["class"]) == (shipped["module"], shipped["class"])
