@@ -43,6 +43,7 @@ SERVICE: Final = closed(
     ["image"],
     image=TEXT,
     build=closed(["context"], context=TEXT),
+    hostname=NAME,
     init={"type": "boolean"},
     restart={"enum": ["no", "always", "on-failure", "unless-stopped"]},
     stop_grace_period=DURATION,

@@ -99,6 +99,7 @@ def test_services_of_compose_are_ours_with_health_checks_secrets_by_file_and_no_
         if name != "postgres":
             assert (service["read_only"], service["cap_drop"], service["init"]) == (True, ["ALL"], True)
     for name in HEALTH_PORTS:
+        assert services[name]["hostname"] == name, "else each container leaves a folder of its own"
         assert services[name]["command"][:4] == ["modyn-dagster", "services", "run", name]
         assert services[name]["healthcheck"]["test"] == ["CMD", "modyn-dagster", "services", "health", name]
         command_of(services[name]["healthcheck"]["test"][1:])
