@@ -10,6 +10,7 @@ from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, WriteFa
 from modyn_dagster.errors.classification import is_permanent, is_transient
 from modyn_dagster.files.mounting import files_at, home_of_files
 from modyn_dagster.pipeline.operate.node import exchange_folder, exchanged
+from modyn_dagster.pipeline.platform import models_root
 from modyn_dagster.settings import Settings
 from modyn_dagster.storage import (
     StagedFile,
@@ -228,6 +229,12 @@ def test_nodes_with_separate_homes_exchange_files_for_a_check_of_the_cluster(tmp
     assert exchanged(bob / "token") == "token"
     assert exchanged(bob / "none") is None
     assert exchange_folder(Settings(tmp_path, tmp_path / "ann")) == tmp_path / "ann" / "cluster_check"
+
+
+def test_a_folder_of_models_is_in_the_store_where_it_is_relative_and_stays_where_it_is_absolute(tmp_path: Path) -> None:
+    alone, shared = Settings(tmp_path, tmp_path / "ann"), Settings(tmp_path, tmp_path / "ann", files="s3://bucket/files")
+    assert [models_root(each, "others") for each in (alone, shared)] == [tmp_path / "ann" / "others", "s3://bucket/files/others"]
+    assert [models_root(each, "/srv/models") for each in (alone, shared)] == [Path("/srv/models")] * 2
 
 
 @pytest.mark.parametrize("name", ["../outside", "batches/../../outside"])
