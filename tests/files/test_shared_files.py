@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
 
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, WriteFailed
 from modyn_dagster.errors.classification import is_permanent, is_transient
@@ -221,6 +223,28 @@ def test_a_training_goes_on_from_the_newest_checkpoint_of_another_node(node: Nod
     files[0].beside(".model0").save("fingerprint", {"step": 0})
     files[1].remove()
     assert [file.load("fingerprint") for file in (*files, files[0].beside(".model0"))] == [None] * 3
+
+
+def test_processes_of_a_node_that_load_a_checkpoint_at_the_same_time_do_not_take_its_copy_from_each_other(node: Node) -> None:
+    file = CheckpointFile(node("ann") / "checkpoints/1.safetensors")
+    file.save("fingerprint", {"step": 1})
+    files = files_at(file.path)
+    with files.using(file.path) as place:
+        # As if another process began to load.
+        assert files.renewed(file.path)
+        assert not file.path.exists()
+        with safe_open(place, framework="pt") as held:
+            assert held.metadata()["fingerprint"] == "fingerprint"
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: file.load("fingerprint"), range(200))) == [{"step": 1}] * 200
+
+
+def test_a_verified_file_is_held_although_it_is_replaced(node: Node) -> None:
+    ann = node("ann")
+    checksum = write(ann / NAME, b"first")
+    with files_at(ann).verified(ann / NAME, checksum) as place:
+        write(ann / NAME, b"second")
+        assert place.read_bytes() == b"first"
 
 
 def test_nodes_with_separate_homes_exchange_files_for_a_check_of_the_cluster(tmp_path: Path, store_url: str) -> None:
