@@ -170,7 +170,9 @@ def _store_url(name: str, text: str) -> str | None:
         # Not repeated: it may be a password.
         raise ConfigError("environment", name, "…", "must not have a user, a password or a query; fsspec finds keys by itself")
     scheme, separator, rest = url.partition("://")
-    if not separator or not scheme or not rest.strip("/") or ".." in rest.split("/"):
+    # fsspec reads such a path from the current folder, which is another one in each process.
+    is_relative = scheme in ("file", "local") and not rest.startswith("/")
+    if not separator or not scheme or not rest.strip("/") or ".." in rest.split("/") or is_relative:
         raise ConfigError("environment", name, text, "must be an absolute folder, or a URL of fsspec such as s3://bucket/folder")
     return url
 

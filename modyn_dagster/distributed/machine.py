@@ -22,7 +22,7 @@ import psutil
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.errors import ConfigError, NoRoom
 
-#: Folder of the claims; accounts that share GPUs name one that all of them may write.
+#: Folder of the claims; containers of one account that share GPUs name one that all of them see.
 _FOLDER: Final = "MODYN_CLAIMS"
 #: Number of GPUs, or their names as in ``CUDA_VISIBLE_DEVICES``, where torch is not to be asked.
 _GPUS: Final = "MODYN_GPUS"

@@ -1,6 +1,7 @@
 """Calls, results and errors on their way between a pool and its workers.
 
-They are pickled, over pipes between two processes of ours alone; nothing is ever unpickled from a file.
+They are pickled, and travel between processes of ours alone: over pipes of one machine, or over the network of a Ray cluster, which
+the cluster's token guards. Nothing is ever unpickled from a file.
 """
 
 import importlib
@@ -51,7 +52,7 @@ def pack_call(function: Callable[[Any], Any], item: object) -> bytes:
 def answer_call(content: bytes) -> bytes:
     """Make the call of a message, and encode its result or its error."""
     try:
-        module, name, item = pickle.loads(content)  # noqa: S301 - from our own parent
+        module, name, item = pickle.loads(content)  # noqa: S301 - from the process that hands out the calls
         return pickle.dumps((getattr(importlib.import_module(module), name)(item), None))
     except BaseException as error:  # noqa: BLE001 - raised again by the caller
         return pickle.dumps((None, pack_error(error)))
@@ -65,7 +66,7 @@ def function_of_rank(call: tuple[Callable[[Rank, Item], Result], Rank, Item]) ->
 
 def unpack_answer(content: bytes) -> Any:
     """Return the result of a call, or raise its error; what the worker was doing then is a note of the error."""
-    result, failed = pickle.loads(content)  # noqa: S301 - from our own child
+    result, failed = pickle.loads(content)  # noqa: S301 - from a worker of ours
     if failed is not None:
         raise unpack_error(failed)
     return result
@@ -123,11 +124,11 @@ def unpack_error(packed: PackedError) -> BaseException:
 
 def _made(packed: PackedError) -> BaseException:
     if packed.whole is not None:
-        whole: BaseException = pickle.loads(packed.whole)  # noqa: S301 - from our own child
+        whole: BaseException = pickle.loads(packed.whole)  # noqa: S301 - from a worker of ours
         return whole
     try:
         kind = getattr(importlib.import_module(packed.module), packed.name)
-        arguments, fields = pickle.loads(packed.arguments or b"")  # noqa: S301 - from our own child
+        arguments, fields = pickle.loads(packed.arguments or b"")  # noqa: S301 - from a worker of ours
         error: BaseException = kind.__new__(kind, *arguments)
     except Exception:  # noqa: BLE001 - the class is out of reach here, its words are not
         return RunError(f"{packed.name}: {packed.text}")

@@ -73,14 +73,14 @@ class Files(Protocol):
     def read(self, path: Path, checksum: str) -> bytes:
         """Content of a small file with this checksum (hex BLAKE2b, 16 bytes). Raises ``CorruptFile``."""
 
-    def using(self, path: Path, checksum: str | None = None) -> AbstractContextManager[None]:
-        """Hold a file at its path for reading until the block ends. The reader compares it with its checksum, if it has one.
+    def using(self, path: Path, checksum: str | None = None) -> AbstractContextManager[Path]:
+        """Hold a file until the block ends, and say where to read it. The reader compares it with its checksum, if it has one.
 
-        Raises ``CorruptFile`` for a file that is not stored, or not with this checksum, where it has to be fetched.
+        At its own path another process may remove it, or put a newer one, at any time. Raises ``CorruptFile`` for a file that is not stored, or not with this checksum, where it has to be fetched.
         """
 
-    def verified(self, path: Path, checksum: str) -> AbstractContextManager[None]:
-        """Hold a file with this checksum (hex BLAKE2b, 16 bytes) at its path, or raise ``CorruptFile``."""
+    def verified(self, path: Path, checksum: str) -> AbstractContextManager[Path]:
+        """Hold a file with this checksum (hex BLAKE2b, 16 bytes), and say where to read it, or raise ``CorruptFile``."""
 
     def renewed(self, path: Path) -> bool:
         """Let the next read of a file that other nodes replace be of the newest one; False for a missing file."""

@@ -117,19 +117,19 @@ class LocalFiles:
         return content
 
     @contextmanager
-    def using(self, path: Path, checksum: str | None = None) -> Iterator[None]:
+    def using(self, path: Path, checksum: str | None = None) -> Iterator[Path]:
         """Nothing to hold: nobody removes a file that is needed."""
-        yield
+        yield path
 
     @contextmanager
-    def verified(self, path: Path, checksum: str) -> Iterator[None]:
+    def verified(self, path: Path, checksum: str) -> Iterator[Path]:
         """Compare the file with its checksum. Raises ``CorruptFile``."""
         if not path.is_file():
             raise CorruptFile(path, f"a file with checksum {checksum}", "no file")
         found = checksum_of(path)
         if found != checksum:
             raise CorruptFile(path, f"checksum {checksum}", found)
-        yield
+        yield path
 
     def renewed(self, path: Path) -> bool:
         """True if the file exists."""

@@ -129,16 +129,16 @@ class SharedFiles:
         return opened_again(path, lambda: self._read_verified(path, checksum))
 
     @contextmanager
-    def using(self, path: Path, checksum: str | None = None) -> Iterator[None]:
+    def using(self, path: Path, checksum: str | None = None) -> Iterator[Path]:
         """Hold the copy of this node; one with another checksum is fetched again."""
-        with self.verified(path, checksum) if checksum is not None else self._held(self.cache.open(path)):
-            yield
+        with self.verified(path, checksum) if checksum is not None else self._held(self.cache.open(path)) as place:
+            yield place
 
     @contextmanager
-    def verified(self, path: Path, checksum: str) -> Iterator[None]:
+    def verified(self, path: Path, checksum: str) -> Iterator[Path]:
         """Hold a copy with this checksum; a damaged or outdated one is fetched again."""
-        with self._held(opened_again(path, lambda: self._open_verified(path, checksum))):
-            yield
+        with self._held(opened_again(path, lambda: self._open_verified(path, checksum))) as place:
+            yield place
 
     def renewed(self, path: Path) -> bool:
         """Remove the copy of this node, and tell whether there is an object to fetch again."""
@@ -154,15 +154,15 @@ class SharedFiles:
         return _Pieces(self.pieces_of(name, size))
 
     @contextmanager
-    def _held(self, descriptor: int) -> Iterator[None]:
+    def _held(self, descriptor: int) -> Iterator[Path]:
         try:
-            yield
+            yield _place_of(descriptor)
         finally:
             os.close(descriptor)
 
     def _open_verified(self, path: Path, checksum: str) -> int:
         descriptor = self.cache.open(path, checksum)
-        found = checksum_of(path)
+        found = checksum_of(_place_of(descriptor))
         if found != checksum:
             os.close(descriptor)
             raise CorruptFile(path, f"checksum {checksum}", found)
@@ -184,6 +184,11 @@ class SharedFiles:
 
     def _address(self, path: Path) -> PurePath:
         return self.objects.root / self.cache.name_of(path)
+
+
+def _place_of(descriptor: int) -> Path:
+    """Path of an open file for this process, with or without a name elsewhere."""
+    return Path(f"/proc/self/fd/{descriptor}")
 
 
 class _Pieces(io.BufferedIOBase):

@@ -178,8 +178,13 @@ def worker_platform(settings: Settings) -> Platform:
 
 
 def models_root(settings: Settings, folder: str = "models") -> Path | str:
-    """Return the folder of models, by default that of all pipelines, or its URL where files are stored elsewhere."""
-    return settings.home / folder if settings.files is None else f"{settings.files}/{folder}"
+    """Return the folder of models, by default that of all pipelines, or its URL where files are stored elsewhere.
+
+    An absolute folder is the same with and without a store of files.
+    """
+    if settings.files is None or Path(folder).is_absolute():
+        return settings.home / folder
+    return f"{settings.files}/{folder}"
 
 
 def models_options(settings: Settings, root: Path | str) -> dict[str, bool]:

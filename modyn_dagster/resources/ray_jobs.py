@@ -14,6 +14,7 @@ from typing import Any, Final
 import dagster as dg
 import yaml
 from dagster_ray import RayRunLauncher
+from ray.exceptions import RayError
 from ray.job_submission import JobDetails, JobStatus
 
 from modyn_dagster.distributed.protocols import Resources
@@ -115,8 +116,8 @@ class RayJobs(RayRunLauncher):  # type: ignore[misc]  # mypy reads neither Ray n
         """Job of a run as the head knows it; None if it does not."""
         try:
             return self.client.get_job_info(job_name(run_id))
-        except RuntimeError as error:
-            if "does not exist" in str(error) or "status code 404" in str(error):
+        except (RuntimeError, RayError) as error:
+            if _is_unknown(error):
                 return None
             raise OSError(str(error)) from error
 
@@ -124,8 +125,10 @@ class RayJobs(RayRunLauncher):  # type: ignore[misc]  # mypy reads neither Ray n
         """Ask the job of a run to end; False if the head does not know it, or it has ended."""
         try:
             return bool(self.client.stop_job(job_name(run_id)))
-        except RuntimeError:
-            return False
+        except (RuntimeError, RayError) as error:
+            if _is_unknown(error):
+                return False
+            raise OSError(str(error)) from error
 
     def ending(self, job: JobDetails) -> str:
         """Reason of a job's end, with the last lines that it wrote."""
@@ -177,6 +180,11 @@ def wanted_of(run: dg.DagsterRun) -> Resources:
         return Resources(**json.loads(text))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"run {run.run_id}", RESOURCES_TAG, text, "must be a JSON object with cpus, gpus and memory") from error
+
+
+def _is_unknown(error: Exception) -> bool:
+    """True if the head says that it does not know a job: Ray has no class of its own for that."""
+    return "does not exist" in str(error) or "status code 404" in str(error)
 
 
 def _bytes(memory: float | str) -> float:

@@ -215,19 +215,25 @@ class RoutingRunLauncher(WatchingRunLauncher):
         return True
 
     def _see_to_end(self, run_id: str) -> None:
-        """Report a run as canceled once its job is over, unless it said so itself."""
+        """Report a run as canceled once its job is over, unless it said so itself. Without news of the job it stays as it is."""
         from modyn_dagster.resources.ray_jobs import has_ended, is_waiting
 
-        end = time.monotonic() + 2 * self._ray.settings.stop_seconds
+        seconds, is_over = 2 * self._ray.settings.stop_seconds, False
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(OSError):
                 job = self._ray.job(run_id)
-                if job is None or has_ended(job) or is_waiting(job):
-                    break
+                is_over = job is None or has_ended(job) or is_waiting(job)
+            if is_over:
+                break
             time.sleep(_LOOK_SECONDS / 4)
         run = self._instance.get_run_by_id(run_id)
-        if run is not None and not run.is_finished:
+        if run is None or run.is_finished:
+            return
+        if is_over:
             self._instance.report_run_canceled(run, "its Ray job is over, or has not begun")
+        else:
+            self._instance.report_engine_event(f"its Ray job was to end; for {seconds} s nobody has said that it did", run)
 
 
 def _jobs(block: Mapping[str, Any]) -> "RayJobs":

@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -208,6 +210,70 @@ def test_a_head_that_is_away_loses_runs_after_a_while_only(tmp_path: Path) -> No
             assert "does not answer" in health.msg
             while (found := launcher.check_run_worker_health(run).status.value) != status:
                 assert found == "RUNNING"
+
+
+@contextmanager
+def answering(stop: int, job: int, text: str = "no") -> Iterator[str]:
+    """Address of a server that answers requests to end a job, and for its state, with these statuses of HTTP."""
+
+    class Head(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_version = self.path == "/api/version"
+            self._answer(200 if is_version else job, {"ray_version": "2.60.0"} if is_version else text)
+
+        def do_POST(self) -> None:
+            self._answer(stop, {"stopped": True} if stop == 200 else text)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing to say."""
+
+        def _answer(self, status: int, answer: Any) -> None:
+            content = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Head) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ended(folder: Path, address: str) -> tuple[bool, str, str]:
+    """Whether the head took the request to end a run; then the run's status when nobody looks at it any more, and its events."""
+    with opened(folder, {"address": address, "stop_seconds": 1}) as instance:
+        run = created(instance, {RAY_TAG: address})
+        took = launcher_of(instance).terminate(run.run_id)
+        for thread in [each for each in threading.enumerate() if each.name == f"end of run {run.run_id}"]:
+            thread.join()
+        found = instance.get_run_by_id(run.run_id)
+        assert found is not None
+        return took, found.status.value, " ".join(str(event.message) for event in instance.all_logs(run.run_id))
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "Authentication required"), (500, "status code 500")])
+def test_a_run_that_the_head_refuses_to_end_is_not_reported_as_canceled(tmp_path: Path, status: int, words: str) -> None:
+    with answering(stop=status, job=status) as address:
+        took, state, events = ended(tmp_path / "home", address)
+    assert (took, state) == (False, "CANCELING")
+    assert words in events
+
+
+def test_a_run_of_which_the_head_says_nothing_is_not_reported_as_canceled(tmp_path: Path) -> None:
+    with answering(stop=200, job=500) as address:
+        took, state, events = ended(tmp_path / "home", address)
+    assert (took, state) == (True, "CANCELING")
+    assert "nobody has said that it did" in events
+
+
+def test_a_run_that_the_head_does_not_know_is_canceled(tmp_path: Path) -> None:
+    with answering(stop=404, job=404, text="the job does not exist") as address:
+        assert ended(tmp_path / "home", address)[:2] == (True, "CANCELED")
 
 
 def test_a_run_that_is_not_on_the_cluster_is_looked_after_here(tmp_path: Path) -> None:

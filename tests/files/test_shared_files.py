@@ -2,14 +2,17 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
 
 from modyn_dagster.errors import ConfigError, CorruptFile, StorageError, WriteFailed
 from modyn_dagster.errors.classification import is_permanent, is_transient
 from modyn_dagster.files.mounting import files_at, home_of_files
 from modyn_dagster.pipeline.operate.node import exchange_folder, exchanged
+from modyn_dagster.pipeline.platform import models_root
 from modyn_dagster.settings import Settings
 from modyn_dagster.storage import (
     StagedFile,
@@ -222,12 +225,40 @@ def test_a_training_goes_on_from_the_newest_checkpoint_of_another_node(node: Nod
     assert [file.load("fingerprint") for file in (*files, files[0].beside(".model0"))] == [None] * 3
 
 
+def test_processes_of_a_node_that_load_a_checkpoint_at_the_same_time_do_not_take_its_copy_from_each_other(node: Node) -> None:
+    file = CheckpointFile(node("ann") / "checkpoints/1.safetensors")
+    file.save("fingerprint", {"step": 1})
+    files = files_at(file.path)
+    with files.using(file.path) as place:
+        # As if another process began to load.
+        assert files.renewed(file.path)
+        assert not file.path.exists()
+        with safe_open(place, framework="pt") as held:
+            assert held.metadata()["fingerprint"] == "fingerprint"
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: file.load("fingerprint"), range(200))) == [{"step": 1}] * 200
+
+
+def test_a_verified_file_is_held_although_it_is_replaced(node: Node) -> None:
+    ann = node("ann")
+    checksum = write(ann / NAME, b"first")
+    with files_at(ann).verified(ann / NAME, checksum) as place:
+        write(ann / NAME, b"second")
+        assert place.read_bytes() == b"first"
+
+
 def test_nodes_with_separate_homes_exchange_files_for_a_check_of_the_cluster(tmp_path: Path, store_url: str) -> None:
     ann, bob = (exchange_folder(Settings(tmp_path, tmp_path / name, files=store_url)) for name in ("ann", "bob"))
     write(ann / "token", b"token")
     assert exchanged(bob / "token") == "token"
     assert exchanged(bob / "none") is None
     assert exchange_folder(Settings(tmp_path, tmp_path / "ann")) == tmp_path / "ann" / "cluster_check"
+
+
+def test_a_folder_of_models_is_in_the_store_where_it_is_relative_and_stays_where_it_is_absolute(tmp_path: Path) -> None:
+    alone, shared = Settings(tmp_path, tmp_path / "ann"), Settings(tmp_path, tmp_path / "ann", files="s3://bucket/files")
+    assert [models_root(each, "others") for each in (alone, shared)] == [tmp_path / "ann" / "others", "s3://bucket/files/others"]
+    assert [models_root(each, "/srv/models") for each in (alone, shared)] == [Path("/srv/models")] * 2
 
 
 @pytest.mark.parametrize("name", ["../outside", "batches/../../outside"])

@@ -78,9 +78,9 @@ def read_predictions(path: Path, checksum: str) -> Predictions:
     A right checksum does not make a file sound: columns, sizes and order are checked before values are used. Time and memory
     are bounded by the size of the file.
     """
-    with files_at(path).verified(path, checksum):
+    with files_at(path).verified(path, checksum) as place:
         try:
-            file = _PredictionFile(path)
+            file = _PredictionFile(path, place)
             table = file.read()
         except ARROW_ERRORS as error:
             raise CorruptFile(path, "predictions as Arrow IPC", str(error)) from error
@@ -98,11 +98,15 @@ def read_predictions(path: Path, checksum: str) -> Predictions:
 class _PredictionFile:
     """Mapped prediction file. Arrow is shown its metadata alone, so that no announced size becomes memory.
 
+    Args:
+        path: its path, for errors.
+        place: where it is held for reading.
+
     Raises ``CorruptFile`` for other columns, and the errors of ``ARROW_ERRORS``.
     """
 
-    def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
+    def __init__(self, path: Path, place: Path) -> None:
+        with place.open("rb") as file:
             content = mmap(file.fileno(), 0, access=ACCESS_READ)
         self._skeleton = Skeleton(content, is_stream=False)
         self._reader = open_arrow_file(self, self._skeleton)

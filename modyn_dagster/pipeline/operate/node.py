@@ -142,8 +142,8 @@ def exchanged(path: Path) -> str | None:
     files = files_at(path)
     if not files.renewed(path):
         return None
-    with files.using(path):
-        return path.read_text()
+    with files.using(path) as place:
+        return place.read_text()
 
 
 def _exchange(folder: Path, token: str, name: str, wrote: str) -> str:

@@ -47,7 +47,7 @@ class CheckpointFile:
         if not files_at(self.path).renewed(self.path):
             return None
         try:
-            with files_at(self.path).using(self.path), safe_open(self.path, framework="pt") as file:
+            with files_at(self.path).using(self.path) as place, safe_open(place, framework="pt") as file:
                 header = file.metadata() or {}
                 if (header.get("version"), header.get("fingerprint")) != (VERSION, fingerprint):
                     logger.info("%s belongs to another training; this one begins at its beginning", self.path)
