@@ -72,7 +72,9 @@ def kill_and_start_again(undisturbed: Undisturbed, points: Sequence[Point], name
     for number, point in enumerate(points):
         with undisturbed.world.copied(f"{name}_{number}") as world:
             killed = world.replay(PIPELINE, point)
-            assert killed.exit_code == -9, f"{point}: {killed.error}"
+            # The place in the stream is recorded by the clock, so a replay may have fewer commits than the undisturbed one had.
+            came_there = killed.exit_code == -9
+            assert came_there or (killed.exit_code == 0 and point.kind == "commit"), f"{point}: {killed.error}"
             again = world.replay(PIPELINE)
             assert again.error is None, f"{point}: {again.error}"
             assert world.ending(PIPELINE) == undisturbed.ending, str(point)
