@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modyn_dagster.cli.console import say
+from modyn_dagster.errors import one_line
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.private_files import make_home
 from modyn_dagster.settings import Settings
@@ -127,7 +128,7 @@ def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]
         try:
             answer, offset = _ask(ray, node["NodeID"], token, name)
         except ray.exceptions.RayError as error:
-            yield _Answer(title, None, 0.0, [_problem_of(error)])
+            yield _Answer(title, None, 0.0, [f"cannot answer: {one_line(error)}"])
             continue
         facts = NodeFacts.parse(answer)
         wrote = exchanged(folder / name)
