@@ -95,6 +95,15 @@ def outcomes(report: Path) -> Iterator[Outcome]:
         yield Outcome(f"{case.get('classname')}::{case.get('name')}", state, "".join(message))
 
 
+def visible(device: str) -> dict[str, str]:
+    """Environment in which ``cuda`` is the GPU that a device names by its number; empty for a device without one."""
+    number = device.partition(":")[2]
+    if not number:
+        return {}
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return {"CUDA_VISIBLE_DEVICES": named[int(number)] if named else number}
+
+
 def run_figures(device: str, work: Path, deadline: float) -> tuple[dict[str, Any], list[str]]:
     """Figures by id as JSON, and the programs that did not come to their end."""
     found: dict[str, Any] = {}
@@ -109,7 +118,8 @@ def run_figures(device: str, work: Path, deadline: float) -> tuple[dict[str, Any
         command = [sys.executable, str(ROOT / "benchmarks" / program), *arguments, "--json", str(path)]
         try:
             left = max(1.0, deadline - time.monotonic())
-            ended = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False, timeout=left)
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), **visible(device)}
+            ended = subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=left)
         except subprocess.TimeoutExpired:
             missing.append(f"{program}: no time was left")
             continue

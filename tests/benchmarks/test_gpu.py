@@ -83,3 +83,13 @@ def test_no_suite_collects_them() -> None:
     collected = ran("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests/gpu", "tests/test_devices.py")
     assert "tests/test_devices.py" in collected.stdout
     assert "tests/gpu" not in collected.stdout
+
+
+@pytest.mark.parametrize(
+    ("device", "named", "seen"), [("cuda:1", "", "1"), ("cuda:1", "4,7", "7"), ("cuda", "4,7", None), ("cpu", "", None)]
+)
+def test_programs_that_know_one_gpu_see_the_named_one(
+    monkeypatch: pytest.MonkeyPatch, device: str, named: str, seen: str | None
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert gpu.visible(device).get("CUDA_VISIBLE_DEVICES") == seen
