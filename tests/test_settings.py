@@ -43,7 +43,20 @@ def test_the_store_of_files_is_a_url_or_an_absolute_folder(text: str, url: str |
     assert Settings.from_environment({"MODYN_FILES": text}).files == url
 
 
-@pytest.mark.parametrize("text", ["shared", "./shared", "s3://", "s3:///", "://bucket", "s3://bucket/../other", "/mnt/../other", "file://srv/x", "local://x/y"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "shared",
+        "./shared",
+        "s3://",
+        "s3:///",
+        "://bucket",
+        "s3://bucket/../other",
+        "/mnt/../other",
+        "file://srv/x",
+        "local://x/y",
+    ],
+)
 def test_a_store_of_files_that_is_none_is_refused_by_its_name(text: str) -> None:
     with pytest.raises(ConfigError, match="MODYN_FILES: must be an absolute folder, or a URL"):
         Settings.from_environment({"MODYN_FILES": text})

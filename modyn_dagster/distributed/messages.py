@@ -1,7 +1,7 @@
 """Calls, results and errors on their way between a pool and its workers.
 
-They are pickled, and travel between processes of ours alone: over pipes of one machine, or over the network of a Ray cluster, which
-the cluster's token guards. Nothing is ever unpickled from a file.
+They are pickled, and travel between processes of ours alone: over pipes of one machine, or over the network of a Ray cluster,
+which its token guards. Nothing is ever unpickled from a file.
 """
 
 import importlib

@@ -76,7 +76,8 @@ class Files(Protocol):
     def using(self, path: Path, checksum: str | None = None) -> AbstractContextManager[Path]:
         """Hold a file until the block ends, and say where to read it. The reader compares it with its checksum, if it has one.
 
-        At its own path another process may remove it, or put a newer one, at any time. Raises ``CorruptFile`` for a file that is not stored, or not with this checksum, where it has to be fetched.
+        At its own path another process may remove it, or put a newer one, at any time. Raises ``CorruptFile`` for a file that
+        is not stored, or not with this checksum, where it has to be fetched.
         """
 
     def verified(self, path: Path, checksum: str) -> AbstractContextManager[Path]:
