@@ -64,7 +64,7 @@ def secret_setting(environment: Mapping[str, str], name: str) -> str | None:
     if value := environment.get(name):
         return value
     path = environment.get(name + _SUFFIX)
-    return _content(name + _SUFFIX, Path(path)) if path else None
+    return _content(name + _SUFFIX, path) if path else None
 
 
 def without_files(names: Iterable[str]) -> dict[str, str]:
@@ -72,9 +72,12 @@ def without_files(names: Iterable[str]) -> dict[str, str]:
     return {name + _SUFFIX: "" for name in names if name in SECRETS}
 
 
-def _content(variable: str, path: Path) -> str:
+def _content(variable: str, path: str) -> str:
+    # It may be the secret itself, put there by mistake.
+    shown = path if path.startswith("/") and "@" not in path else "..."
+
     def refused(rule: str) -> ConfigError:
-        return ConfigError("environment", variable, str(path), rule)
+        return ConfigError("environment", variable, shown, rule)
 
     try:
         # Without waiting for a pipe that nobody writes to.
@@ -87,7 +90,8 @@ def _content(variable: str, path: Path) -> str:
                 raise refused("may be written by every account; close it: `chmod o-w`")
             content = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise refused(f"cannot be read: {error.strerror}") from error
+        # Without the error, which would show the path.
+        raise refused(f"cannot be read: {error.strerror}") from None
     if len(content) > _MOST_BYTES:
         raise refused(f"must hold one secret, at most {_MOST_BYTES} bytes")
     try:

@@ -17,6 +17,7 @@ for folder in "$target" "$target/bin" /etc/modyn /project; do
 done
 [ -w /state ] || fail "does not let its account write to /state"
 [ "$(stat -c %a /state)" = 700 ] || fail "opens /state to other accounts"
+grep -q "^    ask_code_server: true$" /etc/modyn/dagster.yaml || fail "does not ask its code location for lost runs"
 grep -q guard.dagster_server "$(command -v dagster-webserver)" || fail "has a dagster-webserver without the guard"
 modyn-dagster --version >/dev/null || fail "has no modyn-dagster that starts"
 modyn-dagster services run --help >/dev/null || fail "cannot run its services"

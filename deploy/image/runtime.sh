@@ -10,10 +10,10 @@ useradd --uid $account --gid $account --no-create-home --home-dir /state --shell
 
 # /state is a volume: it takes over account and mode of this folder when it is first mounted.
 install -d -o $account -g $account -m 0700 /state
-# Ray keeps its sessions here where it runs (compose.yaml).
-install -d -o $account -g $account -m 0700 /ray
 install -d -m 0755 /project /etc/modyn
 install -m 0644 "$here/dagster.yaml" "$here/workspace.yaml" /etc/modyn/
+# The code location has a container of its own, and `services run code` in it.
+sed -i 's/^    ask_code_server: false$/    ask_code_server: true/' /etc/modyn/dagster.yaml
 
 # Dagster's own charts start `dagster-webserver`, which lets any page control it: in this image that name is the guarded server.
 install -m 0755 "$here/webserver.sh" "$target/bin/dagster-webserver"

@@ -77,7 +77,7 @@ def reserved_for(context: dg.AssetExecutionContext, pipeline: PipelineSpec, name
     from modyn_dagster.distributed.reservation import reserved
 
     stages = STAGES.get(context.run.tags.get(CLASS_TAG, name), STAGES[name])
-    wanted = pipeline.resources.of(stages, pipeline.threads)
+    wanted = pipeline.resources.of(stages, pipeline.threads, pipeline.training.ranks)
     return reserved(wanted, f"run {context.run.run_id[:8]} of {pipeline.name}", log_waits(context.log.warning))
 
 

@@ -7,10 +7,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 #: Child of ``start_child``.
 Child = subprocess.Popen[bytes]
+
+#: Libraries read their numbers of threads from these when they are loaded.
+_THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+#: NumPy's BLAS: its bits may depend on its threads, so a worker gets as many as its parent has.
+_BLAS: Final = "OPENBLAS_NUM_THREADS"
+
+
+def thread_settings(cpus: int) -> dict[str, str]:
+    """Environment variables for a worker with so many cores that computes what this process computes, bit for bit."""
+    given = next((os.environ[name] for name in (_BLAS, "GOTO_NUM_THREADS", "OMP_NUM_THREADS") if os.environ.get(name)), None)
+    return dict.fromkeys(_THREADS, str(cpus)) | {_BLAS: given or str(len(os.sched_getaffinity(0)))}
 
 
 def start_child(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from modyn_dagster.distributed.children import read_exactly
+from modyn_dagster.distributed.protocols import Item, Rank, Result
 from modyn_dagster.errors import ConfigError, RunError
 
 _LENGTH: Final = struct.Struct("<Q")
@@ -55,6 +56,12 @@ def answer_call(content: bytes) -> bytes:
         return pickle.dumps((getattr(importlib.import_module(module), name)(item), None))
     except BaseException as error:  # noqa: BLE001 - raised again by the caller
         return pickle.dumps((None, pack_error(error)))
+
+
+def function_of_rank(call: tuple[Callable[[Rank, Item], Result], Rank, Item]) -> Result:
+    """Call the function of a group: in the process of a rank."""
+    function, rank, argument = call
+    return function(rank, argument)
 
 
 def unpack_answer(content: bytes) -> Any:

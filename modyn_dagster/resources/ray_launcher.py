@@ -30,14 +30,19 @@ class RoutingRunLauncher(WatchingRunLauncher):
     """Launches runs of some classes as jobs of a Ray cluster, and all others on this machine.
 
     Attributes:
-        kill_after_seconds, warm: for runs of this machine.
+        kill_after_seconds, warm, ask_code_server: for runs of this machine.
         ray: block ``ray`` of `dagster.yaml`; None to launch everything here.
     """
 
     def __init__(
-        self, kill_after_seconds: int = 60, warm: bool = True, ray: Mapping[str, Any] | None = None, inst_data: Any = None
+        self,
+        kill_after_seconds: int = 60,
+        warm: bool = True,
+        ask_code_server: bool = False,
+        ray: Mapping[str, Any] | None = None,
+        inst_data: Any = None,
     ) -> None:
-        super().__init__(kill_after_seconds, warm, inst_data)
+        super().__init__(kill_after_seconds, warm, ask_code_server, inst_data)
         self.ray = _jobs(ray) if ray is not None else None
         self._classes = frozenset(self.ray.settings.classes) if self.ray is not None else frozenset()
         self._lost_since: dict[str, float] = {}

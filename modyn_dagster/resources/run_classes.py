@@ -67,7 +67,7 @@ def class_tags(name: RunClassName) -> dict[str, str]:
 
 def pipeline_tags(name: RunClassName, pipeline: PipelineSpec) -> dict[str, str]:
     """Tags of an op of a class that works for a pipeline, with what it reserves."""
-    wanted = pipeline.resources.of(STAGES[name], pipeline.threads)
+    wanted = pipeline.resources.of(STAGES[name], pipeline.threads, pipeline.training.ranks)
     return class_tags(name) | ({} if wanted is None else {RESOURCES_TAG: json.dumps(asdict(wanted))})
 
 

@@ -41,18 +41,27 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         kill_after_seconds: what is cancelled and does not end by itself in that time is killed.
         warm: start runs from a process that has imported everything, where there is one; only runs of code locations that this
             process started itself, since they have its environment.
+        ask_code_server: fail a run that its code server, elsewhere, does not know. For ``modyn-dagster services run code`` and
+            ``dagster api grpc`` alone: behind ``dagster code-server start`` a reload brings a server that knows no living run.
     """
 
-    def __init__(self, kill_after_seconds: int = 60, warm: bool = True, inst_data: Any = None) -> None:
+    def __init__(
+        self, kill_after_seconds: int = 60, warm: bool = True, ask_code_server: bool = False, inst_data: Any = None
+    ) -> None:
         super().__init__(inst_data)
         self.kill_after_seconds = kill_after_seconds
         self.warm = warm
+        self.ask_code_server = ask_code_server
         self._warm_process = WarmProcess(self._ended)
 
     @classmethod
     def config_type(cls) -> dict[str, Any]:
         """In `dagster.yaml`, below ``run_launcher.config``."""
-        return {"kill_after_seconds": dg.Field(dg.Int, default_value=60), "warm": dg.Field(dg.Bool, default_value=True)}
+        return {
+            "kill_after_seconds": dg.Field(dg.Int, default_value=60),
+            "warm": dg.Field(dg.Bool, default_value=True),
+            "ask_code_server": dg.Field(dg.Bool, default_value=False),
+        }
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> Self:
@@ -86,9 +95,9 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         return health("FAILED", "the process of the run is gone") if self.has_lost_process(run) else health("RUNNING")
 
     def has_lost_process(self, run: dg.DagsterRun) -> bool:
-        """True if a process began to execute a run on this machine and is gone, or if a code server elsewhere has none for it."""
+        """True if the process that began a run on this machine is gone, or if a code server elsewhere, when asked, has none."""
         if self._begun(run) is None:
-            return self._is_unknown_to_its_server(run)
+            return self.ask_code_server and self._is_unknown_to_its_server(run)
         return self._process(run) is None
 
     def terminate(self, run_id: str) -> bool:

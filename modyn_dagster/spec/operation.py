@@ -194,15 +194,16 @@ class ResourcesSpec(Spec):
     measure: StageResources | None = None
     evaluate: StageResources | None = None
 
-    def of(self, stages: Collection[Stage], threads: int) -> Resources | None:
-        """Return what a run over some stages reserves; None where none of them is named.
+    def of(self, stages: Collection[Stage], threads: int, ranks: int = 1) -> Resources | None:
+        """Return what a run over some stages reserves; None where none of them is named. Ranks compute at the same time.
 
         >>> ResourcesSpec(train=StageResources(gpus=1), evaluate=StageResources(cpus=4)).of(["train", "evaluate"], 2)
         Resources(cpus=4, gpus=1, memory=0)
         """
-        named = [block for stage in stages if (block := getattr(self, stage)) is not None]
-        if not named:
+        blocks = {stage: block for stage in stages if (block := getattr(self, stage)) is not None}
+        if not blocks:
             return None
-        cpus = max(block.cpus or threads for block in named)
+        named = blocks.values()
+        cpus = max(block.cpus or threads * (ranks if stage == "train" else 1) for stage, block in blocks.items())
         memory = max(bytes_of(block.memory) if block.memory else 0 for block in named)
         return Resources(cpus, max(block.gpus for block in named), memory)

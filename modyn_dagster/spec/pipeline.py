@@ -67,8 +67,12 @@ class PipelineSpec(Spec):
     def _reserves_what_it_uses(self) -> Self:
         for stage in ("train", "measure", "evaluate"):
             block = getattr(self.resources, stage)
-            if block is not None and block.cpus is not None and block.cpus < self.threads:
-                raise ValueError(f"resources.{stage}.cpus must be at least threads, {self.threads}: so many compute")
+            ranks = self.training.ranks if stage == "train" else 1
+            if block is not None and block.cpus is not None and block.cpus < self.threads * ranks:
+                least = f"threads, {self.threads}" if ranks == 1 else f"threads times ranks, {self.threads * ranks}"
+                raise ValueError(f"resources.{stage}.cpus must be at least {least}: so many compute")
+            if block is not None and 0 < block.gpus < ranks:
+                raise ValueError(f"resources.{stage}.gpus must be at least training.ranks, {ranks}: a GPU for each")
             if block is not None and block.gpus and stage != "measure" and self.training.device == "cpu":
                 raise ValueError(f"resources.{stage}.gpus needs training.device cuda or auto; cpu uses none")
         return self

@@ -1,5 +1,6 @@
 """Secrets by file: any secret setting may come from one, and a file that is wrong is refused without a word of its content."""
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,13 @@ def test_a_file_that_is_none_of_a_secret_is_refused_by_its_path_alone(
 def test_what_is_no_file_is_refused(path: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot be read|must be a file"):
         secret_setting({"MODYN_UI_TOKEN_FILE": path}, "MODYN_UI_TOKEN")
+
+
+@pytest.mark.parametrize("secret", [URL, "0123456789abcdef", "//writer:password@db/catalog"])
+def test_a_secret_in_place_of_its_file_is_refused_and_not_shown(secret: str) -> None:
+    with pytest.raises(ConfigError, match=r"MODYN_POSTGRES_URL_FILE: cannot be read.*'\.\.\.'") as caught:
+        secret_setting({"MODYN_POSTGRES_URL_FILE": secret}, "MODYN_POSTGRES_URL")
+    assert secret not in "".join(traceback.format_exception(caught.value))
 
 
 def test_children_get_the_value_and_read_no_file_that_may_have_changed(tmp_path: Path) -> None:

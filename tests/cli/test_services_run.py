@@ -11,11 +11,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import psutil
 import pytest
 from click.testing import CliRunner
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from modyn_dagster.catalog.database.databases import create_databases
 from modyn_dagster.cli import main
@@ -150,6 +153,30 @@ def test_a_code_location_listens_on_a_socket_in_a_closed_folder_or_on_a_port(tmp
         shutil.rmtree(closed.parent)
     by_port = [str(part) for part in programs.code(location, {}, "10.0.0.7:4000").command]
     assert by_port[-4:] == ["--host", "10.0.0.7", "--port", "4000"]
+    by_ipv6 = [str(part) for part in programs.code(location, {}, ":::4000").command]
+    assert by_ipv6[-4:] == ["--host", "[::]", "--port", "4000"]
+
+
+@pytest.mark.parametrize(
+    ("host", "listening"),
+    [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]"), (None, "")],  # noqa: S104 - nothing is bound there
+)
+def test_a_code_location_is_asked_for_its_health_wherever_it_listens(host: str | None, listening: str, tmp_path: Path) -> None:
+    if listening == "[::1]" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    server = grpc.server(ThreadPoolExecutor(1))
+    servicer = health.HealthServicer()
+    servicer.set("DagsterApi", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    with tempfile.TemporaryDirectory() as short:
+        socket = f"unix:{short}/code.sock"
+        port = server.add_insecure_port(socket if host is None else f"{listening}:0")
+        server.start()
+        try:
+            address = socket if host is None else f"{host}:{port}"
+            assert programs.code(CodeLocation(tmp_path, tmp_path), {}, address).answers()
+        finally:
+            server.stop(None).wait()
 
 
 def test_socket_and_port_exclude_each_other() -> None:

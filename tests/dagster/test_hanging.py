@@ -166,6 +166,12 @@ def test_a_run_that_was_cancelled_ends_though_its_code_server_is_gone(
         face.instance.run_coordinator.cancel_run(never_began.run_id)
 
 
+def test_code_servers_elsewhere_are_asked_for_their_runs_only_where_the_settings_say_so(face: Face) -> None:
+    launcher = face.instance.run_launcher
+    assert isinstance(launcher, WatchingRunLauncher)
+    assert launcher.ask_code_server is False, "as shipped"
+
+
 def test_a_process_that_got_the_number_of_a_dead_one_is_not_taken_for_it(
     face: Face, processes: list["subprocess.Popen[str]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:

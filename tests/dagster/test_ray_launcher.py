@@ -245,7 +245,7 @@ def answering(stop: int, job: int, text: str = "no") -> Iterator[str]:
 
 
 def ended(folder: Path, address: str) -> tuple[bool, str, str]:
-    """Whether the head took the request to end a run; then the run's status when nobody looks at it any more, and its events."""
+    """End a run: whether the head took the request, the run's status when nobody looks at it any more, and its events."""
     with opened(folder, {"address": address, "stop_seconds": 1}) as instance:
         run = created(instance, {RAY_TAG: address})
         took = launcher_of(instance).terminate(run.run_id)

@@ -14,7 +14,7 @@ import pytest
 from modyn_dagster.distributed.opening import open_group
 from modyn_dagster.distributed.processes.group import LocalGroup, gpus_of_ranks
 from modyn_dagster.distributed.protocols import Resources
-from modyn_dagster.errors import ConfigError, NonFiniteLoss, RunError, WorkerLost, WriteFailed
+from modyn_dagster.errors import ConfigError, NonFiniteLoss, WorkerLost, WriteFailed
 from tests.distributed import ranked
 
 pytestmark = pytest.mark.process
@@ -56,8 +56,8 @@ def test_an_error_of_one_rank_ends_all_with_its_class_fields_and_cause(which: in
     assert "one_refuses" in "".join(found.value.__notes__)
 
 
-def test_an_error_that_cannot_travel_is_described() -> None:
-    with pytest.raises(RunError, match="Peculiar: 1 and 2"):
+def test_an_error_that_cannot_be_pickled_keeps_its_class_and_words() -> None:
+    with pytest.raises(ranked.Peculiar, match="1 and 2"):
         GROUP.run(ranked.peculiar, None, 2)
 
 

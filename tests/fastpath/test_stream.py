@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpath import Batch, BatchStream, Columns, SampleStore, TrainingSet, TrainingSetWriter
+from fastpath.order import part_sizes
 from tests.fastpath.stored import ROW, row_store, rows_of, text_of, text_store
 
 Stored = tuple[SampleStore, np.ndarray]
@@ -74,6 +76,26 @@ def test_every_key_comes_once_in_an_epoch_whoever_consumes_it(rows, n, shuffle, 
         assert set(found) <= set(keys.tolist())
         # Batch for batch the same for all that differ in the rest only.
         assert whole.setdefault((batch_size, drop_last), batches) == batches
+
+
+@pytest.mark.parametrize(("n", "batch_size", "count"), [(100, 7, 3), (100, 64, 2), (5, 4, 4), (31, 31, 5)])
+def test_parts_of_every_batch_are_the_batch(rows, n, batch_size, count):
+    store, all_keys = rows
+    keys, options = all_keys[:n], dict[str, Any](shuffle=True, seed=3)
+    whole = keys_of(BatchStream(store, keys, batch_size, **options))
+    parts = [BatchStream(store, keys, batch_size, part=(i, count), **options) for i in range(count)]
+    dealt = [keys_of(part) for part in parts]
+    for number, batch in enumerate(whole):
+        sizes = part_sizes(len(batch), count)
+        found = [share[number] for share in dealt]
+        assert [key for share, size in zip(found, sizes) for key in share[:size]] == batch
+        # A reader with no sample of its own reads one all the same.
+        assert [len(share) for share in found] == [max(1, size) for size in sizes]
+    half = iter(parts[0])
+    next(half)
+    resumed = BatchStream(store, keys, batch_size, part=(0, count), **options)
+    resumed.load_state_dict(parts[0].state_dict())
+    assert keys_of(resumed) == dealt[0][1:]
 
 
 def test_without_shuffling_keys_come_as_they_are(rows):

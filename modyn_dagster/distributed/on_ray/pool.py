@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
+from modyn_dagster.distributed.children import thread_settings
 from modyn_dagster.distributed.messages import answer_call, pack_call
 from modyn_dagster.distributed.on_ray.cluster import ONE_CORE, connect, options_of, require_room, result_of
 from modyn_dagster.distributed.protocols import Resources
@@ -51,6 +52,7 @@ class RayPool:
         require_room(ray, work, resources, self.patience)
         # Only a lost worker is tried anew: an error of the function is an answer, and would come again.
         options = {"max_retries": self.retries, "scheduling_strategy": "SPREAD", **options_of(resources)}
+        options["runtime_env"] = {"env_vars": thread_settings(resources.cpus)}
         task = ray.remote(answer_call).options(name=work, **options)
         ahead = max(1, _AHEAD * self.workers // resources.cpus)
         sent: deque[Any] = deque()

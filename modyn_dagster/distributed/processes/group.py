@@ -1,18 +1,17 @@
 """Groups of ranks as processes of this machine."""
 
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from multiprocessing.connection import Pipe, wait
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeVar
 
+from modyn_dagster.distributed.messages import function_of_rank, pack_call, unpack_answer
 from modyn_dagster.distributed.protocols import Rank, Resources
 from modyn_dagster.errors import ConfigError, WorkerLost
 
@@ -77,13 +76,12 @@ class _Member:
     def tell(self, function: Callable[..., Any], argument: Any) -> None:
         # A process that is gone is found when its answer is read.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.pipe.send_bytes(pickle.dumps((function, self.place, argument)))
+            self.pipe.send_bytes(pack_call(function_of_rank, (function, self.place, argument)))
 
-    def answer(self) -> tuple[Any, list[Exception]]:
-        """Receive the result, or an error with its causes; ``WorkerLost`` when the process is gone."""
+    def answer(self) -> bytes:
+        """Receive the packed answer; ``WorkerLost`` when the process is gone."""
         try:
-            found: tuple[Any, list[Exception]] = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - of our own process
-            return found
+            return self.pipe.recv_bytes()
         except (EOFError, ConnectionResetError):
             raise WorkerLost(f"rank {self.place.index} of {self.place.size}", self._ending()) from None
 
@@ -112,24 +110,14 @@ def _results(members: Sequence[_Member]) -> list[Any]:
     until: float | None = None
     while waiting and (ready := wait(list(waiting), None if until is None else max(0.0, until - monotonic()))):
         for member in [waiting.pop(pipe) for pipe in list(waiting) if pipe in ready]:
-            result, errors = member.answer()
-            if not errors:
-                results[member.place.index] = result
-                continue
-            error = _linked(errors)
-            if not isinstance(error, WorkerLost):
-                raise error
-            report, until = report or error, until or monotonic() + _GRACE
+            answer = member.answer()
+            try:
+                results[member.place.index] = unpack_answer(answer)
+            except WorkerLost as error:
+                report, until = report or error, until or monotonic() + _GRACE
     if report is not None:
         raise report
     return [results[member.place.index] for member in members]
-
-
-def _linked(errors: Sequence[Exception]) -> Exception:
-    """Return the first error, each with the next one as its cause."""
-    for error, cause in pairwise(errors):
-        error.__cause__ = cause
-    return errors[0]
 
 
 def gpus_of_ranks(ranks: int, gpus: int) -> list[str]:

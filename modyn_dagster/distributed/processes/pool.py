@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Self, TypeVar, cast
 
-from modyn_dagster.distributed.children import Child, end_all, ending_of, start_child
+from modyn_dagster.distributed.children import Child, end_all, ending_of, start_child, thread_settings
 from modyn_dagster.distributed.messages import pack_call, receive, send, unpack_answer
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.errors import ConfigError, WorkerLost
@@ -19,10 +19,6 @@ from modyn_dagster.errors import ConfigError, WorkerLost
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Libraries read their numbers of threads from these when they are loaded.
-_THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-#: NumPy's BLAS: its bits may depend on its threads, so a worker gets as many as its parent has.
-_BLAS: Final = "OPENBLAS_NUM_THREADS"
 #: Calls begun or waiting, for each worker: one more than are made at a time, so that a busy caller keeps no worker waiting.
 _AHEAD: Final = 2
 #: Milliseconds between two looks whether a silent worker is alive.
@@ -158,7 +154,7 @@ class ProcessPool:
         raise AssertionError("the second try returns or raises")
 
     def _start(self, cpus: int) -> "_Worker":
-        process = start_child(["modyn_dagster.distributed.processes.worker"], _thread_settings(cpus))
+        process = start_child(["modyn_dagster.distributed.processes.worker"], thread_settings(cpus))
         self._started.append(process)
         if not self._end.alive:
             # The pool was closed meanwhile.
@@ -203,8 +199,3 @@ def _settle(future: "Future[Any]", answer: bytes) -> None:
         future.set_exception(error)
     else:
         future.set_result(result)
-
-
-def _thread_settings(cpus: int) -> dict[str, str]:
-    given = next((os.environ[name] for name in (_BLAS, "GOTO_NUM_THREADS", "OMP_NUM_THREADS") if os.environ.get(name)), None)
-    return dict.fromkeys(_THREADS, str(cpus)) | {_BLAS: given or str(len(os.sched_getaffinity(0)))}

@@ -36,6 +36,8 @@ class Stack:
         self.deployment = deployment
         self.folder = folder
         self.token = secrets.token_hex(16)
+        shipped = deployment.project / "dagster.yaml"
+        shipped.write_text(shipped.read_text().replace("ask_code_server: false", "ask_code_server: true"))
         ports: list[int] = []
         for _ in range(7):
             ports.append(free_port(_FIRST_PORT + os.getpid() % 8_000, avoid=ports))

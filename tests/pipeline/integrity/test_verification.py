@@ -15,7 +15,7 @@ from modyn_dagster.ingestion.deletion.purge import purge_samples
 from modyn_dagster.keys import keys_of
 from modyn_dagster.pipeline.integrity.finding import KINDS
 from modyn_dagster.pipeline.operate.retention import apply_retention
-from modyn_dagster.pipeline.platform import ahead_path
+from modyn_dagster.pipeline.platform import ahead_path, checkpoint_path
 from modyn_dagster.settings import Settings
 from tests.pipeline.integrity.homes import DERIVED, PACKED, files_of, findings, flip, full_world
 from tests.pipeline.world import World
@@ -127,11 +127,15 @@ def test_trainings_ahead_are_stray_files_once_their_run_is_over(world: World) ->
         path = world.platform.home / ahead_path(run.id, 3)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"a model")
+        path = world.platform.home / checkpoint_path(run.id, 900)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"a checkpoint")
     age(world.platform.home)
-    over = {str(ahead_path(run.id, 3)) for run in runs if not run.is_open}
+    closed = [run for run in runs if not run.is_open]
+    over = {str(path) for run in closed for path in (ahead_path(run.id, 3), checkpoint_path(run.id, 900))}
     assert {finding.path for finding in findings(world)} == over
     assert over
-    assert len(over) < len(runs)
+    assert len(closed) < len(runs)
 
 
 def test_every_kind_of_file_has_a_check(world: World) -> None:

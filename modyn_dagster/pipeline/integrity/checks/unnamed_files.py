@@ -54,6 +54,10 @@ def _kept_for_runs(platform: Platform) -> Iterator[Path]:
     for run in runs:
         if run.is_open:
             yield from files_at(platform.home).names((platform.home / ahead_path(run.id, 0)).parent)
+            # Of trainings ahead: the catalog does not know their triggers yet.
+            known = tuple(f"{trigger.ordinal:06d}" for trigger in triggers if trigger.run_id == run.id)
+            checkpoints = files_at(platform.home).names((platform.home / checkpoint_path(run.id, 0)).parent)
+            yield from (path for path in checkpoints if not path.name.startswith(known))
     for trigger in triggers:
         place = trigger.run_id, trigger.ordinal
         yield platform.home / optimizers_path(*place)
