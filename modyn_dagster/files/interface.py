@@ -39,8 +39,8 @@ class Files(Protocol):
     def link(self, existing: Path, path: Path, *, replace: bool = False) -> None:
         """Store a file a second time; removing either leaves the other.
 
-        The other name is free, has the same bytes, or is to be replaced. Raises ``OSError``, as ``FileNotFoundError`` for a
-        missing file.
+        Without ``replace`` callers see to it that the other name is free or has the same bytes: a folder refuses another file
+        there (``FileExistsError``), a store replaces it. Raises ``OSError``, as ``FileNotFoundError`` for a missing file.
         """
 
     def remove(self, path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modyn_dagster.cli.console import say
-from modyn_dagster.errors import one_line
+from modyn_dagster.errors import without_secrets
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.private_files import make_home
 from modyn_dagster.settings import Settings
@@ -128,11 +128,19 @@ def _answers(address: str | None, folder: Path, token: str) -> Iterator[_Answer]
         try:
             answer, offset = _ask(ray, node["NodeID"], token, name)
         except ray.exceptions.RayError as error:
-            yield _Answer(title, None, 0.0, [f"cannot answer: {one_line(error)}"])
+            yield _Answer(title, None, 0.0, [problem_of(error)])
             continue
         facts = NodeFacts.parse(answer)
         wrote = exchanged(folder / name)
         yield _Answer(title, facts, offset, facts.problems(here, offset, wrote))
+
+
+def problem_of(error: Exception) -> str:
+    """Reason why a node gave no facts, in a line. Ray quotes the traceback of the node, whose last line names the error."""
+    if isinstance(error, TimeoutError):
+        return f"cannot answer: nothing came within {_ANSWER_SECONDS:.0f} s"
+    lines = [line.strip() for line in without_secrets(str(error)).splitlines() if line.strip()]
+    return f"cannot answer: {lines[-1] if lines else type(error).__name__}"
 
 
 def _ask(ray: Any, node: str, token: str, name: str) -> tuple[dict[str, Any], float]:
