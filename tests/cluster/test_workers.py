@@ -139,7 +139,9 @@ def check(nodes: Nodes, deployment: Deployment, *options: str):
     return deployment.command("cluster", "check", *options, check=False, environment=environment)
 
 
-def test_nodes_that_are_alike_get_a_line_each(nodes: Nodes, deployment: Deployment) -> None:
+def test_nodes_that_are_alike_get_a_line_each(nodes: Nodes, address: str, deployment: Deployment) -> None:
+    # The head notices only after a while that a node of the test before is gone; until then that one has no answer.
+    wait_for("the loss of a node", lambda: sum(node["Alive"] for node in connect(address).nodes()) == 2)
     shown = check(nodes, deployment, "--address", nodes.address)
     assert (shown.returncode, shown.stderr) == (0, ""), shown.stdout
     lines = shown.stdout.splitlines()
