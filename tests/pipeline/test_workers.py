@@ -4,8 +4,7 @@ The pool of these tests makes its calls in this process; tests/distributed has r
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.errors import TriggerFailed
-from modyn_dagster.pipeline.platform import ahead_path, checkpoint_path, worker_platform
+from modyn_dagster.pipeline.platform import ahead_path, checkpoint_path
 from modyn_dagster.pipeline.replay.lookahead import serial_reason
 from modyn_dagster.pipeline.replay.training_ahead import AheadTraining
 from modyn_dagster.triggering import build_policy
 from tests.examples import examples
 from tests.pipeline.deleting import delete, purge
 from tests.pipeline.inline_pool import InlinePool
-from tests.pipeline.same_end import Ended, end_of, forget_evaluations, replayed
+from tests.pipeline.same_end import both, end_of, forget_evaluations, replayed
 from tests.pipeline.world import World
 from tests.projects.tiny import Content, amount, timed, triggered, write_pipeline
 
@@ -61,22 +60,6 @@ TRAININGS: dict[str, Content] = {
 }
 
 
-@pytest.fixture
-def workers() -> Iterator[Callable[..., InlinePool]]:
-    """Makes pools, and closes the platforms that their calls opened."""
-    made: list[InlinePool] = []
-
-    def make(*given: Any, **options: Any) -> InlinePool:
-        made.append(InlinePool(*given, **options))
-        return made[-1]
-
-    yield make
-    for pool in made:
-        for opened in pool.settings:
-            worker_platform(opened).close()
-    worker_platform.cache_clear()
-
-
 def pipeline(name: str, trigger: Content, selection: Content, training: Content, matrix: str = "composite") -> Content:
     content = triggered(name, trigger, selection={"partition_size": 16} | selection)
     content["training"] |= {"model": {"name": "logistic_regression"}, "checkpoint": {"steps": 2}} | training
@@ -87,18 +70,6 @@ def pipeline(name: str, trigger: Content, selection: Content, training: Content,
 def cases(every: Content, few: str = "") -> list[Any]:
     """All cases for `make soak`, one of which is tried by `make test`, too."""
     return [case if case == few else pytest.param(case, marks=pytest.mark.soak("distributed")) for case in every]
-
-
-_NUMBERS = count()
-
-
-def both(world: World, name: str, pool: InlinePool) -> tuple[Ended, Ended]:
-    """Ends of a replay of one process and of another one with workers, which finds no score of the first."""
-    forget_evaluations(world)
-    number = next(_NUMBERS)
-    alone = replayed(world, name, f"alone {number}")
-    forget_evaluations(world)
-    return alone, replayed(world, name, f"workers {number}", pool)
 
 
 @pytest.mark.parametrize("policy", cases(POLICIES, "ensemble"))
