@@ -18,6 +18,7 @@ from modyn_dagster.pipeline.stages.evaluation.stretch_parts import StretchPart
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.examples import examples
 from tests.pipeline.deleting import delete
+from tests.pipeline.inline_pool import InlinePool
 from tests.pipeline.same_end import both, forget_evaluations, replayed
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, Content, amount
@@ -110,7 +111,7 @@ def test_samples_deleted_under_the_workers_are_predicted_by_none(world_of, worke
         if isinstance(item, StretchPart) and pool.made.count("predict_part") == 2:
             delete(world, [item.ordinals[3] << 32 | position for position in range(ROWS)])
 
-    pool = workers(2, disturb)
+    pool: InlinePool = workers(2, disturb)
     with caplog.at_level(logging.WARNING):
         replayed(world, "tried", "workers", pool)
         scores = replayed(world, "tried", "workers").outcome["evaluations"]
