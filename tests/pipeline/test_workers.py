@@ -36,6 +36,31 @@ POLICIES: dict[str, Content] = {
     "budget": {"kind": "budget", "policy": EVERY_30, "per": "3d", "triggers": 2},
     "capped": EVERY_30 | {"max_triggers": 3},
 }
+
+
+def drift(metrics: Content, windows: Content, decision: Content, **features: Any) -> Content:
+    features = {"of": "columns"} | features
+    return {"kind": "drift", "every": 15, "windows": windows, "features": features, "metrics": metrics, "decision": decision}
+
+
+LAST_20: Content = {"by": "amount", "reference": 20, "current": 20}
+FAR: Content = {"rule": "threshold", "value": 0.3}
+#: Policies of drift on inputs, whose triggers depend on no model as long as the columns are not standardised.
+DRIFTS: dict[str, Content] = {
+    "univariate": drift({"ks": {"metric": "ks"}}, LAST_20, FAR),
+    "by_time": drift({"ks": {"metric": "wasserstein"}}, {"by": "time", "reference": "1d", "current": "1d"}, FAR),
+    "mmd": drift({"mmd": {"metric": "mmd"}}, LAST_20 | {"overlap": True}, {"rule": "threshold", "value": 0.02}),
+    "reduced": drift({"mmd": {"metric": "mmd"}}, LAST_20, {"rule": "threshold", "value": 0.02}, pca=1, sample_size=12),
+    "two_metrics": drift(
+        {"ks": {"metric": "ks"}, "mmd": {"metric": "mmd"}}, LAST_20, {"rule": "quantile", "quantile": 0.5, "window": 4}
+    ),
+    "inside": {"kind": "cooldown", "policy": drift({"ks": {"metric": "ks"}}, LAST_20, FAR), "samples": 20},
+    "ensemble": {
+        "kind": "ensemble",
+        "policies": {"a": EVERY_30, "b": drift({"ks": {"metric": "ks"}}, LAST_20, FAR)},
+        "rule": "any",
+    },
+}
 DECAY = {"keep": 0.5, "after": "1d"}
 SELECTIONS: dict[str, Content] = {
     "all": {},
@@ -80,6 +105,37 @@ def test_policies_that_know_no_model_are_trained_ahead(world_of, workers, policy
     alone, ahead = both(world, "tried", pool)
     assert ahead == alone
     assert pool.made.count("train_ahead") == len(alone.outcome["models"]) > 1
+
+
+@pytest.mark.soak("distributed")
+@pytest.mark.parametrize("policy", DRIFTS)
+def test_triggers_of_drift_on_columns_as_they_are_is_trained_ahead(world_of, workers, policy: str) -> None:
+    world = world_of(pipeline("tried", DRIFTS[policy], {"limit": 25}, {"standardize": False}), split=SPLIT)
+    world.deliver(range(9))
+    pool = workers(2)
+    alone, ahead = both(world, "tried", pool)
+    assert ahead == alone
+    # No guess was wrong, not even one after a training whose model was not there yet.
+    assert pool.made.count("train_ahead") == len(alone.outcome["models"]) > 3
+
+
+@pytest.mark.soak("distributed")
+@pytest.mark.parametrize(
+    ("features", "standardize", "reason"),
+    [("columns", True, "as the newest model standardises them"), ("embeddings", False, "depend on models")],
+)
+def test_drift_that_the_newest_model_shapes_is_not_guessed(
+    world_of, workers, caplog: pytest.LogCaptureFixture, features: str, standardize: bool, reason: str
+) -> None:
+    trigger = drift({"ks": {"metric": "ks"}}, LAST_20, FAR, of=features)
+    world = world_of(pipeline("tried", trigger, {}, {"standardize": standardize}), split=SPLIT)
+    world.deliver(range(6))
+    pool = workers(2)
+    with caplog.at_level(logging.WARNING):
+        alone, ahead = both(world, "tried", pool)
+    assert ahead == alone
+    assert "train_ahead" not in pool.made
+    assert reason in caplog.text
 
 
 @pytest.mark.parametrize("selection", cases(SELECTIONS))
