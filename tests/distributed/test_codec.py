@@ -44,7 +44,7 @@ VALUES = st.recursive(
         st.lists(inner)
         | st.lists(inner).map(tuple)
         | st.dictionaries(st.text() | st.integers() | st.tuples(st.integers()), inner)
-        | st.frozensets(st.integers())
+        | st.frozensets(st.integers(), max_size=1)
     ),
     max_leaves=20,
 )

@@ -18,7 +18,6 @@ from modyn_dagster.pipeline.stages.evaluation.stretch_parts import StretchPart
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.examples import examples
 from tests.pipeline.deleting import delete
-from tests.pipeline.inline_pool import InlinePool
 from tests.pipeline.same_end import both, forget_evaluations, replayed
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, Content, amount
@@ -105,13 +104,17 @@ def test_stretches_between_samples_deleted_earlier_have_the_same_blocks(world_of
 
 @pytest.mark.soak("distributed")
 def test_samples_deleted_under_the_workers_are_predicted_by_none(world_of, workers, caplog: pytest.LogCaptureFixture) -> None:
-    world = long_world(world_of, pipeline())
+    world = long_world(world_of, pipeline(predictions="exact"))
+    dealt: list[StretchPart] = []
 
     def disturb(item: object) -> None:
-        if isinstance(item, StretchPart) and pool.made.count("predict_part") == 2:
-            delete(world, [item.ordinals[3] << 32 | position for position in range(ROWS)])
+        if isinstance(item, StretchPart):
+            dealt.append(item)
+            if len(dealt) == 2:
+                # Long after the samples that the model was trained on.
+                delete(world, [item.ordinals[-1] << 32 | position for position in range(ROWS)])
 
-    pool: InlinePool = workers(2, disturb)
+    pool = workers(2, disturb)
     with caplog.at_level(logging.WARNING):
         replayed(world, "tried", "workers", pool)
         scores = replayed(world, "tried", "workers").outcome["evaluations"]

@@ -45,21 +45,18 @@ def drift(metrics: Content, windows: Content, decision: Content, **features: Any
 
 LAST_20: Content = {"by": "amount", "reference": 20, "current": 20}
 FAR: Content = {"rule": "threshold", "value": 0.3}
+KS: Content = {"ks": {"metric": "ks"}}
+MMD: Content = {"mmd": {"metric": "mmd"}}
+SOME: Content = {"rule": "threshold", "value": 0.02}
 #: Policies of drift on inputs, whose triggers depend on no model as long as the columns are not standardised.
 DRIFTS: dict[str, Content] = {
-    "univariate": drift({"ks": {"metric": "ks"}}, LAST_20, FAR),
-    "by_time": drift({"ks": {"metric": "wasserstein"}}, {"by": "time", "reference": "1d", "current": "1d"}, FAR),
-    "mmd": drift({"mmd": {"metric": "mmd"}}, LAST_20 | {"overlap": True}, {"rule": "threshold", "value": 0.02}),
-    "reduced": drift({"mmd": {"metric": "mmd"}}, LAST_20, {"rule": "threshold", "value": 0.02}, pca=1, sample_size=12),
-    "two_metrics": drift(
-        {"ks": {"metric": "ks"}, "mmd": {"metric": "mmd"}}, LAST_20, {"rule": "quantile", "quantile": 0.5, "window": 4}
-    ),
-    "inside": {"kind": "cooldown", "policy": drift({"ks": {"metric": "ks"}}, LAST_20, FAR), "samples": 20},
-    "ensemble": {
-        "kind": "ensemble",
-        "policies": {"a": EVERY_30, "b": drift({"ks": {"metric": "ks"}}, LAST_20, FAR)},
-        "rule": "any",
-    },
+    "univariate": drift(KS, LAST_20, FAR),
+    "by_time": drift({"w": {"metric": "wasserstein"}}, {"by": "time", "reference": "1d", "current": "1d"}, FAR),
+    "mmd": drift(MMD, LAST_20 | {"overlap": True}, SOME),
+    "reduced": drift(MMD, LAST_20, SOME, pca=1, sample_size=12),
+    "two_metrics": drift(KS | MMD, LAST_20, {"rule": "quantile", "quantile": 0.5, "window": 4}),
+    "inside": {"kind": "cooldown", "policy": drift(KS, LAST_20, FAR), "samples": 20},
+    "ensemble": {"kind": "ensemble", "policies": {"a": EVERY_30, "b": drift(KS, LAST_20, FAR)}, "rule": "any"},
 }
 DECAY = {"keep": 0.5, "after": "1d"}
 SELECTIONS: dict[str, Content] = {
@@ -109,7 +106,7 @@ def test_policies_that_know_no_model_are_trained_ahead(world_of, workers, policy
 
 @pytest.mark.soak("distributed")
 @pytest.mark.parametrize("policy", DRIFTS)
-def test_triggers_of_drift_on_columns_as_they_are_is_trained_ahead(world_of, workers, policy: str) -> None:
+def test_drift_on_columns_as_they_are_is_trained_ahead(world_of, workers, policy: str) -> None:
     world = world_of(pipeline("tried", DRIFTS[policy], {"limit": 25}, {"standardize": False}), split=SPLIT)
     world.deliver(range(9))
     pool = workers(2)

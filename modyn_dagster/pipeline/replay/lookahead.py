@@ -46,10 +46,8 @@ def serial_reason(spec: PipelineSpec) -> str | None:
     """Say why the trainings of a pipeline have to wait for each other; None where they need not."""
     if spec.training.use_previous_model:
         return "training.use_previous_model: a training starts from the model before it"
-    if pipeline_policy(spec).depends_on_models:
-        return f"trigger.kind {spec.trigger.kind}: its triggers depend on models, or on what trainings took"
-    if spec.training.standardize and any(isinstance(block, DriftTriggerSpec) for _, block in nested_blocks(spec.trigger)):
-        return "training.standardize: drift is measured on columns as the newest model standardises them"
+    if (reason := _trigger_reason(spec)) is not None:
+        return reason
     strategies = spec.selection.strategies
     if any(isinstance(strategy, (*USAGE_AWARE, CLIBSpec, GSSSpec, MIRSpec)) for strategy in strategies):
         return "selection.strategy asks the models before it, or looks into their training sets"
@@ -57,6 +55,14 @@ def serial_reason(spec: PipelineSpec) -> str | None:
         return f"training.ranks {spec.training.ranks}: the ranks of a training share the cores already"
     if spec.training.device != "cpu":
         return f"training.device {spec.training.device}: workers are dealt no GPUs"
+    return None
+
+
+def _trigger_reason(spec: PipelineSpec) -> str | None:
+    if pipeline_policy(spec).depends_on_models:
+        return f"trigger.kind {spec.trigger.kind}: its triggers depend on models, or on what trainings took"
+    if spec.training.standardize and any(isinstance(block, DriftTriggerSpec) for _, block in nested_blocks(spec.trigger)):
+        return "training.standardize: drift is measured on columns as the newest model standardises them"
     return None
 
 
