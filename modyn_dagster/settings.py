@@ -38,9 +38,10 @@ name a variable names a file that holds the value.
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
+from urllib.parse import urlsplit, urlunsplit
 
 from modyn_dagster.distributed.opening import named_pool
 from modyn_dagster.errors import ConfigError
@@ -59,6 +60,10 @@ MLFLOW_TIMEOUT: Final = 60.0
 CACHE_SIZE: Final = 20 * 10**9
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|MB|GB|TB)", re.IGNORECASE)
 _UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+#: Text in place of a password where settings are shown to others.
+_HIDDEN: Final = "***"
+_PASSWORD: Final = re.compile(r"((?:^|&)[^&=]*password[^&=]*=)[^&]*", re.IGNORECASE)
 
 #: Default of ``MODYN_RANKS``: processes of this machine.
 RANKS: Final = "processes"
@@ -118,6 +123,25 @@ class Settings:
         """Reports of comparisons, one page per dataset."""
         return self.home / "reports"
 
+    def without_secrets(self) -> Self:
+        """Return the settings as they may travel to nodes of a cluster: without passwords, which each node has by itself."""
+        url = None if self.postgres_url is None else _without_password(self.postgres_url)
+        return replace(self, postgres_url=url, postgres_owner_url=None)
+
+    def with_own_secrets(self) -> Self:
+        """Return settings from another node with the password of this one.
+
+        Raises:
+            ConfigError: the environment of this node does not name the same server with its password.
+        """
+        if self.postgres_url is None or _HIDDEN not in self.postgres_url:
+            return self
+        own = secret_setting(os.environ, "MODYN_POSTGRES_URL")
+        if own is None or _without_password(own) != self.postgres_url:
+            rule = f"must be {self.postgres_url} with the password, in the environment of `ray start`: passwords are not sent"
+            raise ConfigError("environment of a node", "MODYN_POSTGRES_URL", "another one" if own else None, rule)
+        return replace(self, postgres_url=own)
+
     def environment(self) -> dict[str, str]:
         """Variables that give a child process these settings, among them the Postgres URL with its password.
 
@@ -142,6 +166,19 @@ class Settings:
         given = {name: value for name, value in pairs.items() if value}
         # A file that was replaced meanwhile would give children another server than their parent.
         return given | without_files(given)
+
+
+def _without_password(url: str) -> str:
+    """Address of a server with another text in place of its passwords.
+
+    >>> _without_password("postgresql://modyn:geheim@db:5432/?sslmode=require&sslpassword=x")
+    'postgresql://modyn:***@db:5432/?sslmode=require&sslpassword=***'
+    """
+    parts = urlsplit(url)
+    account, at, place = parts.netloc.rpartition("@")
+    user, colon, _ = account.partition(":")
+    netloc = f"{user}:{_HIDDEN}{at}{place}" if colon else parts.netloc
+    return urlunsplit(parts._replace(netloc=netloc, query=_PASSWORD.sub(rf"\1{_HIDDEN}", parts.query)))
 
 
 def _seconds(name: str, text: str, *, zero: bool) -> float:

@@ -1,6 +1,8 @@
 """Atomic and staged files (temporary name, fsync, checksum, rename), and paths that stay below a root."""
 
 import contextlib
+import errno
+import fcntl
 import io
 import os
 import time
@@ -14,6 +16,8 @@ from modyn_dagster.durability.names import durable_folder, final_name, sync_fold
 from modyn_dagster.errors import StorageError
 from modyn_dagster.files.mounting import files_at
 
+#: Errors of a file system without locks.
+_NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _LOCAL_SCHEMES: Final = ("file://", "local://")
 
 
@@ -35,21 +39,36 @@ def atomic_write(path: Path, mode: int = 0o666) -> Iterator[HashingFile]:
 @contextmanager
 def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Write a file as ``atomic_write`` does, through a plain file whose bytes are not hashed: its format has checksums."""
-    temporary = temporary_name(path)
+    with write_errors(path):
+        durable_folder(path.parent)
+        temporary, raw = _locked_temporary(path, mode)
     try:
-        with write_errors(path):
-            durable_folder(path.parent)
-            with IncrementalFsyncFile(temporary, mode) as raw, io.BufferedWriter(raw) as file:
-                yield file
-                file.flush()
-                raw.sync()
-        if final_name(path.name) is None:
-            files_at(path).publish(temporary, path)
-        else:
-            _rename(temporary, path)
+        # Renamed before it is closed, as the lock ends then.
+        with write_errors(path), raw, io.BufferedWriter(raw) as file:
+            yield file
+            file.flush()
+            raw.sync()
+            if final_name(path.name) is None:
+                files_at(path).publish(temporary, path)
+            else:
+                _rename(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _locked_temporary(path: Path, mode: int) -> tuple[Path, IncrementalFsyncFile]:
+    """Create a file beside ``path`` whose lock tells sweeps, also of other processes, that its writer lives."""
+    while True:
+        temporary = temporary_name(path)
+        raw = IncrementalFsyncFile(temporary, mode)
+        # A file system without locks has none: sweeps then rely on there being one writer.
+        with contextlib.suppress(OSError):
+            fcntl.flock(raw.fileno(), fcntl.LOCK_SH)
+        if os.fstat(raw.fileno()).st_nlink > 0:
+            return temporary, raw
+        # A sweep came between the two calls.
+        raw.close()
 
 
 class StagedFile:
@@ -147,9 +166,10 @@ def linked_copy(existing: Path, path: Path) -> None:
 
 
 def sweep_unfinished(paths: Iterable[Path], except_for: Iterable[StagedFile] = ()) -> None:
-    """Remove the temporary files that killed writers of ``paths`` left. Nobody but ``except_for`` may be writing them.
+    """Remove the temporary files that killed writers of ``paths`` left.
 
-    Each folder is listed once, however many of its files are named: to list it costs more the more it holds.
+    Files of ``atomic_file`` whose writers live are left as they are. Nobody but ``except_for`` may be writing staged ones. Each
+    folder is listed once, however many of its files are named: to list it costs more the more it holds.
     """
     by_folder: dict[Path, set[str]] = {}
     for path in paths:
@@ -158,7 +178,30 @@ def sweep_unfinished(paths: Iterable[Path], except_for: Iterable[StagedFile] = (
     for folder, names in by_folder.items():
         for name in _names_in(folder):
             if final_name(name) in names and folder / name not in kept:
-                (folder / name).unlink(missing_ok=True)
+                _remove_abandoned(folder / name)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a temporary file, unless its writer holds the lock on it."""
+    try:
+        # Opened for writing, as network file systems lock no others for one process alone.
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    except OSError:
+        path.unlink(missing_ok=True)
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+    except BlockingIOError:
+        return
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
 
 
 def _names_in(folder: Path) -> list[str]:

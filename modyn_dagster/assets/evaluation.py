@@ -1,6 +1,7 @@
 """The asset ``<pipeline>/evaluation``: judging models, again whenever data have arrived; and the end of a training run."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from modyn_dagster.assets.metadata.stages import stage_events
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.assets.tracking.links import MlflowLinks
 from modyn_dagster.assets.training import patient
+from modyn_dagster.distributed.opening import open_pool
 from modyn_dagster.resources.event_store import AssetEvent
 from modyn_dagster.resources.fast_path import FastPathResource
 from modyn_dagster.resources.mlflow import MlflowResource
@@ -59,11 +61,12 @@ def evaluation_asset(assets: PipelineAssets) -> dg.AssetsDefinition:
         judged = patient(context, platform, lambda: list(_judged(platform, assets.name, triggers)))
         if config.full:
             judged = [with_full_matrix(work) for work in judged]
-        with reserved_for(context, assets.pipeline, "evaluation"):
-            yield from _events(context, assets, links, judged)
+        reserved = reserved_for(context, assets.pipeline, "evaluation")
+        with reserved, open_pool(platform.settings.workers, at_once=False) as pool:
+            yield from _events(context, assets, links, [replace(work, pool=pool) for work in judged])
             keys = [work.trigger.partition_key for work in judged]
             yield from made_up_events(context.instance, platform, assets, judged[-1].run, keys)
-            yield from backlog_events(context, assets, platform, links, modyn_fast_path.settings())
+            yield from backlog_events(context, assets, platform, links, modyn_fast_path.settings(), pool)
         links.run(judged[-1].run)
         yield from check_outputs("evaluation", assets.key("evaluation"))
 
@@ -78,12 +81,15 @@ def _events(
     The run is tagged where every failure is permanent, so that the sensor does not ask for another attempt.
     """
     from modyn_dagster.errors import CatalogError, ModynError, StillFailing, is_permanent
+    from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations
     from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 
     failures: list[tuple[TriggerContext, Exception]] = []
-    for work in judged:
+    finished = judged[0].run.state == "finished"
+    for work, evaluated in zip(judged, dealt_evaluations(judged, finished=finished), strict=True):
+        commit = partial(evaluation_stage, work, finished=work.run.state == "finished", evaluated=evaluated)
         try:
-            result = patient(context, work.platform, partial(evaluation_stage, work, finished=work.run.state == "finished"))
+            result = patient(context, work.platform, commit)
         except (CatalogError, StillFailing):
             raise
         except Exception as error:

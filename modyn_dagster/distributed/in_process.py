@@ -26,5 +26,10 @@ class InProcessPool:
         items: Iterable[Item],
         resources: Resources = _ONE_CORE,
     ) -> Iterator[Result]:
-        """Call the function with each item as its result is asked for; see ``Pool``. Resources are those of this process."""
+        """Call the function with each item as its result is asked for; see ``Pool``. Cores and GPUs are those of this process.
+
+        Raises:
+            ConfigError: a bound on memory is asked for.
+        """
+        resources.without_memory("pool of this process")
         return map(function, items)

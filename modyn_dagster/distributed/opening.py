@@ -31,24 +31,22 @@ def named_pool(workers: str) -> str:
 
 
 @contextmanager
-def open_pool(workers: str | None) -> Iterator[Pool | None]:
+def open_pool(workers: str | None, *, at_once: bool = True) -> Iterator[Pool | None]:
     """Open the pool that a text names for a block, and end its workers after it; None without a text.
 
+    Without ``at_once`` a cluster is asked at the first call, for work that can do without workers.
+
     Raises:
-        ConfigError: the text names no pool, or a cluster that does not answer.
+        ConfigError: the text names no pool, or, at once, a cluster that does not answer.
     """
     if not workers:
         yield None
         return
     kind, _, rest = named_pool(workers).partition(":")
+    if kind == "ray" and at_once:
+        connect(rest)
     with _POOLS[kind](rest) as pool:
         yield pool
-
-
-def _connected(address: str) -> RayPool:
-    """Pool of a cluster that answers; the connection lasts as long as the process."""
-    connect(address)
-    return RayPool(address)
 
 
 def _unknown(workers: str) -> ConfigError:
@@ -71,5 +69,5 @@ def open_group(ranks: str) -> Group:
 #: Openers by kind; each gets the text after the colon.
 _POOLS: Final[Mapping[str, Callable[[str], AbstractContextManager[Pool]]]] = {
     _PROCESSES: lambda number: ProcessPool(int(number)),
-    "ray": lambda address: nullcontext(_connected(address)),
+    "ray": lambda address: nullcontext(RayPool(address)),
 }

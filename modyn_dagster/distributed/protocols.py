@@ -5,7 +5,9 @@ Results are a function of the items alone. No implementation lets the number of 
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
+
+from modyn_dagster.errors import ConfigError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,12 +20,20 @@ class Resources:
     Attributes:
         cpus: cores, and the number of threads of the call.
         gpus: GPUs; a call sees only those it was given.
-        memory: bytes, 0 for no bound.
+        memory: bytes, 0 for no bound. Pools and groups of this machine refuse others: ``resources`` of a pipeline reserve memory
+            for a run and its workers together.
     """
 
     cpus: int = 1
     gpus: int = 0
     memory: int = 0
+
+    def without_memory(self, workers: str) -> Self:
+        """Return the resources of a call on this machine; ``ConfigError`` names the workers where they bound the memory."""
+        if self.memory:
+            rule = "must be 0: calls on this machine share its memory; `resources` of the pipeline reserve some for a run"
+            raise ConfigError(workers, "memory", self.memory, rule)
+        return self
 
 
 class Pool(Protocol):

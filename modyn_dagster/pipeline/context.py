@@ -16,7 +16,8 @@ from modyn_dagster.data.view import DatasetView
 from modyn_dagster.distributed.protocols import Pool
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.keys import ordinal_of
-from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.platform import Platform, worker_platform
+from modyn_dagster.settings import Settings
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 
@@ -117,6 +118,15 @@ def trained_contexts(platform: Platform, run: RunRow, view: DatasetView) -> list
     spec = platform.spec_of(run)
     trained = [trigger for trigger in triggers if trigger.state == "trained"]
     return [TriggerContext(platform, spec, view, run, trigger, triggers, models, None, None) for trigger in trained]
+
+
+def context_in_worker(settings: Settings, run_id: int, trigger_id: int, until: int) -> TriggerContext:
+    """Read the context of a trained trigger in a worker's process, with the dataset up to the batch of an ordinal."""
+    platform = worker_platform(settings)
+    with platform.transaction() as conn:
+        run = get_run(conn, run_id)
+    view = platform.view(platform.spec_of(run).dataset, until=until)
+    return next(each for each in trained_contexts(platform, run, view) if each.trigger.id == trigger_id)
 
 
 class Stopwatch:

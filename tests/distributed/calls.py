@@ -10,7 +10,7 @@ from pathlib import Path
 from modyn_dagster.errors import CorruptFile, DeletedKey, RunError, WriteFailed
 
 
-class Unpicklable(RuntimeError):
+class Unsendable(RuntimeError):
     """An error whose arguments are others than it keeps, and hold what cannot travel."""
 
     def __init__(self, number: int, reason: str) -> None:
@@ -48,7 +48,7 @@ def slow_note(path: Path) -> None:
     time.sleep(0.3)
 
 
-def unpicklable(_: object) -> object:
+def unsendable(_: object) -> object:
     return sys.stderr
 
 
@@ -83,7 +83,7 @@ def fails(kind: str) -> None:
         except TypeError:
             raise RunError("met while that was handled")  # noqa: B904 - it was not raised from it
     if kind == "foreign":
-        raise Unpicklable(3, "no luck")
+        raise Unsendable(3, "no luck")
     if kind == "unicode":
         b"\xff".decode()
     raise RunError("no such kind")

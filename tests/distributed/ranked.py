@@ -39,7 +39,7 @@ def one_refuses(rank: Rank, which: int) -> None:
 
 
 class Peculiar(Exception):
-    """An error that does not survive pickling."""
+    """An error whose arguments are others than it keeps."""
 
     def __init__(self, one: int, other: int) -> None:
         super().__init__(f"{one} and {other}")

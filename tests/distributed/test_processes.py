@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from modyn_dagster.distributed.in_process import InProcessPool
 from modyn_dagster.distributed.opening import named_pool, open_pool
 from modyn_dagster.distributed.processes.pool import ProcessPool
 from modyn_dagster.distributed.protocols import Pool, Resources
@@ -73,7 +74,7 @@ def test_a_call_may_print_and_finds_no_input(pool: ProcessPool) -> None:
         ("deleted", DeletedKey, "other"),
         ("full", WriteFailed, "transient"),
         ("beside", RunError, "other"),
-        ("foreign", calls.Unpicklable, "other"),
+        ("foreign", calls.Unsendable, "other"),
         ("unicode", UnicodeDecodeError, "other"),
     ],
 )
@@ -91,7 +92,7 @@ def test_fields_of_errors_arrive_as_far_as_they_can(pool: ProcessPool) -> None:
     with pytest.raises(DeletedKey) as deleted:
         list(pool.map(calls.fails, ["deleted"]))
     assert deleted.value.key == 17
-    with pytest.raises(calls.Unpicklable) as foreign:
+    with pytest.raises(calls.Unsendable) as foreign:
         list(pool.map(calls.fails, ["foreign"]))
     assert foreign.value.number == 3
     assert not hasattr(foreign.value, "lock")
@@ -179,12 +180,15 @@ def test_workers_end_in_the_middle_of_a_call_when_their_parent_is_killed(number:
 def test_what_cannot_be_sent_is_refused(pool: ProcessPool) -> None:
     with pytest.raises(ConfigError, match="must be a function at the top of a module"):
         next(pool.map(lambda number: number, [1]))
-    with pytest.raises(ConfigError, match="must be a value that can be pickled"):
-        next(pool.map(calls.unpicklable, [threading.Lock()]))
-    with pytest.raises(TypeError, match="pickle"):
-        next(pool.map(calls.unpicklable, [1]))
+    with pytest.raises(ConfigError, match="must be a value that can be sent to another process"):
+        next(pool.map(calls.unsendable, [threading.Lock()]))
+    with pytest.raises(TypeError, match="cannot be sent to another process"):
+        next(pool.map(calls.unsendable, [1]))
     with pytest.raises(ConfigError, match="must be 0"):
         pool.map(calls.doubled, [1], Resources(gpus=1))
+    for local in (pool, InProcessPool()):
+        with pytest.raises(ConfigError, match="memory: must be 0: calls on this machine share its memory"):
+            local.map(calls.doubled, [1], Resources(memory=1))
     with pytest.raises(ConfigError, match="at least 1"):
         ProcessPool(0)
 

@@ -1,10 +1,13 @@
 """Worlds of one test each."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from modyn_dagster.pipeline.platform import worker_platform
 from modyn_dagster.settings import Settings
+from tests.pipeline.inline_pool import InlinePool
 from tests.pipeline.world import World, make_world
 
 
@@ -20,3 +23,19 @@ def world_of(settings: Settings, tmp_path) -> Iterator[Callable[..., World]]:
     yield make
     for world in made:
         world.close()
+
+
+@pytest.fixture
+def workers() -> Iterator[Callable[..., InlinePool]]:
+    """Makes pools, and closes the platforms that their calls opened."""
+    made: list[InlinePool] = []
+
+    def make(*given: Any, **options: Any) -> InlinePool:
+        made.append(InlinePool(*given, **options))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        for opened in pool.settings:
+            worker_platform(opened).close()
+    worker_platform.cache_clear()

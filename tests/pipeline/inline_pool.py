@@ -1,11 +1,11 @@
 """A pool without processes: calls are made by the caller, as far ahead as a pool of processes would make them."""
 
-import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from modyn_dagster.distributed.messages import answer_call, pack_call, unpack_answer
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.settings import Settings
 
@@ -43,7 +43,7 @@ class InlinePool:
         self.settings.add(item.settings)
         self.before(item)
         try:
-            return pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(item)))))  # noqa: S301 - as between processes
+            return unpack_answer(answer_call(pack_call(function, item)))
         except Exception as error:  # noqa: BLE001 - raised where the result is asked for
             return error
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -83,3 +83,15 @@ def forget_evaluations(world: World) -> None:
     with world.platform.transaction() as conn:
         conn.execute(sa.delete(evaluation))
         conn.execute(sa.delete(prediction_file))
+
+
+_NUMBERS = count()
+
+
+def both(world: World, name: str, pool: Pool) -> tuple[Ended, Ended]:
+    """Ends of a replay of one process and of another one with workers, which finds no score of the first."""
+    forget_evaluations(world)
+    number = next(_NUMBERS)
+    alone = replayed(world, name, f"alone {number}")
+    forget_evaluations(world)
+    return alone, replayed(world, name, f"workers {number}", pool)

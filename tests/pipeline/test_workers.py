@@ -4,8 +4,7 @@ The pool of these tests makes its calls in this process; tests/distributed has r
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modyn_dagster.errors import TriggerFailed
-from modyn_dagster.pipeline.platform import ahead_path, checkpoint_path, worker_platform
+from modyn_dagster.pipeline.platform import ahead_path, checkpoint_path
 from modyn_dagster.pipeline.replay.lookahead import serial_reason
 from modyn_dagster.pipeline.replay.training_ahead import AheadTraining
 from modyn_dagster.triggering import build_policy
 from tests.examples import examples
 from tests.pipeline.deleting import delete, purge
 from tests.pipeline.inline_pool import InlinePool
-from tests.pipeline.same_end import Ended, end_of, forget_evaluations, replayed
+from tests.pipeline.same_end import both, end_of, forget_evaluations, replayed
 from tests.pipeline.world import World
 from tests.projects.tiny import Content, amount, timed, triggered, write_pipeline
 
@@ -36,6 +35,28 @@ POLICIES: dict[str, Content] = {
     "minimum": {"kind": "minimum_samples", "policy": EVERY_DAY, "samples": 25},
     "budget": {"kind": "budget", "policy": EVERY_30, "per": "3d", "triggers": 2},
     "capped": EVERY_30 | {"max_triggers": 3},
+}
+
+
+def drift(metrics: Content, windows: Content, decision: Content, **features: Any) -> Content:
+    features = {"of": "columns"} | features
+    return {"kind": "drift", "every": 15, "windows": windows, "features": features, "metrics": metrics, "decision": decision}
+
+
+LAST_20: Content = {"by": "amount", "reference": 20, "current": 20}
+FAR: Content = {"rule": "threshold", "value": 0.3}
+KS: Content = {"ks": {"metric": "ks"}}
+MMD: Content = {"mmd": {"metric": "mmd"}}
+SOME: Content = {"rule": "threshold", "value": 0.02}
+#: Policies of drift on inputs, whose triggers depend on no model as long as the columns are not standardised.
+DRIFTS: dict[str, Content] = {
+    "univariate": drift(KS, LAST_20, FAR),
+    "by_time": drift({"w": {"metric": "wasserstein"}}, {"by": "time", "reference": "1d", "current": "1d"}, FAR),
+    "mmd": drift(MMD, LAST_20 | {"overlap": True}, SOME),
+    "reduced": drift(MMD, LAST_20, SOME, pca=1, sample_size=12),
+    "two_metrics": drift(KS | MMD, LAST_20, {"rule": "quantile", "quantile": 0.5, "window": 4}),
+    "inside": {"kind": "cooldown", "policy": drift(KS, LAST_20, FAR), "samples": 20},
+    "ensemble": {"kind": "ensemble", "policies": {"a": EVERY_30, "b": drift(KS, LAST_20, FAR)}, "rule": "any"},
 }
 DECAY = {"keep": 0.5, "after": "1d"}
 SELECTIONS: dict[str, Content] = {
@@ -61,22 +82,6 @@ TRAININGS: dict[str, Content] = {
 }
 
 
-@pytest.fixture
-def workers() -> Iterator[Callable[..., InlinePool]]:
-    """Makes pools, and closes the platforms that their calls opened."""
-    made: list[InlinePool] = []
-
-    def make(*given: Any, **options: Any) -> InlinePool:
-        made.append(InlinePool(*given, **options))
-        return made[-1]
-
-    yield make
-    for pool in made:
-        for opened in pool.settings:
-            worker_platform(opened).close()
-    worker_platform.cache_clear()
-
-
 def pipeline(name: str, trigger: Content, selection: Content, training: Content, matrix: str = "composite") -> Content:
     content = triggered(name, trigger, selection={"partition_size": 16} | selection)
     content["training"] |= {"model": {"name": "logistic_regression"}, "checkpoint": {"steps": 2}} | training
@@ -89,18 +94,6 @@ def cases(every: Content, few: str = "") -> list[Any]:
     return [case if case == few else pytest.param(case, marks=pytest.mark.soak("distributed")) for case in every]
 
 
-_NUMBERS = count()
-
-
-def both(world: World, name: str, pool: InlinePool) -> tuple[Ended, Ended]:
-    """Ends of a replay of one process and of another one with workers, which finds no score of the first."""
-    forget_evaluations(world)
-    number = next(_NUMBERS)
-    alone = replayed(world, name, f"alone {number}")
-    forget_evaluations(world)
-    return alone, replayed(world, name, f"workers {number}", pool)
-
-
 @pytest.mark.parametrize("policy", cases(POLICIES, "ensemble"))
 def test_policies_that_know_no_model_are_trained_ahead(world_of, workers, policy: str) -> None:
     world = world_of(pipeline("tried", POLICIES[policy], {"limit": 25}, {}), split=SPLIT)
@@ -109,6 +102,37 @@ def test_policies_that_know_no_model_are_trained_ahead(world_of, workers, policy
     alone, ahead = both(world, "tried", pool)
     assert ahead == alone
     assert pool.made.count("train_ahead") == len(alone.outcome["models"]) > 1
+
+
+@pytest.mark.soak("distributed")
+@pytest.mark.parametrize("policy", DRIFTS)
+def test_drift_on_columns_as_they_are_is_trained_ahead(world_of, workers, policy: str) -> None:
+    world = world_of(pipeline("tried", DRIFTS[policy], {"limit": 25}, {"standardize": False}), split=SPLIT)
+    world.deliver(range(9))
+    pool = workers(2)
+    alone, ahead = both(world, "tried", pool)
+    assert ahead == alone
+    # No guess was wrong, not even one after a training whose model was not there yet.
+    assert pool.made.count("train_ahead") == len(alone.outcome["models"]) > 3
+
+
+@pytest.mark.soak("distributed")
+@pytest.mark.parametrize(
+    ("features", "standardize", "reason"),
+    [("columns", True, "as the newest model standardises them"), ("embeddings", False, "depend on models")],
+)
+def test_drift_that_the_newest_model_shapes_is_not_guessed(
+    world_of, workers, caplog: pytest.LogCaptureFixture, features: str, standardize: bool, reason: str
+) -> None:
+    trigger = drift({"ks": {"metric": "ks"}}, LAST_20, FAR, of=features)
+    world = world_of(pipeline("tried", trigger, {}, {"standardize": standardize}), split=SPLIT)
+    world.deliver(range(6))
+    pool = workers(2)
+    with caplog.at_level(logging.WARNING):
+        alone, ahead = both(world, "tried", pool)
+    assert ahead == alone
+    assert "train_ahead" not in pool.made
+    assert reason in caplog.text
 
 
 @pytest.mark.parametrize("selection", cases(SELECTIONS))

@@ -19,6 +19,7 @@ from modyn_dagster.resources.run_classes import CLASS_TAG
 from modyn_dagster.spec.base import seconds_of
 
 if TYPE_CHECKING:
+    from modyn_dagster.distributed.protocols import Pool
     from modyn_dagster.pipeline.platform import Platform
     from modyn_dagster.training import FastPath
 
@@ -35,6 +36,7 @@ def backlog_events(
     platform: "Platform",
     links: MlflowLinks,
     fast_path: "FastPath",
+    pool: "Pool | None" = None,
 ) -> Iterator[AssetEvent]:
     """Train the next triggers of the pipeline's live run, if this run was requested by its sensor, and show their assets.
 
@@ -49,7 +51,7 @@ def backlog_events(
     page = None
     progress = log_training(context.log.info)
     waits = log_waits(context.log.warning)
-    for result in train_backlog(platform, assets.name, context.run.run_id, turn, progress, fast_path, waits):
+    for result in train_backlog(platform, assets.name, context.run.run_id, turn, progress, fast_path, waits, pool):
         if result.stage == "training_set":
             add_partitions(context.instance, triggers_of(assets.name), [result.partition_key])
             context.log.info(f"trigger {result.partition_key} is next: {result.context.trigger.reason}")

@@ -56,7 +56,7 @@ class RayGroup:
             actors = [_actor(ray, group, place, resources) for place in range(ranks)]
             address = result_of(ray, actors[0].call.remote(pack_call(meeting_point, None)), work)
             places = [Rank(place, ranks, address) for place in range(ranks)]
-            packed = [pack_call(function_of_rank, (function, rank, argument)) for rank in places]
+            packed = [pack_call(function_of_rank, (function, rank, argument), secrets=False) for rank in places]
             calls = [actor.call.remote(each) for actor, each in zip(actors, packed)]
             return _results(ray, calls, work)
         finally:

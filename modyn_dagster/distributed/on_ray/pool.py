@@ -58,7 +58,7 @@ class RayPool:
         sent: deque[Any] = deque()
         try:
             for item in items:
-                sent.append(task.remote(pack_call(function, item)))
+                sent.append(task.remote(pack_call(function, item, secrets=False)))
                 if len(sent) >= ahead:
                     yield result_of(ray, sent.popleft(), work)
             while sent:

@@ -26,7 +26,7 @@ class LocalGroup:
     """Ranks as new interpreters with the import path of this process, which talk to each other over the loopback interface.
 
     They are no forks: they inherit neither threads nor locks, and do not run the main program again. They end when this process
-    does, however it ends. ``Resources.memory`` bounds nothing here.
+    does, however it ends.
     """
 
     def run(
@@ -39,9 +39,10 @@ class LocalGroup:
         """Call a function of a module in every rank, and return the results by rank, as ``Group.run`` says.
 
         Raises:
-            ConfigError: this machine has fewer GPUs than the ranks need.
+            ConfigError: this machine has fewer GPUs than the ranks need, or a bound on memory is asked for.
             WorkerLost: the process of a rank died.
         """
+        resources.without_memory("group of processes")
         gpus = gpus_of_ranks(ranks, resources.gpus)
         with tempfile.TemporaryDirectory(prefix="modyn-ranks-") as folder:
             places = [Rank(i, ranks, f"file://{Path(folder, 'meeting')}") for i in range(ranks)]

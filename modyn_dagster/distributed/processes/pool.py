@@ -76,15 +76,15 @@ class ProcessPool:
 
         Items are taken by the caller's thread, two for each worker ahead. An error is raised in place of its item's result, and
         ends the iterator; calls not begun by then, or when the caller stops, are never made. ``resources.cpus`` is the number
-        of threads of torch and OpenMP; a bound on memory is not enforced.
+        of threads of torch and OpenMP.
 
         Raises:
-            ConfigError: the function belongs to no module, an item cannot be pickled, or GPUs are asked for.
+            ConfigError: the function belongs to no module, an item cannot be sent, or GPUs or memory are asked for.
             WorkerLost: two workers died over the same item.
         """
         if resources.gpus:
             raise ConfigError("pool", "gpus", resources.gpus, "must be 0: processes of this machine are dealt no GPUs")
-        return self._results(function, items, resources.cpus)
+        return self._results(function, items, resources.without_memory("pool of processes").cpus)
 
     def close(self) -> None:
         """End the workers at once, in the middle of a call too."""

@@ -71,8 +71,21 @@ def fixed_blocks(
             yield Block(keys_of(ordinal, start + available), rows)
 
 
-#: Blocks per read; results do not depend on it.
-_READ_BLOCKS: Final = 16
+def count_blocks(n_samples: int, positions: Positions | None = None, deleted: Positions | None = None) -> int:
+    """Count the blocks that ``fixed_blocks`` yields.
+
+    >>> count_blocks(5000, np.array([3, 7, 4000]), np.array([4000]))
+    1
+    """
+    requested = np.ones(n_samples, dtype=bool) if positions is None else np.zeros(n_samples, dtype=bool)
+    requested[slice(0) if positions is None else positions] = True
+    if deleted is not None:
+        requested[deleted] = False
+    return len(np.unique(np.flatnonzero(requested) // BLOCK))
+
+
+#: Blocks per read. Outputs do not depend on it; record batches of exact prediction files do.
+READ_BLOCKS: Final = 16
 
 Read = Callable[[KeyArray], Samples]
 
@@ -80,7 +93,7 @@ Read = Callable[[KeyArray], Samples]
 def read_blocks(read: Read, blocks: Iterable[Block]) -> Iterator[list[tuple[Block, Samples]]]:
     """Groups of blocks, each with the samples of all its keys; a sample that fills several rows is read once."""
     remaining = iter(blocks)
-    while group := list(islice(remaining, _READ_BLOCKS)):
+    while group := list(islice(remaining, READ_BLOCKS)):
         keys = np.concatenate([block.keys for block in group])
         if (keys[1:] > keys[:-1]).all():
             samples, begin = read(keys), 0

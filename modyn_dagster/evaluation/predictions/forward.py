@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Self
 
 import numpy as np
@@ -66,12 +66,16 @@ def predict_range(
     *,
     kind: TaskKind,
     block: int = BLOCK,
+    begin: int = 0,
+    end: int | None = None,
 ) -> Iterator[Predictions]:
     """Predict the requested samples of some batches, in key order, a bounded number of samples at a time.
 
-    Every forward pass sees one whole fixed block, so the outputs of a sample have the same bits in every request.
+    Every forward pass sees one whole fixed block, so the outputs of a sample have the same bits in every request. ``begin`` and
+    ``end`` choose some of the blocks by their number; from a multiple of ``READ_BLOCKS`` on, the yielded parts are those of a
+    request of all blocks.
     """
-    blocks = chain.from_iterable(fixed_blocks(*batch, block=block) for batch in batches)
+    blocks = islice(chain.from_iterable(fixed_blocks(*batch, block=block) for batch in batches), begin, end)
     for group in read_blocks(read, blocks):
         parts = [_forward(predict, part, samples, kind) for part, samples in group]
         keys, times, truth, outputs = (np.concatenate(column) for column in zip(*parts, strict=True))

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from modyn_dagster.catalog.runs import live_run
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.distributed.protocols import Pool
 from modyn_dagster.errors import LostClaim, RunError
 from modyn_dagster.pipeline.checks import require_passed
 from modyn_dagster.pipeline.context import TriggerContext
@@ -37,8 +38,11 @@ def train_backlog(
     progress: ProgressCallback | None = None,
     fast_path: FastPath = FastPath(),  # noqa: B008 - frozen
     waits: Say | None = None,
+    pool: Pool | None = None,
 ) -> Iterator[StageResult]:
     """Decide, train and evaluate one trigger after the other, until there is none to take or ``goes_on`` says no.
+
+    The workers of a pool predict long streams; results do not depend on them.
 
     A later attempt of a trigger is left to a run of its own, as is anything that another run holds.
 
@@ -58,7 +62,7 @@ def train_backlog(
         except (LostClaim, RunError):
             # Another run was faster, or an operator gave the trigger up.
             return
-        yield from _trained(context, dagster_run_id, progress, fast_path, waits)
+        yield from _trained(context, dagster_run_id, progress, fast_path, waits, pool)
 
 
 def _next_trigger(platform: Platform, pipeline: str) -> TriggerRow | None:
@@ -72,7 +76,12 @@ def _next_trigger(platform: Platform, pipeline: str) -> TriggerRow | None:
 
 
 def _trained(
-    context: TriggerContext, dagster_run_id: str, progress: ProgressCallback | None, fast_path: FastPath, waits: Say | None
+    context: TriggerContext,
+    dagster_run_id: str,
+    progress: ProgressCallback | None,
+    fast_path: FastPath,
+    waits: Say | None,
+    pool: Pool | None,
 ) -> Iterator[StageResult]:
     platform = context.platform
     longest = platform.settings.max_wait
@@ -99,6 +108,6 @@ def _trained(
     last = trained.context
 
     def evaluated() -> StageResult:
-        return evaluation_stage(replace(last, view=platform.view(last.spec.dataset)), finished=False)
+        return evaluation_stage(replace(last, view=platform.view(last.spec.dataset), pool=pool), finished=False)
 
     yield patiently(longest, evaluated, waits)

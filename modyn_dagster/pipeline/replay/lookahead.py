@@ -10,6 +10,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from modyn_dagster.distributed.protocols import Pool, Resources
 from modyn_dagster.errors import one_line
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform, ahead_path, checkpoint_path
 from modyn_dagster.pipeline.replay.training_ahead import AheadTraining, ExpectedTrigger, train_ahead
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining, load_finished
@@ -27,10 +29,12 @@ from modyn_dagster.pipeline.training_stream import training_stream
 from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MIRSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import USAGE_AWARE
+from modyn_dagster.spec.triggers.measured import DriftTriggerSpec
+from modyn_dagster.spec.triggers.trigger import nested_blocks
 from modyn_dagster.training import FastPath
 from modyn_dagster.triggering import Measurement, MeasurementSpec, ModelTrained, Stream, TriggeringPolicy
 from modyn_dagster.triggering.build import pipeline_policy
-from modyn_dagster.triggering.loop import MeasurementPending, drive_policy
+from modyn_dagster.triggering.loop import Measure, MeasurementPending, drive_policy
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +46,8 @@ def serial_reason(spec: PipelineSpec) -> str | None:
     """Say why the trainings of a pipeline have to wait for each other; None where they need not."""
     if spec.training.use_previous_model:
         return "training.use_previous_model: a training starts from the model before it"
-    if pipeline_policy(spec).depends_on_models:
-        return f"trigger.kind {spec.trigger.kind}: its triggers depend on models, or on what trainings took"
+    if (reason := _trigger_reason(spec)) is not None:
+        return reason
     strategies = spec.selection.strategies
     if any(isinstance(strategy, (*USAGE_AWARE, CLIBSpec, GSSSpec, MIRSpec)) for strategy in strategies):
         return "selection.strategy asks the models before it, or looks into their training sets"
@@ -51,6 +55,14 @@ def serial_reason(spec: PipelineSpec) -> str | None:
         return f"training.ranks {spec.training.ranks}: the ranks of a training share the cores already"
     if spec.training.device != "cpu":
         return f"training.device {spec.training.device}: workers are dealt no GPUs"
+    return None
+
+
+def _trigger_reason(spec: PipelineSpec) -> str | None:
+    if pipeline_policy(spec).depends_on_models:
+        return f"trigger.kind {spec.trigger.kind}: its triggers depend on models, or on what trainings took"
+    if spec.training.standardize and any(isinstance(block, DriftTriggerSpec) for _, block in nested_blocks(spec.trigger)):
+        return "training.standardize: drift is measured on columns as the newest model standardises them"
     return None
 
 
@@ -77,6 +89,8 @@ class Lookahead:
         self._expected: deque[ExpectedTrigger] = deque()
         self._results: Iterator[None] = iter(())
         self._wasted = 0
+        # Of its own: that of the walk has a newer model, and the same columns.
+        self._measurer = Measurer(platform)
 
     @property
     def spare_pool(self) -> Pool | None:
@@ -125,26 +139,35 @@ class Lookahead:
             close()
         self._results = iter(())
         self._expected.clear()
+        self._measurer.close()
+        self._measurer = Measurer(self._platform)
 
     def _trainings(self, run: RunRow, first: ExpectedTrigger, view: DatasetView) -> Iterator[AheadTraining]:
-        for trigger in _expected_triggers(self._platform, run, first, view):
+        # Without a model, as before the first one, there is nothing to measure with, and guesses end.
+        measure = _unmeasured if run.previous_model is None else self._measurer.of(run, view)
+        for trigger in _expected_triggers(self._platform, run, first, view, measure):
             between = tuple(self._expected)
             self._expected.append(trigger)
             yield AheadTraining(self._platform.settings, run.id, trigger, between, self._fast_path)
 
 
-def _expected_triggers(platform: Platform, run: RunRow, first: ExpectedTrigger, view: DatasetView) -> Iterator[ExpectedTrigger]:
-    """Yield a trigger that was decided, and those that the policy makes after it."""
+def _expected_triggers(
+    platform: Platform, run: RunRow, first: ExpectedTrigger, view: DatasetView, measure: Measure
+) -> Iterator[ExpectedTrigger]:
+    """Yield a trigger that was decided, and those that the policy makes after it, up to a point that cannot be measured yet."""
     policy = pipeline_policy(platform.recorded_spec(run))
     policy.load_state_dict(run.policy_state)
     yield first
-    yield from _following(policy, run.cursor, training_stream(view, run.origin), first)
+    with suppress(MeasurementPending):
+        yield from _following(policy, run.cursor, training_stream(view, run.origin), first, measure)
 
 
-def _following(policy: TriggeringPolicy, cursor: int, stream: Stream, last: ExpectedTrigger) -> Iterator[ExpectedTrigger]:
+def _following(
+    policy: TriggeringPolicy, cursor: int, stream: Stream, last: ExpectedTrigger, measure: Measure
+) -> Iterator[ExpectedTrigger]:
     before = last.key
     policy.model_trained(ModelTrained(last.key, 1, 0.0))
-    for point, decision, _, _ in drive_policy(policy, cursor, stream, _unmeasured):
+    for point, decision, _, _ in drive_policy(policy, cursor, stream, measure):
         if decision.fire:
             last = ExpectedTrigger(last.ordinal + 1, decision.key, point)
             yield last

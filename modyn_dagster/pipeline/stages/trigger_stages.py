@@ -22,8 +22,8 @@ from modyn_dagster.pipeline.context import TriggerContext, load_context, trained
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
 from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations
+from modyn_dagster.pipeline.stages.evaluation.stage import Evaluated, commit_evaluation, evaluate_model
 from modyn_dagster.pipeline.stages.evaluation.stage import Progress as EvaluationProgress
-from modyn_dagster.pipeline.stages.evaluation.stage import commit_evaluation, evaluate_model
 from modyn_dagster.pipeline.stages.model.model_saving import stored_exactly
 from modyn_dagster.pipeline.stages.model.stage import Ahead, train_model
 from modyn_dagster.pipeline.stages.training_set.checks import only_train_samples, training_set_checks, training_set_not_empty
@@ -107,9 +107,14 @@ def model_stage_again(
     return model_stage(claim(), progress, fast_path)
 
 
-def evaluation_stage(context: TriggerContext, *, finished: bool, progress: EvaluationProgress | None = None) -> StageResult:
-    """Evaluate the model of a trained trigger on the context's view."""
-    run_cells, changed = evaluate_model(context, finished=finished, progress=progress)
+def evaluation_stage(
+    context: TriggerContext, *, finished: bool, progress: EvaluationProgress | None = None, evaluated: Evaluated | None = None
+) -> StageResult:
+    """Evaluate the model of a trained trigger on the context's view, or commit what a worker has ``evaluated``."""
+    if evaluated is None:
+        run_cells, changed = evaluate_model(context, finished=finished, progress=progress)
+    else:
+        run_cells, changed = commit_evaluation(context, evaluated)
     return replace(_evaluation(context, run_cells), fresh=changed)
 
 
@@ -165,17 +170,13 @@ def _evaluation(context: TriggerContext, run_cells: Sequence[EvaluationRow]) -> 
 def finish_evaluations(platform: Platform, run: RunRow, view: DatasetView, pool: Pool | None = None) -> Iterator[StageResult]:
     """Evaluate every model of a run on all its intervals up to the end of a view, the open last one included.
 
-    Models are dealt to the workers of a pool, if there is one; this process commits.
+    Models, and parts of the last ones, are dealt to the workers of a pool, if there is one; this process commits.
     """
     if platform.spec_of(run).evaluation.matrix == "lazy":
         return
-    contexts = trained_contexts(platform, run, view)
-    for context, evaluated in zip(contexts, dealt_evaluations(contexts, pool), strict=True):
-        if evaluated is None:
-            yield evaluation_stage(context, finished=True)
-        else:
-            run_cells, changed = commit_evaluation(context, evaluated)
-            yield replace(_evaluation(context, run_cells), fresh=changed)
+    contexts = [replace(context, pool=pool) for context in trained_contexts(platform, run, view)]
+    for context, evaluated in zip(contexts, dealt_evaluations(contexts, finished=True), strict=True):
+        yield evaluation_stage(context, finished=True, evaluated=evaluated)
 
 
 def finish_run(platform: Platform, run_id: int) -> RunRow:

@@ -67,6 +67,11 @@ class DriftPolicy(BatchedPolicy):
     def __repr__(self) -> str:
         return f"DriftPolicy(every={self.every}, {self.comparison!r}, {self.criteria!r}, needed={self.needed})"
 
+    @property
+    def depends_on_models(self) -> bool:
+        """True for embeddings and outputs. Columns depend on the newest model where a training standardises them."""
+        return self.comparison.features.of != "columns"
+
     def need(self, point: DecisionPoint) -> DriftNeed:
         """All metrics between the two windows."""
         reference, current = self.windows(point)

@@ -16,12 +16,12 @@ from modyn_dagster.durability.names import temporary_name
 from modyn_dagster.errors import CorruptFile, NotReproducible
 from modyn_dagster.evaluation.predictions.compact_file import form_of
 from modyn_dagster.evaluation.predictions.files import WrittenPredictions, write_content, write_predictions
-from modyn_dagster.evaluation.predictions.forward import Predictions, predict_range
+from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_of
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
-from modyn_dagster.pipeline.stages.evaluation.prediction_files import ranges_of
+from modyn_dagster.pipeline.stages.evaluation.prediction_files import predicted_blocks
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import (
     PredictionFile,
     StoredPart,
@@ -120,8 +120,7 @@ def _predicted_again(context: TriggerContext, model: ModelRow, data: EvaluationS
         raise CorruptFile(error.path, error.expected, error.found + remedy) from error
     with closing(predictor):
         kind, n_outputs = predictor.kind, predictor.n_outputs
-        ranges = ranges_of(data, stretch)
-        parts = list(predict_range(predictor, lambda keys: predictor.judged(data.read(keys)), ranges, kind=kind))
+        parts = list(predicted_blocks(predictor, data, stretch))
     try:
         if form_of(file.path) == "compact":
             part, content = compact_part(data, stretch, map(compacted, parts))

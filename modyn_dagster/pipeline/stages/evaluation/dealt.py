@@ -4,15 +4,16 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.results.predictions import list_predictions
-from modyn_dagster.catalog.runs import get_run
-from modyn_dagster.distributed.protocols import Pool, Resources
+from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.errors import one_line
-from modyn_dagster.pipeline.context import TriggerContext, trained_contexts
+from modyn_dagster.pipeline.context import TriggerContext, context_in_worker
 from modyn_dagster.pipeline.models import predictor_id
-from modyn_dagster.pipeline.platform import worker_platform
+from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import with_full_matrix
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import missing_batches
 from modyn_dagster.pipeline.stages.evaluation.stage import Evaluated, compute_evaluation
+from modyn_dagster.pipeline.stages.evaluation.stretch_parts import stretch_parts, usable_workers
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 from modyn_dagster.settings import Settings
 
@@ -21,13 +22,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ModelEvaluation:
-    """Evaluation of one model of a run that has come to its end.
+    """Evaluation of one model of a run.
 
     Attributes:
         settings: of the process that commits.
         run_id: the run.
         trigger_id: trigger of the model.
         until: ordinal of the last batch of the view.
+        finished: whether the run has come to its end, which closes its last intervals.
+        full: evaluate on every interval, whatever the spec says.
         title: name of the evaluation in errors.
     """
 
@@ -35,57 +38,75 @@ class ModelEvaluation:
     run_id: int
     trigger_id: int
     until: int
+    finished: bool
+    full: bool
     title: str
 
     def __str__(self) -> str:
         return self.title
 
 
-def dealt_evaluations(contexts: Sequence[TriggerContext], pool: Pool | None) -> Iterator[Evaluated | None]:
-    """Evaluate the models of finished triggers of a run, in order; None for each that the caller evaluates by itself.
+def dealt_evaluations(contexts: Sequence[TriggerContext], *, finished: bool) -> Iterator[Evaluated | None]:
+    """Evaluate models of a run in the workers of their contexts, in order; None for each that the caller evaluates by itself.
 
-    These are those that workers failed on, models on a GPU, and all of them if at most one has something to predict.
+    As many models as workers are evaluated at a time. Fewer than that, the last ones with batches to predict, are left to the
+    caller where their stretches can be divided among all workers, as are those that workers failed on, and all where there is
+    no pool, the models are on a GPU, or nothing can be done at the same time.
     """
-    remaining = list(contexts)
-    while pool is not None and _are_worth_it(remaining):
-        results = pool.map(compute_in_worker, [_item(context) for context in remaining], Resources(cpus=remaining[0].run.threads))
-        for context in list(remaining):
-            try:
-                evaluated = next(results)
-            except Exception as error:  # noqa: BLE001 - the caller evaluates the model, and meets the error if it comes again
-                logger.warning("the model of trigger %s is evaluated again: %s", context.trigger.partition_key, one_line(error))
-                remaining.remove(context)
-                yield None
-                break
-            remaining.remove(context)
+    try:
+        whole = _dealt_whole(contexts)
+    except Exception as error:  # noqa: BLE001 - the caller evaluates all models, and meets the error if it comes again
+        logger.warning("models are evaluated one after the other: %s", one_line(error))
+        whole = set()
+    remaining = [context for context in contexts if context.trigger.id in whole]
+    results: Iterator[Evaluated] | None = None
+    for context in contexts:
+        if context.trigger.id not in whole or context.pool is None:
+            yield None
+            continue
+        if results is None:
+            items = [_item(each, finished) for each in remaining]
+            results = context.pool.map(compute_in_worker, items, Resources(cpus=context.run.threads))
+        remaining.remove(context)
+        try:
+            evaluated = next(results)
+        except Exception as error:  # noqa: BLE001 - the caller evaluates the model, and meets the error if it comes again
+            logger.warning("the model of trigger %s is evaluated again: %s", context.trigger.partition_key, one_line(error))
+            results = None
+            yield None
+        else:
             yield evaluated
-    yield from (None for _ in remaining)
 
 
 def compute_in_worker(item: ModelEvaluation) -> Evaluated:
     """Predict and score in a worker's process."""
-    platform = worker_platform(item.settings)
-    with platform.transaction() as conn:
-        run = get_run(conn, item.run_id)
-    view = platform.view(platform.spec_of(run).dataset, until=item.until)
-    context = next(each for each in trained_contexts(platform, run, view) if each.trigger.id == item.trigger_id)
+    context = context_in_worker(item.settings, item.run_id, item.trigger_id, item.until)
     evaluated = Evaluated()
-    compute_evaluation(context, evaluated, finished=True)
+    compute_evaluation(with_full_matrix(context) if item.full else context, evaluated, finished=item.finished)
     return evaluated
 
 
-def _item(context: TriggerContext) -> ModelEvaluation:
+def _item(context: TriggerContext, finished: bool) -> ModelEvaluation:
     title = f"the evaluation of the model of trigger {context.trigger.partition_key}"
-    return ModelEvaluation(context.platform.settings, context.run.id, context.trigger.id, context.view.last_ordinal, title)
+    full, until = context.spec.evaluation.matrix == "full", context.view.last_ordinal
+    return ModelEvaluation(context.platform.settings, context.run.id, context.trigger.id, until, finished, full, title)
 
 
-def _are_worth_it(contexts: Sequence[TriggerContext]) -> bool:
-    """Test that more than one model has batches to predict: without them an evaluation takes milliseconds."""
-    if len(contexts) < 2 or contexts[0].spec.training.device != "cpu":
-        return False
-    data, missing = evaluation_set(contexts[0]), 0
+def _dealt_whole(contexts: Sequence[TriggerContext]) -> set[int]:
+    """Triggers whose models are evaluated by one worker each: without anything to predict an evaluation takes milliseconds."""
+    workers = usable_workers(contexts[0]) if len(contexts) > 1 else 0
+    if workers == 0 or len({context.run.id for context in contexts}) > 1:
+        return set()
+    data, missing = evaluation_set(contexts[0]), dict[int, list[list[BatchRow]]]()
     with contexts[0].platform.transaction() as conn:
         for context in contexts:
             predictor = predictor_id(str(context.model and context.model.hash), context.spec.training)
-            missing += bool(missing_batches(context, data, list_predictions(conn, context.trigger.id, predictor)))
-    return missing > 1
+            if stretches := missing_batches(context, data, list_predictions(conn, context.trigger.id, predictor)):
+                missing[context.trigger.id] = stretches
+    last = [context for context in contexts if context.trigger.id in missing][len(missing) - len(missing) % workers :]
+    divided = {
+        context.trigger.id
+        for context in last
+        if any(stretch_parts(context, data, stretch) for stretch in missing[context.trigger.id])
+    }
+    return {context.trigger.id for context in contexts} - divided if len(missing) - len(divided) > 1 else set()

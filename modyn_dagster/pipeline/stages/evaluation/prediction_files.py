@@ -1,7 +1,8 @@
 """Prediction files of a trigger's model: missing stretches, links to files of equal models, and new files."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.predictions import PredictionFileRow, same_predictions
 from modyn_dagster.catalog.runs import RunRow, get_run
+from modyn_dagster.data.samples import Samples
 from modyn_dagster.evaluation.predictions.blocks import BatchRange
 from modyn_dagster.evaluation.predictions.compact_file import SUFFIXES, form_of
 from modyn_dagster.evaluation.predictions.files import PredictionWriter, WrittenPredictions
 from modyn_dagster.evaluation.predictions.forward import Predictions, predict_range
 from modyn_dagster.files.mounting import files_at
-from modyn_dagster.keys import key_of, ordinal_of
+from modyn_dagster.keys import KeyArray, key_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.platform import predictions_path
@@ -98,13 +100,13 @@ def predict(
     predictor: "Predictor",
     writer: PredictionWriter,
     stretch: Sequence[BatchRow],
+    predicted: Iterable[Predictions],
 ) -> PredictedStretch:
-    """Predict the samples of some batches and start writing their file."""
+    """Take the predictions of some batches, part after part, and start writing their file."""
     name = predictor_id(model.hash, context.spec.training)
     form, kind = form_for(context, model), predictor.kind
     relative = predictions_path(context.run.id, context.trigger.ordinal, name, *_ends(data, stretch), SUFFIXES[form])
     path = context.platform.home / relative
-    predicted = predict_range(predictor, lambda keys: predictor.judged(data.read(keys)), ranges_of(data, stretch), kind=kind)
     if form == "compact":
         # Encoded while the next samples are predicted.
         encoded = [writer.run(compacted, part) for part in predicted]
@@ -126,6 +128,19 @@ def ranges_of(data: EvaluationSet, stretch: Sequence[BatchRow]) -> Iterable[Batc
     for batch in stretch:
         deleted = data.view.deleted.positions(batch.ordinal).astype(np.int64)
         yield BatchRange(batch.ordinal, int(batch.n_samples or 0), data.positions(batch), deleted)
+
+
+def predicted_blocks(
+    predictor: "Predictor", data: EvaluationSet, stretch: Sequence[BatchRow], begin: int = 0, end: int | None = None
+) -> Iterator[Predictions]:
+    """Predict the samples of some batches, or of a range of their blocks, as ``predict_range`` does."""
+    ranges = ranges_of(data, stretch)
+    read = partial(_judged, predictor, data)
+    yield from predict_range(predictor, read, ranges, kind=predictor.kind, begin=begin, end=end)
+
+
+def _judged(predictor: "Predictor", data: EvaluationSet, keys: KeyArray) -> Samples:
+    return predictor.judged(data.read(keys))
 
 
 def _row(

@@ -33,6 +33,7 @@ from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
     predict,
 )
 from modyn_dagster.pipeline.stages.evaluation.stored_predictions import StoredPredictions
+from modyn_dagster.pipeline.stages.evaluation.stretch_parts import stretch_predictions
 from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 
 Progress = Callable[[int, int], None]
@@ -163,7 +164,8 @@ def _predict(
     with closing(predictor_of(context.platform, context.run, model, data.view)) as predictor:
         for stretch in stretches:
             watch = Stopwatch("evaluate")
-            result = predict(context, model, data, predictor, writer, stretch)
+            parts = stretch_predictions(context, data, predictor, stretch)
+            result = predict(context, model, data, predictor, writer, stretch, parts)
             predicted.append(_Predicted(result, watch.read()))
             done += sum(int(batch.n_samples or 0) for batch in stretch)
             if progress is not None:

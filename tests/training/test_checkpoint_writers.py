@@ -1,0 +1,82 @@
+"""Two writers of one checkpoint: a training, and a worker that was given up and still writes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from modyn_dagster.durability.names import temporary_name
+from modyn_dagster.storage import atomic_file
+from modyn_dagster.training import CheckpointFile
+
+STATE = {"weights": torch.arange(50_000.0)}
+
+
+def test_another_writer_that_removes_the_checkpoint_leaves_a_file_that_is_being_written(tmp_path: Path) -> None:
+    mine, theirs = CheckpointFile(tmp_path / "c"), CheckpointFile(tmp_path / "c")
+    with atomic_file(mine.path) as file:
+        file.write(b"half of it")
+        theirs.remove()
+        file.write(b", and the rest")
+    assert mine.path.read_bytes() == b"half of it, and the rest"
+    theirs.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoints_are_written_while_another_writer_removes_them_all_the_time(tmp_path: Path) -> None:
+    file, over = CheckpointFile(tmp_path / "c"), threading.Event()
+
+    def remove() -> None:
+        while not over.is_set():
+            CheckpointFile(file.path).remove()
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    try:
+        for _ in range(100):
+            file.save("fingerprint", STATE)
+    finally:
+        over.set()
+        thread.join()
+    file.save("fingerprint", STATE)
+    state = file.load("fingerprint")
+    assert state is not None
+    assert torch.equal(state["weights"], STATE["weights"])
+
+
+def test_what_a_writer_left_before_it_could_lock_it_is_removed(tmp_path: Path) -> None:
+    temporary_name(tmp_path / "c").write_bytes(b"left")
+    CheckpointFile(tmp_path / "c").remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from modyn_dagster.storage import atomic_file
+with atomic_file(Path(sys.argv[1])) as file:
+    file.write(b"half of it")
+    file.flush()
+    print("writes", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.process
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "c")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        CheckpointFile(tmp_path / "c").remove()
+        assert len(list(tmp_path.iterdir())) == 1
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+    CheckpointFile(tmp_path / "c").remove()
+    assert list(tmp_path.iterdir()) == []
