@@ -1,47 +1,91 @@
 """Histories with faults, kills, power cuts and restarts end as the same histories without."""
 
+import itertools
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from tests.conftest import RunningServer
+from tests.faults.audited import AuditedTasks
 from tests.faults.histories import LIVE, REPLAYED, History
-from tests.faults.installation import installed
+from tests.faults.history_machine import HistoryMachine
+from tests.faults.installation import Tasks, installed
+from tests.faults.random_histories import RandomHistory
 from tests.faults.worker import Worker
 
 pytestmark = pytest.mark.process
 #: Seeds of the soak part; MODYN_TESTS_SEEDS=FIRST-LAST takes others.
 SEEDS: Final = os.environ.get("MODYN_TESTS_SEEDS", "0-14")
+#: Seeds of hypothesis: each costs as much as some of the others.
+MACHINE_SEEDS: Final = os.environ.get("MODYN_TESTS_SEEDS", "0-1")
+#: Seconds that a task without a process waits for an error that passes.
+_SHORT_WAIT: Final = 0.05
 
 
-def seeds() -> range:
-    first, _, last = SEEDS.partition("-")
+def seeds(text: str) -> range:
+    first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
 
 
-@pytest.fixture
-def history(postgres_server: RunningServer, worker: Worker, tmp_path: Path, seed: int) -> Iterator[History]:
-    print(f"seed {seed}")  # noqa: T201 - shown when the test fails, also where nothing was drawn yet
+@contextmanager
+def begun(server: RunningServer, tasks: Tasks, folder: Path, **options: float) -> Iterator[History]:
+    """A history without data, and its twin."""
     pipelines = [REPLAYED, LIVE]
     with (
-        installed(postgres_server, worker, tmp_path / "suffering", pipelines) as suffering,
-        installed(postgres_server, worker, tmp_path / "undisturbed", pipelines) as undisturbed,
+        installed(server, tasks, folder / "suffering", pipelines, **options) as suffering,
+        installed(server, tasks, folder / "undisturbed", pipelines, **options) as undisturbed,
     ):
-        history = History(seed, suffering, undisturbed)
-        yield history
+        yield History(suffering, undisturbed)
+
+
+@pytest.fixture
+def random_history(postgres_server: RunningServer, worker: Worker, tmp_path: Path, seed: int) -> Iterator[RandomHistory]:
+    print(f"seed {seed}")  # noqa: T201 - shown when the test fails, also where nothing was drawn yet
+    with begun(postgres_server, worker, tmp_path) as history:
+        yield RandomHistory(seed, history)
         print(f"seed {seed}: {dict(history.tally)}")  # noqa: T201
 
 
 @pytest.mark.parametrize("seed", [3])
-def test_a_disturbed_history_ends_as_if_undisturbed(history: History) -> None:
-    history.live_through(2)
-    assert history.tally["calls struck"] > 0, "a history without a fault shows nothing"
+def test_a_disturbed_history_ends_as_if_undisturbed(random_history: RandomHistory) -> None:
+    random_history.live_through(2)
+    assert random_history.history.tally["calls struck"] > 0, "a history without a fault shows nothing"
 
 
 @pytest.mark.soak("faults")
-@pytest.mark.parametrize("seed", seeds())
-def test_long_disturbed_histories_end_as_if_undisturbed(history: History) -> None:
-    history.live_through(8)
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_long_disturbed_histories_end_as_if_undisturbed(random_history: RandomHistory) -> None:
+    random_history.live_through(8)
+
+
+def live_through(server: RunningServer, tasks: Tasks, folder: Path, number: int, settings: settings, **options: float) -> None:
+    """Let hypothesis draw histories from a seed; a failed one is shrunk, and shown with the seed."""
+    print(f"hypothesis seed {number}")  # noqa: T201 - shown when the test fails
+    folders = itertools.count()
+
+    def machine() -> HistoryMachine:
+        return HistoryMachine(lambda: begun(server, tasks, folder / str(next(folders)), **options))
+
+    run_state_machine_as_test(seed(number)(machine), settings=settings)
+
+
+def bounded(examples: int, steps: int) -> settings:
+    return settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def test_histories_of_hypothesis_without_processes_end_as_if_undisturbed(postgres_server: RunningServer, tmp_path: Path) -> None:
+    live_through(postgres_server, AuditedTasks(), tmp_path, 0, bounded(2, 2), max_wait=_SHORT_WAIT)
+
+
+@pytest.mark.soak("faults")
+@pytest.mark.parametrize("number", seeds(MACHINE_SEEDS))
+def test_long_histories_of_hypothesis_end_as_if_undisturbed(
+    postgres_server: RunningServer, worker: Worker, tmp_path: Path, number: int
+) -> None:
+    live_through(postgres_server, worker, tmp_path, number, bounded(3, 6))
