@@ -92,11 +92,12 @@ class _BoundedClient(JobSubmissionClient):  # type: ignore[misc]
         super().__init__(address)
 
     def _do_request(self, method: str, endpoint: str, **options: Any) -> requests.Response:
-        return super()._do_request(method, endpoint, **{"timeout": self._seconds, **options})
+        response: requests.Response = super()._do_request(method, endpoint, **{"timeout": self._seconds, **options})
+        return response
 
 
 class RayJobs(RayRunLauncher):  # type: ignore[misc]  # mypy reads neither Ray nor dagster-ray
-    """Jobs of Dagster runs on one cluster. A head of which nothing is heard is ``HeadSilent``, one that refuses an ``OSError``."""
+    """Jobs of Dagster runs on one cluster. Errors of a head that does not answer are ``HeadSilent``, refusals ``OSError``."""
 
     def __init__(self, settings: RaySettings) -> None:
         own = [f"RAY_JOB_STOP_WAIT_TIME_S={settings.stop_seconds}", "RAY_USAGE_STATS_ENABLED=0", f"{PLACED}=ray"]

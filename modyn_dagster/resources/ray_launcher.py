@@ -254,7 +254,9 @@ class RoutingRunLauncher(WatchingRunLauncher):
         if is_over:
             self._instance.report_run_canceled(run, "its Ray job is over, or has not begun")
         elif silence:
-            lost = f"the head of the cluster has been silent for {silence:.0f} s: the run counts as lost, and its next one goes on"
+            lost = (
+                f"the head of the cluster has been silent for {silence:.0f} s: the run counts as lost, and its next one goes on"
+            )
             self._instance.report_run_canceled(run, lost)
         else:
             self._instance.report_engine_event(f"its Ray job was to end; for {seconds} s nobody has said that it did", run)

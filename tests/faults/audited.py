@@ -1,7 +1,7 @@
 """Tasks in the process of the tests, with the faults that Python's audit of its calls can strike: no library, no children.
 
-Those calls are names of files: opened, renamed, removed, made. A kill is an interrupt, as of Ctrl-C. Writes, sockets and the clock
-pass by, and so does everything below Python, which ``worker`` disturbs.
+Those calls open, rename, remove and make files. A kill is an interrupt, as of Ctrl-C. Writes, sockets, the clock and everything
+below Python pass by; ``worker`` disturbs these.
 """
 
 import errno

@@ -1,6 +1,6 @@
 """Histories: steps of an installation's life, disturbed by several faults at a time, beside the same steps undisturbed.
 
-Whoever draws a history chooses its steps and what disturbs them: ``random_histories`` from a seed, ``history_machine`` by hypothesis.
+Steps and disturbances are drawn elsewhere: by ``random_histories`` from a seed, by ``history_machine`` with hypothesis.
 """
 
 import signal

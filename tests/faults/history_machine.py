@@ -1,4 +1,4 @@
-"""Histories drawn by hypothesis: a state machine whose rules are the steps of ``histories``, and which it shrinks when one fails."""
+"""Histories drawn by hypothesis: a state machine whose rules are the steps of ``histories``; failed ones are shrunk."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -64,23 +65,44 @@ def test_long_disturbed_histories_end_as_if_undisturbed(random_history: RandomHi
     random_history.live_through(8)
 
 
-def live_through(server: RunningServer, tasks: Tasks, folder: Path, number: int, settings: settings, **options: float) -> None:
-    """Let hypothesis draw histories from a seed; a failed one is shrunk, and shown with the seed."""
-    print(f"hypothesis seed {number}")  # noqa: T201 - shown when the test fails
-    folders = itertools.count()
+@dataclass
+class Drawn:
+    """Histories that hypothesis draws from a seed; a failed one is shrunk, and shown with the seed.
 
-    def machine() -> HistoryMachine:
-        return HistoryMachine(lambda: begun(server, tasks, folder / str(next(folders)), **options))
+    Attributes:
+        struck: calls that faults have struck in all of them.
+    """
 
-    run_state_machine_as_test(seed(number)(machine), settings=settings)
+    server: RunningServer
+    tasks: Tasks
+    folder: Path
+    struck: int = 0
 
+    def live_through(self, number: int, examples: int, steps: int, **options: float) -> None:
+        """Draw so many histories from a seed, each of so many steps."""
+        print(f"hypothesis seed {number}")  # noqa: T201 - shown when the test fails
+        folders = itertools.count()
 
-def bounded(examples: int, steps: int) -> settings:
-    return settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck))
+        @contextmanager
+        def opened() -> Iterator[History]:
+            with begun(self.server, self.tasks, self.folder / str(next(folders)), **options) as history:
+                yield history
+                self.struck += history.tally["calls struck"]
+
+        class Machine(HistoryMachine):
+            def __init__(self) -> None:
+                super().__init__(opened)
+
+        bounded = settings(
+            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+        )
+        run_state_machine_as_test(seed(number)(Machine), settings=bounded)
 
 
 def test_histories_of_hypothesis_without_processes_end_as_if_undisturbed(postgres_server: RunningServer, tmp_path: Path) -> None:
-    live_through(postgres_server, AuditedTasks(), tmp_path, 0, bounded(2, 2), max_wait=_SHORT_WAIT)
+    drawn = Drawn(postgres_server, AuditedTasks(), tmp_path)
+    drawn.live_through(0, examples=2, steps=2, max_wait=_SHORT_WAIT)
+    assert drawn.struck > 0, "a history without a fault shows nothing"
 
 
 @pytest.mark.soak("faults")
@@ -88,4 +110,4 @@ def test_histories_of_hypothesis_without_processes_end_as_if_undisturbed(postgre
 def test_long_histories_of_hypothesis_end_as_if_undisturbed(
     postgres_server: RunningServer, worker: Worker, tmp_path: Path, number: int
 ) -> None:
-    live_through(postgres_server, worker, tmp_path, number, bounded(3, 6))
+    Drawn(postgres_server, worker, tmp_path).live_through(number, examples=3, steps=6)
