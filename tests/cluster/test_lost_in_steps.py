@@ -69,16 +69,20 @@ def ends(deployment: Deployment, pipeline: str, name: str) -> Ends:
     return outcome_of(deployment.platform, run), predictions_of(deployment.platform, run)
 
 
-def disturbed(deployment: Deployment, nodes: Nodes, gate: Path, pipeline: str, disturb: Callable[[], None]) -> None:
-    """Replay with workers on the cluster, and do something to a node while they wait before the gate."""
+def disturbed(
+    deployment: Deployment, nodes: Nodes, gate: Path, pipeline: str, disturb: Callable[[Callable[[], bool]], None]
+) -> None:
+    """Replay with workers on the cluster, and do something to a node while they wait before the gate.
+
+    ``disturb`` is given a function that tells whether the replay is over.
+    """
     environment = {**deployment.environment, **nodes.access}
     command = ("pipeline", "replay", pipeline, "--name", "disturbed", "--workers", f"ray:{nodes.address}")
     gate.touch()
     with ThreadPoolExecutor(1) as pool:
         replay = pool.submit(deployment.command, *command, environment=environment)
         try:
-            disturb()
-            assert not replay.done(), replay.result()
+            disturb(replay.done)
         finally:
             gate.unlink(missing_ok=True)
         replay.result()
@@ -94,13 +98,14 @@ def test_a_node_whose_workers_stand_still_for_a_while_holds_a_replay_up_and_chan
 ) -> None:
     slow = nodes.start_node(1)
 
-    def stand_still() -> None:
-        [worker] = wait_for("a training there", lambda: calls_on(slow, "ahead") or None, SECONDS)
+    def stand_still(is_over: Callable[[], bool]) -> None:
+        [worker] = wait_for("a training there", lambda: calls_on(slow, "training_ahead") or None, SECONDS)
         worker.send_signal(signal.SIGSTOP)
         gate.unlink()
         # The trainings of the other node go on; that of this one has to be waited for.
         files = deployment.settings.home / "ahead"
         wait_for("a training elsewhere", lambda: any(files.rglob("*.safetensors")), SECONDS)
+        assert not is_over(), "the replay went on without the training"
         worker.send_signal(signal.SIGCONT)
 
     Site(deployment.platform).replay(TRAINED)
@@ -114,8 +119,9 @@ def test_a_node_that_dies_in_the_middle_of_an_evaluation_changes_nothing(
 ) -> None:
     victim = nodes.start_node(2)
 
-    def die() -> None:
-        wait_for("evaluations there", lambda: len(calls_on(victim, "evaluation")) == 2, SECONDS)
+    def die(is_over: Callable[[], bool]) -> None:
+        wait_for("evaluations there", lambda: is_over() or len(calls_on(victim, "evaluation")) == 2, SECONDS)
+        assert not is_over(), "the node had no evaluations to lose"
         victim.die()
 
     Site(deployment.platform).replay(PREDICTED)

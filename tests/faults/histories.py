@@ -23,7 +23,7 @@ _EXPECTED: Final = (0, 1, -signal.SIGKILL)
 
 @dataclass(frozen=True)
 class Disturbance:
-    """A start of a step that suffers faults, and after which the power may be cut."""
+    """A start of a step that suffers faults, and after which the power may be cut, where the installation keeps a shadow."""
 
     faults: Sequence[Fault]
     cuts_power: bool = False
@@ -110,7 +110,7 @@ class History:
         story = f"{self.suffering.story}\n{ending.traceback}"
         assert ending.exit_code in _EXPECTED, story
         assert ending.is_clear, story
-        if disturbance.cuts_power:
+        if disturbance.cuts_power and self.suffering.keeps_shadow:
             self.tally["power cuts"] += 1
             self.suffering.cut_power()
         self.suffering.check()

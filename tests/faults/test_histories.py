@@ -70,12 +70,14 @@ class Drawn:
     """Histories that hypothesis draws from a seed; a failed one is shrunk, and shown with the seed.
 
     Attributes:
+        cuts_power: let the power be cut, which the library of faults alone can simulate.
         struck: calls that faults have struck in all of them.
     """
 
     server: RunningServer
     tasks: Tasks
     folder: Path
+    cuts_power: bool = False
     struck: int = 0
 
     def live_through(self, number: int, examples: int, steps: int, **options: float) -> None:
@@ -86,6 +88,8 @@ class Drawn:
         @contextmanager
         def opened() -> Iterator[History]:
             with begun(self.server, self.tasks, self.folder / str(next(folders)), **options) as history:
+                if self.cuts_power:
+                    history.suffering.keep_shadow()
                 yield history
                 self.struck += history.tally["calls struck"]
 
@@ -101,7 +105,7 @@ class Drawn:
 
 def test_histories_of_hypothesis_without_processes_end_as_if_undisturbed(postgres_server: RunningServer, tmp_path: Path) -> None:
     drawn = Drawn(postgres_server, AuditedTasks(), tmp_path)
-    drawn.live_through(0, examples=2, steps=2, max_wait=_SHORT_WAIT)
+    drawn.live_through(0, examples=3, steps=2, max_wait=_SHORT_WAIT)
     assert drawn.struck > 0, "a history without a fault shows nothing"
 
 
@@ -110,4 +114,4 @@ def test_histories_of_hypothesis_without_processes_end_as_if_undisturbed(postgre
 def test_long_histories_of_hypothesis_end_as_if_undisturbed(
     postgres_server: RunningServer, worker: Worker, tmp_path: Path, number: int
 ) -> None:
-    Drawn(postgres_server, worker, tmp_path).live_through(number, examples=3, steps=6)
+    Drawn(postgres_server, worker, tmp_path, cuts_power=True).live_through(number, examples=3, steps=6)
