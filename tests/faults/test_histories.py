@@ -105,7 +105,7 @@ class Drawn:
 
 def test_histories_of_hypothesis_without_processes_end_as_if_undisturbed(postgres_server: RunningServer, tmp_path: Path) -> None:
     drawn = Drawn(postgres_server, AuditedTasks(), tmp_path)
-    drawn.live_through(0, examples=3, steps=2, max_wait=_SHORT_WAIT)
+    drawn.live_through(2, examples=3, steps=2, max_wait=_SHORT_WAIT)
     assert drawn.struck > 0, "a history without a fault shows nothing"
 
 
