@@ -25,4 +25,5 @@ done
 secret owner_url "postgresql://modyn_owner:$(cat "$folder/owner_password")@$server"
 secret writer_url "postgresql://modyn_writer:$(cat "$folder/writer_password")@$server"
 secret ui_token "$(random)"
+secret ray_token "$(random)"
 echo "secrets are in $folder; the password of the pages is in $folder/ui_token"

@@ -8,14 +8,17 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import dagster as dg
+import requests
 import yaml
 from dagster_ray import RayRunLauncher
 from ray.exceptions import RayError
-from ray.job_submission import JobDetails, JobStatus
+from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.distributed.reservation import PLACED
@@ -31,6 +34,8 @@ _THREADS: Final = "OMP_NUM_THREADS"
 _SECRET_NAME: Final = re.compile(r"(password|passwd|secret|token|credential|api_?key|access_?key)", re.IGNORECASE)
 _SECRET_VALUE: Final = re.compile(r"://[^/\s@]*:[^/\s@]+@|[?&\s](password|passwd)=\S", re.IGNORECASE)
 _TAIL_LINES: Final = 5
+#: Longest wait for an answer of the head; Ray's client would wait for ever.
+_ANSWER_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +76,39 @@ class RaySettings:
                 raise ConfigError(_FILE, f"{_FIELD}.env_vars", name, rule)
 
 
+class HeadSilent(OSError):
+    """Head of a cluster that does not answer at all: it is down, hangs, or cannot be reached."""
+
+
+class UnknownJob(OSError):
+    """Job that the head does not know."""
+
+
+class _BoundedClient(JobSubmissionClient):  # type: ignore[misc]
+    """Client of the jobs of a cluster; its requests wait for an answer for so many seconds."""
+
+    def __init__(self, address: str, seconds: float) -> None:
+        self._seconds = seconds
+        super().__init__(address)
+
+    def _do_request(self, method: str, endpoint: str, **options: Any) -> requests.Response:
+        response: requests.Response = super()._do_request(method, endpoint, **{"timeout": self._seconds, **options})
+        return response
+
+
 class RayJobs(RayRunLauncher):  # type: ignore[misc]  # mypy reads neither Ray nor dagster-ray
-    """Jobs of Dagster runs on one cluster. Errors of a head that does not answer are ``OSError``."""
+    """Jobs of Dagster runs on one cluster. Errors of a head that does not answer are ``HeadSilent``, refusals ``OSError``."""
 
     def __init__(self, settings: RaySettings) -> None:
         own = [f"RAY_JOB_STOP_WAIT_TIME_S={settings.stop_seconds}", "RAY_USAGE_STATS_ENABLED=0", f"{PLACED}=ray"]
         # With a number of cores, a job goes to any node; without one, Ray puts it on the head.
         super().__init__(address=settings.address, num_cpus=1, env_vars=[*settings.env_vars, *own])
         self.settings = settings
+
+    @cached_property
+    def client(self) -> JobSubmissionClient:
+        """Client of the head's dashboard, whose requests end."""
+        return _BoundedClient(self.address, min(_ANSWER_SECONDS, self.settings.lost_seconds))
 
     def submit(self, run: dg.DagsterRun) -> None:
         """Submit the job of a run.
@@ -115,20 +145,18 @@ class RayJobs(RayRunLauncher):  # type: ignore[misc]  # mypy reads neither Ray n
     def job(self, run_id: str) -> JobDetails | None:
         """Job of a run as the head knows it; None if it does not."""
         try:
-            return self.client.get_job_info(job_name(run_id))
-        except (RuntimeError, RayError) as error:
-            if _is_unknown(error):
-                return None
-            raise OSError(str(error)) from error
+            with _answered():
+                return self.client.get_job_info(job_name(run_id))
+        except UnknownJob:
+            return None
 
     def stop(self, run_id: str) -> bool:
         """Ask the job of a run to end; False if the head does not know it, or it has ended."""
         try:
-            return bool(self.client.stop_job(job_name(run_id)))
-        except (RuntimeError, RayError) as error:
-            if _is_unknown(error):
-                return False
-            raise OSError(str(error)) from error
+            with _answered():
+                return bool(self.client.stop_job(job_name(run_id)))
+        except UnknownJob:
+            return False
 
     def ending(self, job: JobDetails) -> str:
         """Reason of a job's end, with the last lines that it wrote."""
@@ -182,9 +210,17 @@ def wanted_of(run: dg.DagsterRun) -> Resources:
         raise ConfigError(f"run {run.run_id}", RESOURCES_TAG, text, "must be a JSON object with cpus, gpus and memory") from error
 
 
-def _is_unknown(error: Exception) -> bool:
-    """True if the head says that it does not know a job: Ray has no class of its own for that."""
-    return "does not exist" in str(error) or "status code 404" in str(error)
+@contextmanager
+def _answered() -> Iterator[None]:
+    """Give the errors of a request to the head a class: Ray has none of its own for an unknown job, and many for silence."""
+    try:
+        yield
+    except (requests.ConnectionError, requests.Timeout, ConnectionError) as error:
+        raise HeadSilent(f"the head of the cluster does not answer: {error}") from error
+    except (RuntimeError, RayError) as error:
+        if "does not exist" in str(error) or "status code 404" in str(error):
+            raise UnknownJob(str(error)) from error
+        raise OSError(f"the head of the cluster refuses: {error}") from error
 
 
 def _bytes(memory: float | str) -> float:

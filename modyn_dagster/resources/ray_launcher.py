@@ -117,20 +117,29 @@ class RoutingRunLauncher(WatchingRunLauncher):
         return health("SUCCESS") if current is None or current.is_finished else health("FAILED", self._ray.ending(job))
 
     def terminate(self, run_id: str) -> bool:
-        """Ask a run to end; on the cluster it gets ``stop_seconds``, and is reported as canceled when its job is over."""
+        """Ask a run to end; on the cluster it gets ``stop_seconds``, and is reported as canceled when its job is over.
+
+        A run whose head is silent for ``lost_seconds`` is reported as canceled, too: it counts as lost.
+        """
         run = self._instance.get_run_by_id(run_id)
         if run is None or not self._is_on_ray(run):
             return super().terminate(run_id)
         if run.is_finished:
             return False
+        from modyn_dagster.resources.ray_jobs import HeadSilent
+
         self._instance.report_run_canceling(run)
+        is_asked = False
         try:
             self._ray.stop(run_id)
+            is_asked = True
+        except HeadSilent as error:
+            self._instance.report_engine_event(f"{error}; it is asked again for {self._ray.settings.lost_seconds} s", run)
         except OSError as error:
-            self._instance.report_engine_event(f"the head of the cluster does not answer: {error}", run)
+            self._instance.report_engine_event(str(error), run)
             return False
         # Not a daemon thread: a command that cancels ends when the run has ended.
-        threading.Thread(target=self._see_to_end, args=[run_id], name=f"end of run {run_id}").start()
+        threading.Thread(target=self._see_to_end, args=[run_id, is_asked], name=f"end of run {run_id}").start()
         return True
 
     def get_run_worker_debug_info(self, run: dg.DagsterRun, include_container_logs: bool | None = True) -> str | None:
@@ -161,7 +170,7 @@ class RoutingRunLauncher(WatchingRunLauncher):
         try:
             job = self._ray.job(run_id)
         except OSError as error:
-            return None, f"the head of the cluster does not answer: {error}"
+            return None, str(error)
         return job, "" if job is not None else "the head of the cluster does not know the run, as after a restart"
 
     def _watch_start(self, run_id: str) -> None:
@@ -214,24 +223,41 @@ class RoutingRunLauncher(WatchingRunLauncher):
         self._instance.report_run_failed(run, f"the cluster had no room for {room} within {seconds} s; {why}")
         return True
 
-    def _see_to_end(self, run_id: str) -> None:
-        """Report a run as canceled once its job is over, unless it said so itself. Without news of the job it stays as it is."""
-        from modyn_dagster.resources.ray_jobs import has_ended, is_waiting
+    def _see_to_end(self, run_id: str, is_asked: bool) -> None:
+        """Report a run as canceled once its job is over, or lost with a silent head, unless it said so itself.
 
-        seconds, is_over = 2 * self._ray.settings.stop_seconds, False
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            with suppress(OSError):
+        Without news of the job from a head that answers, it stays as it is.
+        """
+        from modyn_dagster.resources.ray_jobs import HeadSilent, has_ended, is_waiting
+
+        settings = self._ray.settings
+        seconds, is_over, silence = 2 * settings.stop_seconds, False, 0.0
+        asked = heard = time.monotonic()
+        while not is_over and silence < settings.lost_seconds and (silence or heard < asked + seconds):
+            try:
+                if not is_asked:
+                    self._ray.stop(run_id)
+                    is_asked, asked = True, time.monotonic()
                 job = self._ray.job(run_id)
                 is_over = job is None or has_ended(job) or is_waiting(job)
-            if is_over:
-                break
-            time.sleep(_LOOK_SECONDS / 4)
+                silence, heard = 0.0, time.monotonic()
+            except HeadSilent:
+                silence = time.monotonic() - heard
+            except OSError:
+                # A refusal is an answer, too.
+                silence, heard = 0.0, time.monotonic()
+            if not is_over:
+                time.sleep(_LOOK_SECONDS / 4)
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return
         if is_over:
             self._instance.report_run_canceled(run, "its Ray job is over, or has not begun")
+        elif silence:
+            lost = (
+                f"the head of the cluster has been silent for {silence:.0f} s: the run counts as lost, and its next one goes on"
+            )
+            self._instance.report_run_canceled(run, lost)
         else:
             self._instance.report_engine_event(f"its Ray job was to end; for {seconds} s nobody has said that it did", run)
 

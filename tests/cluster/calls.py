@@ -3,7 +3,9 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from modyn_dagster.distributed.protocols import Rank
 from modyn_dagster.errors import ConfigError
@@ -47,6 +49,13 @@ def begin_and_wait(folder: str) -> str:
     while not (Path(folder) / "open").exists():
         time.sleep(0.05)
     return str(node)
+
+
+def call_behind_a_gate(call: tuple[str, Callable[[Any], Any], Any]) -> Any:
+    """Say on which node a call has begun, wait for a file that opens the gate, and make the call."""
+    folder, function, item = call
+    begin_and_wait(folder)
+    return function(item)
 
 
 def reduce_sum(rank: Rank, number: float) -> float:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +64,12 @@ class Node:
         return marked(_NODE_MARK, self.mark)
 
 
+def ray_start(role: str) -> Sequence[str]:
+    """Ray's own program."""
+    program = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start"]
+    return [*program, "--head"] if role == "head" else program
+
+
 @dataclass
 class Nodes:
     """A cluster: a head, and nodes that join it.
@@ -72,11 +78,13 @@ class Nodes:
         folder: Ray's files.
         environment: of the nodes, and so of all that runs on them.
         token: secret of the cluster.
+        command: program of a node, by its role: head or worker.
     """
 
     folder: Path
     environment: Mapping[str, str]
     token: str = TOKEN
+    command: Callable[[str], Sequence[str]] = ray_start
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     ports: dict[str, int] = field(default_factory=dict)
     started: list[Node] = field(default_factory=list)
@@ -101,14 +109,14 @@ class Nodes:
             self.ports |= {"gcs": free_port(), "dashboard": free_port()}
         ports = [f"--port={self.ports['gcs']}", f"--dashboard-port={self.ports['dashboard']}", "--dashboard-host=127.0.0.1"]
         ports.append(f"--ray-client-server-port={free_port()}")
-        node = self._start("--head", *ports, f"--num-cpus={cpus}", f"--temp-dir={self.folder}", "--include-dashboard=true")
+        node = self._start("head", *ports, f"--num-cpus={cpus}", f"--temp-dir={self.folder}", "--include-dashboard=true")
         wait_for("the dashboard", lambda: self._answers(node), _UP_SECONDS, node.log.read_text)
         return node
 
     def start_node(self, cpus: int, environment: Mapping[str, str] | None = None) -> Node:
         """Start another node, and wait until the head counts it."""
         before = self.count()
-        node = self._start(f"--address={self.address}", f"--num-cpus={cpus}", environment=environment)
+        node = self._start("worker", f"--address={self.address}", f"--num-cpus={cpus}", environment=environment)
         wait_for("the node", lambda: self._answers(node, before + 1), _UP_SECONDS, node.log.read_text)
         return node
 
@@ -137,17 +145,16 @@ class Nodes:
         shutil.rmtree(self.folder)
         return names
 
-    def _start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
+    def _start(self, role: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
         log = self.folder / f"node_{len(self.started)}.log"
         mark = f"{self.mark}-{len(self.started)}"
         env = {**self.environment, **self.access, **(environment or {}), _MARK: self.mark, _NODE_MARK: mark}
         # Several nodes on one machine: each has ports of its own.
         own = [f"--dashboard-agent-listen-port={free_port()}", f"--metrics-export-port={free_port()}"]
         fixed = ["--block", "--disable-usage-stats", "--node-ip-address=127.0.0.1", f"--object-store-memory={_STORE_BYTES}"]
-        program = "from ray.scripts.scripts import main; main()"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-c", program, "start", *fixed, *own, *arguments],
+                [*self.command(role), *fixed, *own, *arguments],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -166,10 +173,10 @@ class Nodes:
 
 
 @contextmanager
-def nodes_of(environment: Mapping[str, str]) -> Iterator[Nodes]:
+def nodes_of(environment: Mapping[str, str], command: Callable[[str], Sequence[str]] = ray_start) -> Iterator[Nodes]:
     """A cluster without nodes yet. In the end all its processes and files are gone, or the test fails."""
     # Short: names of sockets have at most 107 characters.
-    nodes = Nodes(Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp")), environment)
+    nodes = Nodes(Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp")), environment, command=command)
     saved = {name: os.environ.get(name) for name in nodes.access}
     os.environ.update(nodes.access)
     try:

@@ -1,11 +1,12 @@
 """The launcher that routes runs: quoting, classes, secrets and clocks. No cluster is needed; ``tests/cluster`` has one."""
 
 import json
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -213,7 +214,7 @@ def test_a_head_that_is_away_loses_runs_after_a_while_only(tmp_path: Path) -> No
 
 
 @contextmanager
-def answering(stop: int, job: int, text: str = "no") -> Iterator[str]:
+def answering(stop: int, job: int, text: str = "no", port: int = 0) -> Iterator[str]:
     """Address of a server that answers requests to end a job, and for its state, with these statuses of HTTP."""
 
     class Head(BaseHTTPRequestHandler):
@@ -234,7 +235,7 @@ def answering(stop: int, job: int, text: str = "no") -> Iterator[str]:
             self.end_headers()
             self.wfile.write(content)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Head) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Head) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -244,9 +245,9 @@ def answering(stop: int, job: int, text: str = "no") -> Iterator[str]:
             thread.join()
 
 
-def ended(folder: Path, address: str) -> tuple[bool, str, str]:
-    """End a run: whether the head took the request, the run's status when nobody looks at it any more, and its events."""
-    with opened(folder, {"address": address, "stop_seconds": 1}) as instance:
+def ended(folder: Path, address: str, lost_seconds: int = 300) -> tuple[bool, str, str]:
+    """End a run: whether its end is seen to, the run's status when nobody looks at it any more, and its events."""
+    with opened(folder, {"address": address, "stop_seconds": 1, "lost_seconds": lost_seconds}) as instance:
         run = created(instance, {RAY_TAG: address})
         took = launcher_of(instance).terminate(run.run_id)
         for thread in [each for each in threading.enumerate() if each.name == f"end of run {run.run_id}"]:
@@ -274,6 +275,47 @@ def test_a_run_of_which_the_head_says_nothing_is_not_reported_as_canceled(tmp_pa
 def test_a_run_that_the_head_does_not_know_is_canceled(tmp_path: Path) -> None:
     with answering(stop=404, job=404, text="the job does not exist") as address:
         assert ended(tmp_path / "home", address)[:2] == (True, "CANCELED")
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """Address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("head", [silent, lambda: nullcontext(NOWHERE)], ids=["hangs", "is away"])
+def test_a_run_whose_head_is_silent_ends_as_canceled_and_says_why(
+    tmp_path: Path, head: Callable[[], AbstractContextManager[str]]
+) -> None:
+    with head() as address:
+        took, state, events = ended(tmp_path / "home", address, lost_seconds=1)
+    assert (took, state) == (True, "CANCELED")
+    assert "the head of the cluster does not answer" in events
+    assert "s: the run counts as lost, and its next one goes on" in events
+
+
+def test_a_head_that_hangs_holds_up_no_look_at_a_run(tmp_path: Path) -> None:
+    with silent() as address, opened(tmp_path / "home", {"address": address, "lost_seconds": 1}) as instance:
+        launcher, run = launcher_of(instance), created(instance, {RAY_TAG: address})
+        assert "does not answer" in launcher.check_run_worker_health(run).msg
+        assert launcher.check_run_worker_health(run).status.value == "FAILED"
+        with pytest.raises(OSError, match="timed out"):
+            launcher.launch_run(dg_context(created(instance, {CLASS_TAG: "replay"})))
+
+
+def test_a_head_that_comes_back_is_asked_once_more(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with opened(tmp_path / "home", {"address": f"http://127.0.0.1:{port}", "stop_seconds": 1}) as instance:
+        run = created(instance, {RAY_TAG: NOWHERE})
+        assert launcher_of(instance).terminate(run.run_id)
+        with answering(stop=404, job=404, text="the job does not exist", port=port):
+            for thread in [each for each in threading.enumerate() if each.name == f"end of run {run.run_id}"]:
+                thread.join()
+        found = instance.get_run_by_id(run.run_id)
+        assert found is not None
+        assert found.status.value == "CANCELED"
 
 
 def test_a_run_that_is_not_on_the_cluster_is_looked_after_here(tmp_path: Path) -> None:

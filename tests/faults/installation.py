@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.pipeline.platform import Platform
@@ -17,19 +17,28 @@ from tests.faults import power_cut
 from tests.faults.facts import Facts, facts_of
 from tests.faults.invariants import leftovers, violations
 from tests.faults.plan import Fault, Plan
-from tests.faults.worker import Ending, Worker
+from tests.faults.worker import Ending
 from tests.projects.tiny import Content, batch_text, drop, write_project
 
 #: Seconds that a task waits for an error that passes: a few tries, as some faults never heal.
 _MAX_WAIT: Final = 2.0
 
 
+class Tasks(Protocol):
+    """Runs steps of a history, each with the faults of a plan."""
+
+    def run(self, settings: Settings, task: str, *arguments: Any, plan: Plan) -> Ending:
+        """Run a function of ``tests.faults.tasks`` to its end."""
+        ...
+
+
 @dataclass
 class Installation:
-    """A project with a home folder and a database of its own; its tasks run in children of the worker.
+    """A project with a home folder and a database of its own.
 
     Attributes:
         folder: with ``project``, ``home`` and ``shadow``.
+        tasks: run its steps: in children of a worker, or in this process.
         keeps_shadow: note all that is synced, so that a power cut can be simulated.
         log: of the tasks, their faults and endings, for people.
     """
@@ -37,7 +46,7 @@ class Installation:
     folder: Path
     settings: Settings
     server: RunningServer
-    worker: Worker
+    tasks: Tasks
     keeps_shadow: bool = False
     log: list[str] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -65,7 +74,7 @@ class Installation:
     def run(self, task: str, *arguments: Any, faults: Sequence[Fault] = ()) -> Ending:
         """Run a task of ``tests.faults.tasks`` to its end, undisturbed or with faults."""
         plan = self.plan(faults)
-        ending = self.worker.run(self.settings, task, *arguments, plan=plan)
+        ending = self.tasks.run(self.settings, task, *arguments, plan=plan)
         self.log.append(f"{task} {arguments}: {ending}; {plan}")
         return ending
 
@@ -121,7 +130,7 @@ class Installation:
         elsewhere = replace(self.settings, project=folder / "project", home=folder / "home")
         try:
             with _database(self.server, elsewhere, template) as settings:
-                yield Installation(folder, settings, self.server, self.worker)
+                yield Installation(folder, settings, self.server, self.tasks)
         finally:
             shutil.rmtree(folder)
 
@@ -135,13 +144,15 @@ class Installation:
 
 
 @contextmanager
-def installed(server: RunningServer, worker: Worker, folder: Path, pipelines: Sequence[Content]) -> Iterator[Installation]:
+def installed(
+    server: RunningServer, tasks: Tasks, folder: Path, pipelines: Sequence[Content], max_wait: float = _MAX_WAIT
+) -> Iterator[Installation]:
     """An installation without data."""
     project = write_project(folder / "project", pipelines)
     (folder / "home").mkdir()
-    plain = replace(server.settings(project, folder / "home", ""), max_wait=_MAX_WAIT)
+    plain = replace(server.settings(project, folder / "home", ""), max_wait=max_wait)
     with _database(server, plain, TEMPLATE) as settings:
-        yield Installation(folder, settings, server, worker)
+        yield Installation(folder, settings, server, tasks)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def cut_and_start_again(first: Installation, task: str, *arguments: Any, seed: i
     with first.copied(f"whole_{task}") as whole, first.copied(f"cut_{task}") as suffering:
         count = Fault(CHANGES, "count")
         plan = whole.plan([count])
-        assert whole.worker.run(whole.settings, task, *arguments, plan=plan).is_done
+        assert whole.tasks.run(whole.settings, task, *arguments, plan=plan).is_done
         n_changes = plan.tallies()[0].seen
         suffering.log.append(f"seed {seed}, {n_changes} changes")
         suffering.keep_shadow()

@@ -38,11 +38,12 @@ VOLUME: Final = closed(
     target={"type": "string", "pattern": "^/"},
     read_only={"type": "boolean"},
 )
+VARIABLE: Final = {"type": "string", "pattern": "^[A-Z][A-Z0-9_]*$"}
 CONDITIONS: Final = ["service_started", "service_healthy", "service_completed_successfully"]
 SERVICE: Final = closed(
     ["image"],
     image=TEXT,
-    build=closed(["context"], context=TEXT),
+    build=closed(["context"], context=TEXT, args=mapping(TEXT, VARIABLE)),
     hostname=NAME,
     init={"type": "boolean"},
     restart={"enum": ["no", "always", "on-failure", "unless-stopped"]},
@@ -53,13 +54,15 @@ SERVICE: Final = closed(
     security_opt=TEXTS,
     shm_size=SIZE,
     command=COMMAND,
-    environment=mapping(TEXT, {"type": "string", "pattern": "^[A-Z][A-Z0-9_]*$"}),
+    environment=mapping(TEXT, VARIABLE),
     secrets=TEXTS,
     volumes={"type": "array", "items": VOLUME, "minItems": 1},
     networks=TEXTS,
     # Never a port of all addresses.
     ports={"type": "array", "items": {"type": "string", "pattern": r"^127\.0\.0\.1:(\d+|\$\{[A-Z_]+:-\d+\}):\d+$"}},
     healthcheck=HEALTH,
+    profiles=TEXTS,
+    deploy=closed(["replicas"], replicas={"type": "integer", "minimum": 1}),
     depends_on=mapping(closed(["condition"], condition={"enum": CONDITIONS})),
 )
 COMPOSE: Final = {

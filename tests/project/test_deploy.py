@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("modyn*.service"))
 PROGRAM = "/opt/modyn/bin/modyn-dagster"
+#: Services of compose in the profile ``ray``.
+NODES = ("ray-head", "ray-worker")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def problems(content: Mapping[str, Any]) -> Iterator[str]:
         used["secrets"] |= set(service.get("secrets", []))
         yield from (f"{name} waits for {other}" for other in service.get("depends_on", {}) if other not in content["services"])
         for variable, value in service.get("environment", {}).items():
-            if variable.endswith("_FILE") and Path(value).name not in service.get("secrets", []):
+            if variable.endswith(("_FILE", "_PATH")) and Path(value).name not in service.get("secrets", []):
                 yield f"{name}: {variable} names a secret that it does not get"
     for kind, names in used.items():
         yield from (f"{kind}: {each} is declared or used alone" for each in names ^ set(content[kind]))
@@ -76,6 +78,7 @@ def test_compose_uses_known_keys_and_every_name_in_it_stands_for_something(compo
         (lambda services: services["mlflow"]["ports"].append("5000:5000"), "does not match"),
         (lambda services: services["mlflow"]["ports"].append("0.0.0.0:5000:5000"), "does not match"),
         (lambda services: services["daemon"]["secrets"].remove("writer_url"), "MODYN_POSTGRES_URL_FILE names a secret"),
+        (lambda services: services["ray-head"].update(secrets=["writer_url", "ui_token"]), "RAY_AUTH_TOKEN_PATH names a secret"),
         (lambda services: services["daemon"].update(networks=["pgaes"]), "pgaes is declared or used alone"),
         (lambda services: services["daemon"]["depends_on"].update(cod={"condition": "service_healthy"}), "waits for cod"),
         (lambda services: services["daemon"]["healthcheck"].update(interval="soon"), "does not match"),
@@ -89,9 +92,9 @@ def test_a_mistake_in_compose_is_found(compose: Mapping[str, Any], change: Any, 
 
 def test_services_of_compose_are_ours_with_health_checks_secrets_by_file_and_no_rights(compose: Mapping[str, Any]) -> None:
     services = compose["services"]
-    assert {*HEALTH_PORTS, "postgres", "databases"} == set(services)
+    assert {*HEALTH_PORTS, *NODES, "postgres", "databases"} == set(services)
     for name, service in services.items():
-        if "command" in service:
+        if "command" in service and name not in NODES:
             command_of(service["command"])
         assert ("healthcheck" in service) == (name != "databases")
         shown = [variable for variable in service.get("environment", {}) if variable in (*SECRETS, "POSTGRES_PASSWORD")]
@@ -114,6 +117,72 @@ def test_the_code_location_of_compose_is_reached_by_webserver_and_daemon_alone(c
     [server] = read_yaml(DEPLOY / "workspace.yaml")["load_from"]
     assert server["grpc_server"]["host"] == "code"
     assert str(server["grpc_server"]["port"]) == services["code"]["command"][-1]
+
+
+def test_nodes_of_ray_are_reached_in_a_network_of_their_own_with_a_token_and_see_state_and_postgres(
+    compose: Mapping[str, Any],
+) -> None:
+    services = compose["services"]
+    assert compose["networks"]["ray"] == {"internal": True}
+    with_it = {name for name, service in services.items() if "ray" in service.get("networks", [])}
+    assert with_it == {*NODES, "postgres", "daemon", "webserver"}
+    for name in (*NODES, "daemon", "webserver"):
+        environment = services[name]["environment"]
+        assert (environment["RAY_AUTH_MODE"], environment["RAY_AUTH_TOKEN_PATH"]) == ("token", "/run/secrets/ray_token")
+        # A run finds what it was launched with, whichever node it is on.
+        assert environment == services["code"]["environment"]
+        assert services[name]["volumes"] == services["code"]["volumes"]
+    for name in NODES:
+        assert (services[name]["profiles"], services[name]["networks"]) == (["ray"], ["ray"])
+        assert "ports" not in services[name]
+        # Ray keeps its sessions in /tmp, and its objects in /dev/shm.
+        assert services[name]["tmpfs"] == ["/tmp"]  # noqa: S108 - a folder of the container's own
+        assert services[name]["shm_size"] == "2g"
+        assert services[name]["command"] == ["modyn-ray-node", name.removeprefix("ray-")]
+        assert services[name]["healthcheck"]["test"] == ["CMD", "modyn-ray-node", "health"]
+    assert not any("ray-head" in service.get("depends_on", {}) for service in services.values() if "profiles" not in service)
+
+
+@pytest.mark.process
+def test_with_the_cluster_of_compose_replays_go_there_and_all_else_stays_as_shipped() -> None:
+    script = (DEPLOY / "image" / "runtime.sh").read_text()
+    assert 'sed -f "$here/ray.sed" /etc/modyn/dagster.yaml >/etc/modyn/ray/dagster.yaml' in script
+    done = subprocess.run(
+        ["sed", "-f", DEPLOY / "image" / "ray.sed", ROOT / "dagster.yaml"], capture_output=True, text=True, check=True
+    )
+    content, shipped = yaml.safe_load(done.stdout), read_yaml(ROOT / "dagster.yaml")
+    launcher = content.pop("run_launcher")
+    ours = {**shipped["run_launcher"]["config"], "ray": {"address": "http://ray-head:8265"}}
+    assert launcher == {"module": "modyn_dagster.resources.ray_launcher", "class": "RoutingRunLauncher", "config": ours}
+    # Above the launcher's own start_seconds, or it refuses to work.
+    assert content["run_monitoring"].pop("start_timeout_seconds") == 1_000
+    assert content == {name: value for name, value in shipped.items() if name != "run_launcher"}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("role", ["head", "worker"])
+def test_a_node_of_compose_starts_ray_at_its_own_address_with_the_addresses_of_the_databases(tmp_path: Path, role: str) -> None:
+    programs = {
+        "hostname": "echo 10.1.2.3",
+        "modyn-dagster": "[ \"$*\" = 'db env' ]; echo \"export DAGSTER_PG_URL='postgresql://a b'\"",
+        "ray": 'printf "%s\\n" "$DAGSTER_PG_URL" "$@"',
+    }
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", DEPLOY / "image" / "ray_node.sh", role, "--num-cpus=3"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    address, *arguments = done.stdout.splitlines()
+    assert address == "postgresql://a b"
+    assert {"start", "--block", "--node-ip-address=10.1.2.3"} <= set(arguments)
+    own = {"head": ["--dashboard-host=10.1.2.3", "--num-cpus=0"], "worker": ["--address=ray-head:6379"]}
+    assert all(option in arguments for option in own[role])
+    assert arguments[-1] == "--num-cpus=3", "the options of the command count"
 
 
 @pytest.mark.parametrize("path", ["deploy/workspace.yaml", "deploy/systemd/workspace.yaml"])

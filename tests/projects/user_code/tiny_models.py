@@ -19,6 +19,19 @@ def gated(n_features: int, n_outputs: int, gate: str) -> nn.Module:
     return nn.Linear(n_features, n_outputs)
 
 
+class GatedPredictions(nn.Linear):
+    """Predictions last for as long as the file ``gate`` is there; trainings do not wait."""
+
+    def __init__(self, n_features: int, n_outputs: int, gate: str) -> None:
+        super().__init__(n_features, n_outputs)
+        self.gate = Path(gate)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        while not self.training and self.gate.exists():
+            time.sleep(0.05)
+        return super().forward(inputs)
+
+
 def slow(n_features: int, n_outputs: int, seconds: float) -> nn.Module:
     """A training takes so long at least; and there are weights to store."""
     time.sleep(seconds)
