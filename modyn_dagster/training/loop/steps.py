@@ -143,11 +143,14 @@ class Steps:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that later steps depend on, between two optimizer steps."""
-        return {"n_steps": self.n_steps} | self._state.state_dict()
+        masks = {} if self._shares is None else {"masks": self._shares.masks.state}
+        return {"n_steps": self.n_steps} | masks | self._state.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
         self.n_steps = state["n_steps"]
+        if self._shares is not None:
+            self._shares.masks.state = state["masks"]
         self._state.load_state_dict(state)
 
     def _forward(self, batch: Batch) -> Tensor:
@@ -167,7 +170,8 @@ class Steps:
         if self._shares.idles(batch):
             own = torch.empty(0, self._n_outputs, device=batch.targets.device)
         else:
-            own = self._call(batch.share())
+            with self._shares.masks.of_step(whole):
+                own = self._call(batch.share())
         return self._shares.outputs(own.to(dtype), whole)
 
     def _call(self, batch: Batch) -> Tensor:

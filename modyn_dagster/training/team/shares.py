@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.training.inputs.batch import Batch, Whole
 from modyn_dagster.training.states import flatten, state_digest
+from modyn_dagster.training.team.dropout import Masks
 from modyn_dagster.training.team.team import Team
 
 
@@ -23,11 +24,13 @@ class Shares:
 
     Attributes:
         team: see above.
+        masks: masks of dropout by sample.
         meet_in_forward: True if ranks wait for each other in the forward pass, so that one without samples must make it too.
     """
 
     def __init__(self, team: Team, source: str) -> None:
         self.team, self._source, self._compared = team, source, False
+        self.masks = Masks(team.device, source)
         self.meet_in_forward = False
 
     def idles(self, batch: Batch) -> bool:
