@@ -173,6 +173,8 @@ def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
 
 def check_ranks(spec: TrainingSpec, *, source: str) -> None:
     """Check that ranks can share a training; ``ConfigError`` names the field."""
+    if spec.strategy == "fsdp":
+        _check_sharding(spec, source)
     if spec.ranks == 1:
         return
     if spec.ranks > spec.batch_size:
@@ -185,3 +187,14 @@ def check_ranks(spec: TrainingSpec, *, source: str) -> None:
     if spec.device not in ("cpu", "cuda", "auto"):
         rule = "names one GPU, and every rank gets one of its own: use cuda"
         raise ConfigError(source, "training.device", spec.device, rule)
+
+
+def _check_sharding(spec: TrainingSpec, source: str) -> None:
+    """Check that ranks can divide the weights of a model among them."""
+    if spec.ranks == 1:
+        raise ConfigError(source, "training.strategy", "fsdp", "needs `ranks` above 1, which divide the weights among them")
+    if spec.precision.endswith("mixed"):
+        rule = "is not divided among ranks: use 32-true or 64-true, or `strategy: replicated`"
+        raise ConfigError(source, "training.precision", spec.precision, rule)
+    if spec.compile is not None:
+        raise ConfigError(source, "training.compile", "(on)", "is not possible with `strategy: fsdp`")

@@ -119,13 +119,13 @@ def train_rank(rank: Rank, order: Order) -> tuple[TrainedModel, bytes] | None:
     """Train as one of the ranks; the model and its packed tensors on rank 0, None on the others."""
     for store in order.stores:
         store.open()
-    sets = {name: None if sent is None else sent.open() for name, sent in order.sets.items()}
-    start = unpacked(order.start)
+    given: dict[str, Any] = {name: None if sent is None else sent.open() for name, sent in order.sets.items()}
+    start: dict[str, Any] = unpacked(order.start)
     start["previous"] = None if start["previous"] is None else PreviousModel(**start["previous"])
     device = torch.device(resolve_device(order.spec.device, source=order.given["source"], field="training.device"))
     told = order.progress if rank.index == 0 else None
     with team_of(rank, device, timeout=order.timeout) as team, progress_teller(told) as progress:
-        trained = train(order.spec, **sets, **start, **order.given, progress=progress, team=team)
+        trained = train(order.spec, **given, **start, **order.given, progress=progress, team=team)
     if rank.index > 0:
         return None
     states = packed({"state_dict": trained.state_dict, "optimizers": trained.optimizers})

@@ -48,6 +48,8 @@ def begin_alike(spec: TrainingSpec, network: Network, shares: Shares | None, *, 
     if has_norms and spec.compile is not None:
         raise ConfigError(source, "training.compile", "(on)", "a model with batch norm cannot be compiled with ranks")
     _require_same_model(shares.team, "initial", network.state_dict())
+    if spec.strategy == "fsdp":
+        shares.divide(network.body)
 
 
 def draw_apart(shares: Shares | None, seed: int) -> None:

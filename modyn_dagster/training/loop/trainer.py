@@ -116,7 +116,7 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
         watch.lap("prepare")
         epochs.run(saver)
         require_finite(network, steps.n_steps, source)
-        weights = {name: tensor.detach() for name, tensor in network.to("cpu").state_dict().items()}
+        weights = steps.weights()
         end_alike(team, weights)
         watch.lap("finish")
     return TrainedModel(

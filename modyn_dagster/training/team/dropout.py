@@ -95,7 +95,8 @@ def share_dropouts(body: nn.Module, masks: Masks) -> bool:
     """
     found = [(name, module) for name, module in body.named_modules() if type(module) in _SHARED]
     for name, module in found:
-        module.forward = _Shared(name or type(module).__name__, module, module.forward, masks)  # type: ignore[method-assign]  # of this module alone: its class, hooks and name stay
+        # Of this module alone: its class, hooks and name stay.
+        module.forward = _Shared(name or type(module).__name__, module, module.forward, masks)
     return bool(found)
 
 
@@ -115,7 +116,8 @@ class _Shared:
 
 def _ones_like(inputs: Tensor, n: int) -> Tensor:
     """``n`` rows of ones with the axes of the inputs in the same order in memory, which is that of random numbers."""
-    axes = sorted(range(inputs.ndim), key=lambda axis: -inputs.stride(axis))
+    strides = inputs.stride()
+    axes = sorted(range(inputs.ndim), key=lambda axis: -strides[axis])
     shape = [n if axis == 0 else inputs.shape[axis] for axis in axes]
     return inputs.new_ones(shape).permute([axes.index(axis) for axis in range(inputs.ndim)])
 

@@ -132,4 +132,6 @@ def test_what_a_model_draws_by_itself_differs_by_rank() -> None:
             drawn.append(torch.rand(64).tolist())
             states.append(masks.state)
     assert drawn[0] == drawn[2] != drawn[1]
+    assert states[0] is not None
+    assert states[1] is not None
     assert torch.equal(states[0], states[1])
