@@ -1,5 +1,6 @@
 """Files at a path: those of this machine, unless the path lies below the copies of a store that this process has opened."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,31 @@ if TYPE_CHECKING:
 
 _LOCAL: Final = LocalFiles()
 _shared: Final[dict[Path, "SharedFiles"]] = {}
+_mounts: Final[dict[Path, "Mount"]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Copies of a store on a node.
+
+    Attributes:
+        home: folder of the node, which holds them.
+        url: URL of the store.
+        limit: bytes of copies that are not in use, at most.
+    """
+
+    home: Path
+    url: str
+    limit: int
+
+    def open(self) -> None:
+        """Let this process read and write files below the copies in the store."""
+        home_of_files(self.home, self.url, self.limit)
+
+
+def opened_stores() -> list[Mount]:
+    """List the stores that this process has opened, for another process that is to read the same paths."""
+    return list(_mounts.values())
 
 
 def home_of_files(home: Path, url: str | None, limit: int) -> Path:
@@ -36,6 +62,7 @@ def home_of_files(home: Path, url: str | None, limit: int) -> Path:
         files = _shared.setdefault(root, SharedFiles(url, folder, limit))
         register_copies(root, files.cache)
     _shared[root].cache.room.limit = limit
+    _mounts[root] = Mount(home, url, limit)
     return root
 
 

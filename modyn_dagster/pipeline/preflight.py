@@ -16,8 +16,7 @@ from modyn_dagster.spec.triggers.decision import MisclassificationsRule
 from modyn_dagster.spec.triggers.drift import BackendMetric
 from modyn_dagster.spec.triggers.measured import CostTriggerSpec, DetectorTriggerSpec, DriftTriggerSpec, PerformanceTriggerSpec
 from modyn_dagster.spec.triggers.trigger import nested_blocks
-from modyn_dagster.training.data import check_task
-from modyn_dagster.training.team.rules import check_ranks
+from modyn_dagster.training.data import check_ranks, check_task
 from modyn_dagster.training.user_code import check_user_code
 
 #: Module and package of other libraries with drift metrics.

@@ -94,6 +94,11 @@ class TrainingSpec(Spec):
         description="Processes that share every batch, each with a GPU of its own on device cuda. Their number decides bits.",
         exclude_if=lambda value: value == 1,
     )
+    strategy: Literal["replicated", "fsdp"] = Field(
+        "replicated",
+        description="Whether each of the ranks holds the whole model, or a part of its weights, gradients and optimizer states.",
+        exclude_if=lambda value: value == "replicated",
+    )
     shuffle: bool | Literal["blocks"] = Field(
         True, description="A new order every epoch: of the whole set, or of blocks and inside them, for sets far beyond memory."
     )

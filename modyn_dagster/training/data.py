@@ -169,3 +169,32 @@ def check_task(spec: TrainingSpec, kind: TaskKind, *, source: str) -> None:
         what = "the dataset's label" if spec.label_transform is None else "the label after label_transform"
         rule = f"{what} is a {learnt}: use {' or '.join(allowed)}, or a loss of your own"
         raise ConfigError(source, "training.loss", spec.loss, rule)
+
+
+def check_ranks(spec: TrainingSpec, *, source: str) -> None:
+    """Check that ranks can share a training; ``ConfigError`` names the field."""
+    if spec.strategy == "fsdp":
+        _check_sharding(spec, source)
+    if spec.ranks == 1:
+        return
+    if spec.ranks > spec.batch_size:
+        rule = f"must not exceed `batch_size`, {spec.batch_size}: ranks share every batch"
+        raise ConfigError(source, "training.ranks", spec.ranks, rule)
+    for i, transform in enumerate(spec.transforms):
+        if transform.per == "batch":
+            rule = f"sees one rank's share of a batch with `ranks: {spec.ranks}`; use `per: sample`"
+            raise ConfigError(source, f"training.transforms.{i}.per", "batch", rule)
+    if spec.device not in ("cpu", "cuda", "auto"):
+        rule = "names one GPU, and every rank gets one of its own: use cuda"
+        raise ConfigError(source, "training.device", spec.device, rule)
+
+
+def _check_sharding(spec: TrainingSpec, source: str) -> None:
+    """Check that ranks can divide the weights of a model among them."""
+    if spec.ranks == 1:
+        raise ConfigError(source, "training.strategy", "fsdp", "needs `ranks` above 1, which divide the weights among them")
+    if spec.precision.endswith("mixed"):
+        rule = "is not divided among ranks: use 32-true or 64-true, or `strategy: replicated`"
+        raise ConfigError(source, "training.precision", spec.precision, rule)
+    if spec.compile is not None:
+        raise ConfigError(source, "training.compile", "(on)", "is not possible with `strategy: fsdp`")

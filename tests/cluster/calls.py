@@ -5,10 +5,17 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from modyn_dagster.distributed.protocols import Rank
 from modyn_dagster.errors import ConfigError
+from tests.cluster.nodes import NODE_MARK
+
+if TYPE_CHECKING:
+    from tests.training.ranks.together import Case
+
+#: Longest wait of a rank for another one by itself, in seconds.
+FOREVER: Final = 300.0
 
 
 def square(number: int) -> int:
@@ -70,6 +77,31 @@ def reduce_sum(rank: Rank, number: float) -> float:
         return float(tensor[0])
     finally:
         dist.destroy_process_group()
+
+
+def train_and_wait(rank: Rank, call: "tuple[Case, str, int]") -> None:
+    """Train up to a step; then say on which node this rank is, and go on when a file says so."""
+    import torch
+
+    from modyn_dagster.training import CheckpointFile, FastPath, Task, TrainingProgress, train
+    from modyn_dagster.training.team.team import team_of
+    from tests.training.ranks.together import rows
+
+    case, folder, step = call
+
+    def told(progress: TrainingProgress) -> None:
+        if progress.step == step:
+            written = Path(folder, f"{rank.index}.tmp")
+            written.write_text(os.environ[NODE_MARK])
+            written.rename(Path(folder, f"rank-{rank.index}"))
+            while not Path(folder, "open").exists():
+                time.sleep(0.05)
+
+    data = rows(case.n, 1).data(fast_path=FastPath(cache_bytes=0))
+    given: dict[str, Any] = {"task": Task("class"), "seed": 7, "threads": 1, "source": "pipeline p", "progress": told}
+    assert case.checkpoint is not None
+    with team_of(rank, torch.device("cpu"), timeout=FOREVER) as team:
+        train(case.spec, data, checkpoint=CheckpointFile(case.checkpoint), team=team, **given)
 
 
 def second_rank_dies(rank: Rank, seconds: float) -> None:

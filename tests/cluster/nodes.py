@@ -25,7 +25,7 @@ from tests.integration.harness.waiting import wait_for
 #: In the environment of all processes of a cluster and of a node, those of its jobs and workers included. They need not be
 #: children of `ray start`.
 _MARK: Final = "MODYN_TESTS_CLUSTER"
-_NODE_MARK: Final = "MODYN_TESTS_NODE"
+NODE_MARK: Final = "MODYN_TESTS_NODE"
 #: One for all clusters of this process, as Ray reads it once.
 TOKEN: Final = secrets.token_hex(16)
 _STORE_BYTES: Final = 80 * 2**20
@@ -61,7 +61,7 @@ class Node:
 
     def processes(self) -> list[psutil.Process]:
         """Living processes of the node: Ray's own, and those of jobs and workers."""
-        return marked(_NODE_MARK, self.mark)
+        return marked(NODE_MARK, self.mark)
 
 
 def ray_start(role: str) -> Sequence[str]:
@@ -148,7 +148,7 @@ class Nodes:
     def _start(self, role: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
         log = self.folder / f"node_{len(self.started)}.log"
         mark = f"{self.mark}-{len(self.started)}"
-        env = {**self.environment, **self.access, **(environment or {}), _MARK: self.mark, _NODE_MARK: mark}
+        env = {**self.environment, **self.access, **(environment or {}), _MARK: self.mark, NODE_MARK: mark}
         # Several nodes on one machine: each has ports of its own.
         own = [f"--dashboard-agent-listen-port={free_port()}", f"--metrics-export-port={free_port()}"]
         fixed = ["--block", "--disable-usage-stats", "--node-ip-address=127.0.0.1", f"--object-store-memory={_STORE_BYTES}"]

@@ -16,7 +16,7 @@ from modyn_dagster.distributed.on_ray.pool import RayPool
 from modyn_dagster.distributed.processes.group import LocalGroup
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.errors import ConfigError, NoRoom, WorkerLost
-from modyn_dagster.training import FastPath, Task, train_in_ranks
+from modyn_dagster.training import CheckpointFile, FastPath, Task, train_in_ranks
 from tests.cluster import calls
 from tests.cluster.nodes import Nodes, nodes_of
 from tests.conftest import RunningServer
@@ -85,6 +85,39 @@ def test_ranks_on_two_nodes_train_the_model_of_two_processes(address: str) -> No
     given: dict[str, Any] = {"task": Task("class"), "seed": 7, "threads": 1, "source": "pipeline p"}
     here, there = (train_in_ranks(group, case.spec, data, **given) for group in (LocalGroup(), RayGroup(address)))
     assert Ended(there).bits == Ended(here).bits
+
+
+def test_a_node_that_dies_under_one_of_two_ranks_ends_the_attempt_and_the_next_one_goes_on(
+    nodes: Nodes, address: str, tmp_path: Path
+) -> None:
+    case = Case(resumable("momentum_and_schedule", ranks=2), checkpoint=tmp_path / "checkpoint")
+    assert case.checkpoint is not None
+    nodes.start_node(1)
+    ended_after: list[float] = []
+
+    def disturb() -> None:
+        wait_for("both ranks", lambda: len(list(tmp_path.glob("rank-*"))) == 2)
+        marks = {path.read_text() for path in tmp_path.glob("rank-*")}
+        # The first node is the head, without which there is no cluster.
+        victim = next(node for node in nodes.started[1:] if node.mark in marks)
+        victim.die()
+        ended_after.append(time.monotonic())
+        (tmp_path / "open").touch()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    with pytest.raises(WorkerLost):
+        RayGroup(address).run(calls.train_and_wait, (case, str(tmp_path), 4), 2)
+    seconds = time.monotonic() - ended_after[0]
+    thread.join()
+    # Not a measurement: by itself a rank would wait far longer.
+    assert seconds < calls.FOREVER / 5
+    assert case.checkpoint.exists()
+    data = rows(case.n, 1).data(fast_path=FastPath(cache_bytes=0))
+    given: dict[str, Any] = {"task": Task("class"), "seed": 7, "threads": 1, "source": "pipeline p"}
+    whole = train_in_ranks(LocalGroup(), case.spec, data, **given)
+    resumed = train_in_ranks(RayGroup(address), case.spec, data, checkpoint=CheckpointFile(case.checkpoint), **given)
+    assert Ended(resumed).bits == Ended(whole).bits
 
 
 def test_a_node_that_dies_in_the_middle_of_calls_loses_none(nodes: Nodes, address: str, tmp_path: Path) -> None:

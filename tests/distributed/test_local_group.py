@@ -62,12 +62,12 @@ def test_an_error_that_cannot_be_pickled_keeps_its_class_and_words() -> None:
 
 
 def test_a_rank_that_is_killed_ends_all() -> None:
-    with pytest.raises(WorkerLost, match=r"rank 1 of 2: a worker process died \(killed by signal 9\)"):
+    with pytest.raises(WorkerLost, match=r"rank 1 of 2: a worker process died \(its process was killed by signal 9\)"):
         GROUP.run(ranked.one_is_killed, 1, 2)
 
 
 def test_a_rank_that_leaves_without_an_answer_ends_all() -> None:
-    with pytest.raises(WorkerLost, match=r"rank 1 of 2: a worker process died \(ended with status 0\)"):
+    with pytest.raises(WorkerLost, match=r"rank 1 of 2: a worker process died \(its process ended with status 0\)"):
         GROUP.run(ranked.one_leaves, 0, 2)
 
 

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from modyn_dagster.training.downsampling import Chosen, Pool
 
@@ -48,6 +49,43 @@ class DrawingLoss(nn.Module):
 
 def batch_normed(n_features: int, n_outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(n_features, 4), nn.BatchNorm1d(4), nn.Linear(4, n_outputs))
+
+
+def channels(n_features: int, n_outputs: int) -> nn.Module:
+    """Drops whole channels of an image, whose memory is in another order, and single values."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 1, n_features)),
+        nn.Conv2d(1, 6, 1).to(memory_format=torch.channels_last),  # type: ignore[call-overload]  # torch has no type for it
+        nn.Dropout2d(0.3),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Flatten(),
+        nn.Linear(6 * n_features, n_outputs),
+    )
+
+
+class Crosswise(nn.Module):
+    """Drops values of inputs whose first axis counts the columns."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.layer, self.dropout = nn.Linear(n_features, n_outputs), nn.Dropout(0.5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(self.dropout(inputs.T).T)
+        return outputs
+
+
+class Repeated(nn.Module):
+    """Computes its layers once more in the backward pass."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(n_features, n_outputs), nn.Dropout(0.5))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = checkpoint(self.layers, inputs, use_reentrant=False)
+        return outputs
 
 
 def unfollowed(n_features: int, n_outputs: int) -> nn.Module:
@@ -102,3 +140,26 @@ def jitter(features: Tensor, rng: object) -> Tensor:
 def rounded(features: Tensor) -> Tensor:
     """Few different values."""
     return features.round()
+
+
+class Scalar(nn.Module):
+    """Has a weight without an axis."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(n_features, n_outputs), nn.Parameter(torch.ones(()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(inputs)
+        return outputs * self.scale
+
+
+def scalar(n_features: int, n_outputs: int) -> nn.Module:
+    return Scalar(n_features, n_outputs)
+
+
+def tied_in_a_row(n_features: int, n_outputs: int) -> nn.Module:
+    """Two layers that follow each other and have one weight."""
+    first, second = nn.Linear(n_features, n_features), nn.Linear(n_features, n_features)
+    second.weight = first.weight
+    return nn.Sequential(first, nn.ReLU(), second, nn.Linear(n_features, n_outputs))

@@ -1,17 +1,16 @@
 """Groups of ranks as processes of this machine."""
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing.connection import Pipe, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
-from modyn_dagster.distributed.messages import function_of_rank, pack_call, unpack_answer
+from modyn_dagster.distributed.children import Child, end_all, ending_of, start_child, thread_settings
+from modyn_dagster.distributed.messages import function_of_rank, pack_call, receive, send, unpack_answer
 from modyn_dagster.distributed.protocols import Rank, Resources
 from modyn_dagster.errors import ConfigError, WorkerLost
 
@@ -25,8 +24,7 @@ _GRACE: Final = 2.0
 class LocalGroup:
     """Ranks as new interpreters with the import path of this process, which talk to each other over the loopback interface.
 
-    They are no forks: they inherit neither threads nor locks, and do not run the main program again. They end when this process
-    does, however it ends.
+    They are workers that make one call each, and end when this process does, however it ends.
     """
 
     def run(
@@ -46,57 +44,40 @@ class LocalGroup:
         gpus = gpus_of_ranks(ranks, resources.gpus)
         with tempfile.TemporaryDirectory(prefix="modyn-ranks-") as folder:
             places = [Rank(i, ranks, f"file://{Path(folder, 'meeting')}") for i in range(ranks)]
-            members: list[_Member] = []
+            children: list[Child] = []
             try:
                 # All start before the first is told what to do; one that cannot start ends those before it.
                 for place in places:
-                    members.append(_Member(place, _environment(resources.cpus, gpus[place.index])))  # noqa: PERF401
+                    environment = _environment(resources.cpus, gpus[place.index])
+                    children.append(start_child(["modyn_dagster.distributed.processes.worker"], environment))
+                members = [_Member(place, child) for place, child in zip(places, children, strict=True)]
                 for member in members:
                     member.tell(function, argument)
                 return _results(members)
             finally:
-                for member in members:
-                    member.end()
+                end_all(children, os.getpid())
 
 
 class _Member:
     """Process of one rank, as its parent sees it."""
 
-    def __init__(self, place: Rank, environment: dict[str, str]) -> None:
-        self.place = place
-        self.pipe, theirs = Pipe()
-        command = [sys.executable, "-m", "modyn_dagster.distributed.processes.rank", str(theirs.fileno())]
-        try:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, pass_fds=[theirs.fileno()])
-        except BaseException:
-            self.pipe.close()
-            raise
-        finally:
-            theirs.close()
+    def __init__(self, place: Rank, child: Child) -> None:
+        self.place, self._child = place, child
+        self.answers = cast(BinaryIO, child.stdout)
 
     def tell(self, function: Callable[..., Any], argument: Any) -> None:
+        """Send the call, once the worker has said that it is ready."""
+        self.answer()
         # A process that is gone is found when its answer is read.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.pipe.send_bytes(pack_call(function_of_rank, (function, self.place, argument)))
+            send(cast(BinaryIO, self._child.stdin), pack_call(function_of_rank, (function, self.place, argument)))
 
     def answer(self) -> bytes:
-        """Receive the packed answer; ``WorkerLost`` when the process is gone."""
+        """Receive a message; ``WorkerLost`` when the process is gone."""
         try:
-            return self.pipe.recv_bytes()
+            return receive(self.answers)
         except (EOFError, ConnectionResetError):
-            raise WorkerLost(f"rank {self.place.index} of {self.place.size}", self._ending()) from None
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self.pipe.close()
-
-    def _ending(self) -> str:
-        try:
-            code = self._process.wait(timeout=_GRACE)
-        except subprocess.TimeoutExpired:
-            return "it does not answer"
-        return f"killed by signal {-code}" if code < 0 else f"ended with status {code}"
+            raise WorkerLost(f"rank {self.place.index} of {self.place.size}", ending_of(self._child)) from None
 
 
 def _results(members: Sequence[_Member]) -> list[Any]:
@@ -105,7 +86,7 @@ def _results(members: Sequence[_Member]) -> list[Any]:
     A rank may report that it lost another one before the end of that one is seen here, so such a report waits for what
     explains it.
     """
-    waiting = {member.pipe: member for member in members}
+    waiting = {member.answers.fileno(): member for member in members}
     results: dict[int, Any] = {}
     report: WorkerLost | None = None
     until: float | None = None
@@ -146,12 +127,6 @@ def _visible_gpus() -> list[str]:
 
 
 def _environment(cpus: int, gpus: str) -> dict[str, str]:
-    own = {
-        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
-        "CUDA_VISIBLE_DEVICES": gpus,
-        "OMP_NUM_THREADS": str(cpus),
-        # Nothing of a group is reachable from outside of this machine.
-        "GLOO_SOCKET_IFNAME": "lo",
-        "NCCL_SOCKET_IFNAME": "lo",
-    }
-    return os.environ | own
+    # Nothing of a group is reachable from outside of this machine.
+    own = {"CUDA_VISIBLE_DEVICES": gpus, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    return thread_settings(cpus) | own

@@ -1,4 +1,4 @@
-"""Program of a pool's worker: ``python -m modyn_dagster.distributed.processes.worker``.
+"""Program of a worker of a pool, and of a rank of a group: ``python -m modyn_dagster.distributed.processes.worker``.
 
 It makes the calls that come on its standard input, one after the other. It ends at once when its parent does, also in the
 middle of a call.

@@ -3,11 +3,14 @@
 Weights of a random sample obey E[sum of w * v over the sample] = sum of v over the pool.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from modyn_dagster.reproducibility.randomness import hash_keys
 from modyn_dagster.training.downsampling.pool import Chosen, Pool
 
 Float64 = npt.NDArray[np.float64]
@@ -70,10 +73,18 @@ def inclusion_probabilities(q: Float64, k: int) -> Float64:
 
 
 def top(scores: Tensor, k: int, pool: Pool, seed: int) -> Chosen:
-    """Choose the ``k`` highest of ``float[n]``, best first, with weight 1. The seed orders equal scores."""
+    """Choose the ``k`` highest of ``float[n]``, best first, with weight 1.
+
+    Equal scores come in a random order of their keys, or of their places in a pool without keys; the seed decides on it.
+    """
     values = scores.detach().to("cpu", torch.float64).numpy()
     require_numbers(values, pool.asked_by)
-    order = np.lexsort((pool.rng(seed).permutation(len(values)), -values))
+    rng = pool.rng(seed)
+    if pool.keys is None:
+        ties: npt.NDArray[Any] = rng.permutation(len(values))
+    else:
+        ties = hash_keys(pool.keys, int(rng.integers(2**63)))
+    order = np.lexsort((ties, -values))
     return Chosen.plain(torch.from_numpy(order[:k].copy()))
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from modyn_dagster.keys import KeyArray
 from modyn_dagster.reproducibility.randomness import rng_for
 
 #: ``step float[d] -> float[d]``: gradient of the validation loss after a move of the parameters by ``-step``.
@@ -44,6 +45,7 @@ class Pool:
         history: ``[epochs, n]``, correctness (forgetting) or recorded scores (EL2N, GraNd).
         selected: ``int64[s]``, samples that are members already.
         epoch: number of the epoch, from 0.
+        keys: ``uint64[n]``, by which equal scores are ordered; without them their places are.
     """
 
     n: int
@@ -58,6 +60,7 @@ class Pool:
     history: Tensor | None = None
     selected: Tensor | None = None
     epoch: int = 0
+    keys: KeyArray | None = None
 
     def need(self, name: str) -> Tensor:
         """Return an input; ``ValueError`` names a missing one."""
@@ -119,6 +122,7 @@ class Pool:
             irreducible_losses=of(self.irreducible_losses, 0),
             history=of(self.history, 1),
             selected=selected,
+            keys=None if self.keys is None else self.keys[members.cpu().numpy()],
         )
 
     def rng(self, seed: int) -> np.random.Generator:

@@ -108,12 +108,17 @@ class Pools:
     irreducible: Tensor | None
     validation: Validation | None
 
-    def of(self, scored: Scored | None, targets: Tensor, positions: Tensor | None, epoch: int) -> Pool:
-        """Build the pool of samples with these targets, or at these positions of the training set, from their scores."""
+    def of(
+        self, scored: Scored | None, targets: Tensor, positions: Tensor | None, epoch: int, keys: KeyArray | None = None
+    ) -> Pool:
+        """Build the pool of samples with these targets, or at these positions of the training set, from their scores.
+
+        ``keys`` order equal scores.
+        """
         n = len(targets) if positions is None else len(positions)
         labels = None if targets.is_floating_point() else targets
         if scored is None:
-            return Pool(n, self.plan.name, labels=labels, epoch=epoch)
+            return Pool(n, self.plan.name, labels=labels, epoch=epoch, keys=keys)
         irreducible = self.irreducible if positions is not None else None
         pool = Pool(
             n,
@@ -126,6 +131,7 @@ class Pools:
             irreducible_losses=None if irreducible is None else irreducible[positions].to(scored.losses.device),
             validation_gradient=None if self.validation is None else self.validation.gradient,
             epoch=epoch,
+            keys=keys,
         )
         if positions is not None and self.history is not None:
             pool = replace(pool, history=self.history.record(epoch, positions, self.plan.scores(pool)))

@@ -127,7 +127,8 @@ class Sampler:
         everything = batch.everything
         positions = None if self._positions is None else self._positions.of(everything.keys)
         scored = self._scorer(batch) if self._plan.needs else None
-        pool = self._pools.of(scored, everything.targets, positions, epoch)
+        keys = everything.keys.cpu().numpy().view(np.uint64)
+        pool = self._pools.of(scored, everything.targets, positions, epoch, keys)
         with user_code(self._source):
             chosen = policy(pool, k, seed)
         return batch.subset(chosen.indices, chosen.weights, estimates=self._estimates(chosen))

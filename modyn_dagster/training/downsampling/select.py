@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from modyn_dagster.keys import KeyArray
 from modyn_dagster.training.downsampling.pool import SHAPES, Pool, ValidationGradient
 from modyn_dagster.training.downsampling.registry import POLICIES, UNSIZED, build_policy, extends
 
@@ -60,7 +61,8 @@ def select(
         seed: at least 0; the same arguments give the same result.
         options: ``n`` where no tensor tells it; ``irreducible_losses float[n]`` (rho), ``validation_gradient float[d]`` or a
             function of a step (glister), ``history [epochs, n]`` (forgetting, el2n, grand), ``epoch`` (rs2, infobatch),
-            ``selected int[s]`` (members already, which are not chosen again), ``balance: none | proportional | equal``
+            ``selected int[s]`` (members already, which are not chosen again), ``keys uint64[n]`` (different ones, by which equal
+            scores are ordered, in place of their places in the pool), ``balance: none | proportional | equal``
             (class by class), and the fields of the policy's class.
 
     Returns:
@@ -75,11 +77,12 @@ def select(
     inputs = {field: _tensor(field, value) for field, value in arrays.items() if value is not None}
     gradient, selected = _gradient(options.pop("validation_gradient", None)), options.pop("selected", None)
     epoch, n = options.pop("epoch", 0), _size(inputs, options.pop("n", None), name)
+    keys = _keys(options.pop("keys", None), n)
     policy = build_policy(name, options)
     _check(name, inputs, n, seed, epoch)
     members = None if selected is None else _members(name, selected, n)
     _check_budget(name, n - (0 if members is None else len(members)), k, policy)
-    chosen = policy(Pool(n, name, **inputs, validation_gradient=gradient, selected=members, epoch=epoch), k, seed)
+    chosen = policy(Pool(n, name, **inputs, validation_gradient=gradient, selected=members, epoch=epoch, keys=keys), k, seed)
     floating = [tensor for tensor in inputs.values() if tensor.is_floating_point()]
     dtype = torch.float64 if any(tensor.dtype == torch.float64 for tensor in floating) else torch.float32
     device = next(iter(inputs.values())).device if inputs else torch.device("cpu")
@@ -117,6 +120,15 @@ def _size(inputs: dict[str, Tensor], n: int | None, name: str) -> int:
             "inputs differ in the number of samples: " + ", ".join(f"{field} {size}" for field, size in sizes.items())
         )
     return int(next(iter(sizes.values())))
+
+
+def _keys(keys: Array | None, n: int) -> KeyArray | None:
+    if keys is None:
+        return None
+    values = np.array(keys.cpu() if isinstance(keys, Tensor) else keys)
+    if values.shape != (n,) or (n and values.dtype.kind not in "iu"):
+        raise ValueError(f"keys= must be uint64[n] with a key for each of {n} samples, found {values.dtype}{list(values.shape)}")
+    return values.astype(np.uint64)
 
 
 def _members(name: str, selected: Array, n: int) -> Tensor:

@@ -23,6 +23,7 @@ class Whole:
         weights: ``float32[B]``.
         counts: number of samples by rank.
         rank: index of this rank.
+        order: ``int64[B]``, place of each sample in the batch of one process; None where the order is the same.
     """
 
     keys: Tensor
@@ -30,6 +31,7 @@ class Whole:
     weights: Tensor
     counts: tuple[int, ...]
     rank: int
+    order: Tensor | None = None
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -58,6 +60,7 @@ class Whole:
             self.weights.index_select(0, on_device) * weights.cpu()[order].to(self.weights),
             tuple(counts.tolist()),
             self.rank,
+            order,
         )
         return whole, places[rank_of[order] == self.rank] - self.bounds[0]
 

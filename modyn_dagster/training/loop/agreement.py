@@ -9,10 +9,11 @@ from modyn_dagster.errors import ConfigError
 from modyn_dagster.reproducibility.determinism import seed_all_generators
 from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.training import TrainingSpec
+from modyn_dagster.training.data import check_ranks
 from modyn_dagster.training.models.network import Network
 from modyn_dagster.training.states import flatten, state_digest
 from modyn_dagster.training.team.batch_norm import share_batch_norms, unshareable
-from modyn_dagster.training.team.rules import check_ranks
+from modyn_dagster.training.team.dropout import share_dropouts
 from modyn_dagster.training.team.shares import Shares
 from modyn_dagster.training.team.team import Team
 
@@ -41,17 +42,24 @@ def begin_alike(spec: TrainingSpec, network: Network, shares: Shares | None, *, 
         rule = f"the batch norm {name} of the model keeps no running statistics, has no shape yet or is the whole model"
         raise ConfigError(source, "training.ranks", spec.ranks, f"{rule}; use another one, or `ranks: 1`")
     has_norms = share_batch_norms(network.body, shares.team)
-    # A forward pass may change buffers, as spectral norm does: then every rank makes every pass.
-    shares.meet_in_forward = has_norms or any(True for _ in network.body.buffers())
+    draws = spec.compile is None and share_dropouts(network.body, shares.masks)
+    # A forward pass may draw, or change buffers, as spectral norm does: then every rank makes every pass.
+    shares.meet_in_forward = has_norms or draws or any(True for _ in network.body.buffers())
     if has_norms and spec.compile is not None:
         raise ConfigError(source, "training.compile", "(on)", "a model with batch norm cannot be compiled with ranks")
     _require_same_model(shares.team, "initial", network.state_dict())
+    if spec.strategy == "fsdp":
+        shares.divide(network.body)
 
 
-def draw_apart(team: Team | None, seed: int) -> None:
-    """Seed the generators of a rank: with equal ones, dropout would draw one mask for a sample of every share."""
-    if team is not None:
-        seed_all_generators(seed_for(seed, "rank", team.index))
+def draw_apart(shares: Shares | None, seed: int) -> None:
+    """Let dropout layers go on with the generator as it is, and seed those of a rank for all that draws elsewhere.
+
+    With equal ones, a model that draws by itself would draw the same numbers for a sample of every share.
+    """
+    if shares is not None:
+        shares.masks.state = shares.team.states(shares.masks.generator_state())[0]
+        seed_all_generators(seed_for(seed, "rank", shares.team.index))
 
 
 def end_alike(team: Team | None, weights: Mapping[str, Tensor]) -> None:

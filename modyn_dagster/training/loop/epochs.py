@@ -83,7 +83,7 @@ class Epochs:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that the rest of the training depends on, between two optimizer steps."""
-        return {
+        state = {
             "place": asdict(self.cursor),
             "curve": self.curve.state_dict(),
             "watch": self._watch.state_dict(),
@@ -92,6 +92,7 @@ class Epochs:
             "stopping": None if self._stopping is None else self._stopping.state_dict(),
             "generators": self._generator_states(),
         }
+        return self._steps.whole(state, kept=self._team is None or self._team.index == 0)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""

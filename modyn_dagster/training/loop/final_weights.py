@@ -14,6 +14,7 @@ from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.downsampling.scoring import Model, Scorer
 from modyn_dagster.training.inputs.batches import Batches, in_order
 from modyn_dagster.training.models.network import Network
+from modyn_dagster.training.team.sharding import part_of
 
 
 class MovingAverage:
@@ -62,7 +63,7 @@ class MovingAverage:
         """Continue from a state."""
         self._n = int(state["n"])
         for average, saved in zip(self._averages, state["averages"], strict=True):
-            average.copy_(saved)
+            average.copy_(part_of(saved, average))
 
 
 class EarlyStopping:
@@ -113,7 +114,8 @@ class EarlyStopping:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
         self.losses, self._best, self._n_worse = state["losses"], state["best"], state["n_worse"]
-        self._weights = state["weights"]
+        own, weights = self._network.state_dict(), state["weights"]
+        self._weights = None if weights is None else {name: part_of(tensor, own[name]) for name, tensor in weights.items()}
 
 
 def calibration_loss(batches: Batches, spec: TrainingSpec, model: Model, source: str) -> Callable[[], float]:

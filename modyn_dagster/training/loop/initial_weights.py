@@ -11,6 +11,7 @@ from modyn_dagster.spec.training import TrainingSpec
 from modyn_dagster.training.data import PreviousModel, Task
 from modyn_dagster.training.inputs.dataset_statistics import DatasetStatistics
 from modyn_dagster.training.models.network import Network, build_network
+from modyn_dagster.training.team.sharding import local
 
 
 def n_outputs_of(task: Task, statistics: DatasetStatistics, previous: PreviousModel | None) -> int:
@@ -45,7 +46,7 @@ def initial_network(
 def require_finite(network: Network, n_steps: int, source: str) -> None:
     """Check that weights are finite: no loss follows the last step that would show it."""
     for name, parameter in network.named_parameters():
-        if not torch.isfinite(parameter).all():
+        if not torch.isfinite(local(parameter)).all():
             raise TrainingError(f"{source}: {name} is not finite after step {n_steps}; lower the learning rate")
 
 

@@ -81,7 +81,13 @@ def _grouped(spec: OneSpec, share: Named, field: str, source: str) -> list[Any]:
     return [*groups, *([{"params": list(rest.values())}] if rest else [])]
 
 
-def carry_states(optimizers: Sequence[torch.optim.Optimizer], states: Sequence[Mapping[str, Any]] | None, *, source: str) -> None:
+def carry_states(
+    optimizers: Sequence[torch.optim.Optimizer],
+    states: Sequence[Mapping[str, Any]] | None,
+    load: Callable[[torch.optim.Optimizer, dict[str, Any]], None],
+    *,
+    source: str,
+) -> None:
     """Give optimizers the states of another training's; settings stay. ``ConfigError`` where one is not for the other."""
     field = "training.carry_optimizer"
     if states is None or len(states) != len(optimizers):
@@ -92,4 +98,4 @@ def carry_states(optimizers: Sequence[torch.optim.Optimizer], states: Sequence[M
         shapes = [sorted(group["params"]) for group in own["param_groups"]]
         if shapes != [sorted(group["params"]) for group in state["param_groups"]]:
             raise ConfigError(source, field, True, "the previous model's optimizers have other parameters or groups")
-        optimizer.load_state_dict({"state": state["state"], "param_groups": own["param_groups"]})
+        load(optimizer, {"state": state["state"], "param_groups": own["param_groups"]})

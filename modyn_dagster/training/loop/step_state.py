@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -10,6 +10,9 @@ from torch.optim import Optimizer
 from modyn_dagster.training.loop.final_weights import MovingAverage
 from modyn_dagster.training.loop.schedulers import Scheduler
 from modyn_dagster.training.models.network import Network, SampleLoss
+from modyn_dagster.training.team.sharding import Sharding, part_of
+
+Tree = TypeVar("Tree")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class StepState:
         precision: precision plugin of Lightning Fabric, with the scaler of half precision.
         average: moving average of the weights; None without.
         loss: loss, whose ``state_dict`` counts if it has one.
+        sharding: division of the weights among ranks; None where this process holds all.
     """
 
     network: Network
@@ -31,6 +35,15 @@ class StepState:
     precision: Any
     average: MovingAverage | None
     loss: SampleLoss
+    sharding: Sharding | None = None
+
+    def whole(self, tree: Tree, *, kept: bool = True) -> Tree:
+        """Make divided tensors in a state whole, on all ranks; None takes their place where they are not ``kept``."""
+        return tree if self.sharding is None else self.sharding.whole(tree, kept=kept)
+
+    def load_optimizer(self, optimizer: Optimizer, saved: dict[str, Any]) -> None:
+        """Continue an optimizer from its whole state."""
+        optimizer.load_state_dict(saved) if self.sharding is None else self.sharding.load_optimizer(optimizer, saved)
 
     def optimizer_states(self) -> list[dict[str, Any]]:
         """Return the state of every optimizer."""
@@ -47,11 +60,12 @@ class StepState:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
-        self.network.load_state_dict(state["network"])
+        own = self.network.state_dict()
+        self.network.load_state_dict({name: part_of(tensor, own[name]) for name, tensor in state["network"].items()})
         for name, buffer in self._transient_buffers().items():
             buffer.copy_(state["buffers"][name])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
+            self.load_optimizer(optimizer, saved)
         self.precision.load_state_dict(state["scaler"])
         for name, part in self._stateful().items():
             part.load_state_dict(state[name])

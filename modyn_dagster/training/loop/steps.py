@@ -21,6 +21,7 @@ from modyn_dagster.training.loop.schedulers import Scheduler, TrainingLength
 from modyn_dagster.training.loop.step_state import StepState
 from modyn_dagster.training.models.losses import build_loss, weighted_mean
 from modyn_dagster.training.models.network import Network, SampleLoss, call_body, check_outputs
+from modyn_dagster.training.team.sharding import local
 from modyn_dagster.training.team.shares import Shares
 from modyn_dagster.training.telemetry import Stopwatch
 from modyn_dagster.training.user_code import user_code
@@ -60,22 +61,24 @@ class Steps:
             fabric.to_device(self._loss)
         network.train()
         # Before the optimizers: some create their state at once, on the device of the parameters.
-        fabric.to_device(network.body)
+        sharding = None if shares is None else shares.sharding
+        if sharding is None:
+            fabric.to_device(network.body)
         self._optimizers = build_optimizers(spec.optimizers, network.body, source=reading.source)
-        body = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
+        body: Any = network.body if spec.compile is None else torch.compile(network.body, **spec.compile.model_dump())
         # In single precision, Fabric's wrappers only take time; in double precision they round the outputs to single.
         plain, self._double = spec.precision in ("32-true", "64-true"), spec.precision == "64-true"
         # A loss may hold tensors of its own, such as weights of classes; samples are scored by the given one.
         is_copied = self._double and isinstance(self._loss, nn.Module)
         self._exact: SampleLoss = copy.deepcopy(self._loss).double() if is_copied else self._loss  # type: ignore[attr-defined]
         wrap: Any = fabric.to_device if plain else fabric.setup_module
-        self._model: nn.Module = wrap(body)
+        self._model: nn.Module = body if sharding is not None else wrap(body)
         self._backward: Callable[[Tensor], object] = Tensor.backward if plain else fabric.backward
         self._average = None if spec.ema is None else MovingAverage(network.body, spec.ema.decay)
         self._schedulers: list[Scheduler] = []
         self._outputs = torch.empty(0)
         self._precision = precision = fabric.strategy.precision
-        self._state = StepState(network, self._optimizers, self._schedulers, precision, self._average, self._exact)
+        self._state = StepState(network, self._optimizers, self._schedulers, precision, self._average, self._exact, sharding)
         self.n_steps, self.n_pending, self._last_loss = 0, 0, 0.0
 
     @property
@@ -133,21 +136,33 @@ class Steps:
             scheduler.after("epoch")
         watch.lap("step")
 
+    def whole(self, state: dict[str, Any], *, kept: bool) -> dict[str, Any]:
+        """Make weights in a state whole that are divided among ranks; see ``StepState``."""
+        return self._state.whole(state, kept=kept)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the network's weights, whole and on the CPU."""
+        state = self._state.whole(dict(self._network.state_dict()))
+        return {name: tensor.detach().to("cpu") for name, tensor in state.items()}
+
     def optimizer_states(self) -> list[dict[str, Any]]:
         """Return the state of every optimizer."""
-        return self._state.optimizer_states()
+        return self._state.whole(self._state.optimizer_states())
 
     def take_over_states(self, states: Sequence[Mapping[str, Any]] | None) -> None:
         """Take over the states of another training's optimizers; learning rates and other settings stay."""
-        carry_states(self._optimizers, states, source=self._source)
+        carry_states(self._optimizers, states, self._state.load_optimizer, source=self._source)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that later steps depend on, between two optimizer steps."""
-        return {"n_steps": self.n_steps} | self._state.state_dict()
+        masks = {} if self._shares is None else {"masks": self._shares.masks.state}
+        return {"n_steps": self.n_steps} | masks | self._state.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
         self.n_steps = state["n_steps"]
+        if self._shares is not None:
+            self._shares.masks.state = state["masks"]
         self._state.load_state_dict(state)
 
     def _forward(self, batch: Batch) -> Tensor:
@@ -167,7 +182,8 @@ class Steps:
         if self._shares.idles(batch):
             own = torch.empty(0, self._n_outputs, device=batch.targets.device)
         else:
-            own = self._call(batch.share())
+            with self._shares.masks.of_step(whole):
+                own = self._call(batch.share())
         return self._shares.outputs(own.to(dtype), whole)
 
     def _call(self, batch: Batch) -> Tensor:
@@ -211,15 +227,22 @@ class Steps:
         if self._scaler is not None:
             for optimizer in self._optimizers:
                 self._scaler.unscale_(optimizer)
-        if norm is not None:
+        if norm is not None and self._state.sharding is not None:
+            self._state.sharding.clip(self._gradients(), norm)
+        elif norm is not None:
             nn.utils.clip_grad_norm_(self._network.body.parameters(), norm)
         if value is not None:
-            nn.utils.clip_grad_value_(self._network.body.parameters(), value)
+            for gradient in self._gradients():
+                gradient.clamp_(-value, value)
 
     def _gradients(self) -> list[Tensor]:
-        return [parameter.grad for parameter in self._network.body.parameters() if parameter.grad is not None]
+        """Gradients of all weights, or of those parts that this rank holds."""
+        return [local(parameter.grad) for parameter in self._network.body.parameters() if parameter.grad is not None]
 
     def _norms(self) -> dict[str, float]:
-        weights = [parameter.detach() for parameter in self._network.body.parameters()]
+        weights = [local(parameter.detach()) for parameter in self._network.body.parameters()]
         named = {"weights": weights, "the last gradient": self._gradients()}
-        return {name: math.sqrt(sum(float(part.double().square().sum()) for part in parts)) for name, parts in named.items()}
+        squares = {name: sum(float(part.double().square().sum()) for part in parts) for name, parts in named.items()}
+        if self._state.sharding is not None:
+            squares = {name: self._state.sharding.total(square) for name, square in squares.items()}
+        return {name: math.sqrt(square) for name, square in squares.items()}

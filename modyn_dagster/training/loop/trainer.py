@@ -110,13 +110,13 @@ def train(  # noqa: PLR0913 - all but the first two are given by name
             loss = calibration_loss(others[1], spec, steps.model, source)
             stopping = EarlyStopping(spec.early_stopping, loss, network, steps.average)
         epochs = Epochs(spec, sampler, steps, stopping, device=fabric.device, watch=watch, progress=progress, team=team)
-        draw_apart(team, seed)
+        draw_apart(shares, seed)
         if state is not None:
             epochs.load_state_dict(state)
         watch.lap("prepare")
         epochs.run(saver)
         require_finite(network, steps.n_steps, source)
-        weights = {name: tensor.detach() for name, tensor in network.to("cpu").state_dict().items()}
+        weights = steps.weights()
         end_alike(team, weights)
         watch.lap("finish")
     return TrainedModel(

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from modyn_dagster.errors import ConfigError, TrainingError
 from modyn_dagster.training.inputs.batch import Batch, Whole
 from modyn_dagster.training.states import flatten, state_digest
+from modyn_dagster.training.team.dropout import Masks
+from modyn_dagster.training.team.sharding import Sharding
 from modyn_dagster.training.team.team import Team
 
 
@@ -23,12 +25,16 @@ class Shares:
 
     Attributes:
         team: see above.
+        masks: masks of dropout by sample.
+        sharding: division of the model's weights; None where every rank holds all.
         meet_in_forward: True if ranks wait for each other in the forward pass, so that one without samples must make it too.
     """
 
     def __init__(self, team: Team, source: str) -> None:
         self.team, self._source, self._compared = team, source, False
+        self.masks = Masks(team.device, source)
         self.meet_in_forward = False
+        self.sharding: Sharding | None = None
 
     def idles(self, batch: Batch) -> bool:
         """True if this rank has nothing to compute for a batch."""
@@ -60,6 +66,12 @@ class Shares:
         first, last = whole.bounds
         return torch.cat([gathered[:first], own[: last - first], gathered[last:]])
 
+    def divide(self, body: nn.Module) -> None:
+        """Divide the weights of a model among the ranks, before the first step."""
+        # Every layer is gathered by all ranks, with and without samples.
+        self.meet_in_forward = True
+        self.sharding = Sharding(body, self.team, self._source)
+
     def add_up(self, body: nn.Module, loss: float) -> None:
         """Add up the gradients of all ranks after a step with this loss, which every rank has computed of all outputs.
 
@@ -69,7 +81,9 @@ class Shares:
         if not self._compared:
             self._require_same(body, loss)
             self._compared = True
-        add_up_gradients(self.team, body.parameters())
+        if self.sharding is None:
+            # The backward pass of a divided model has added them up.
+            add_up_gradients(self.team, body.parameters())
 
     def _require_same(self, body: nn.Module, loss: float) -> None:
         buffers = state_digest(*flatten({name: buffer.detach() for name, buffer in body.named_buffers()}))

@@ -65,14 +65,18 @@ class Team:
     def total(self, numbers: Tensor) -> Tensor:
         """Sum numbers ``[n]`` of all ranks, in the order of the ranks: each rank sums one part, and gives it to the others."""
         width = -(-len(numbers) // self.size)
-        sent = _padded(numbers, width * self.size)
-        received = torch.empty_like(sent)
-        self._told(lambda: dist.all_to_all_single(received, sent))
-        parts = received.view(self.size, width).unbind(0)
+        part = self.own_sums(_padded(numbers, width * self.size))
+        return torch.cat(self._gathered(part))[: len(numbers)]
+
+    def own_sums(self, numbers: Tensor) -> Tensor:
+        """Sum the part of this rank of numbers ``[size * n]`` of all ranks, in the order of the ranks: ``[n]``."""
+        received = torch.empty_like(numbers)
+        self.told(lambda: dist.all_to_all_single(received, numbers))
+        parts = received.view(self.size, -1).unbind(0)
         part = parts[0].clone()
         for other in parts[1:]:
             part += other
-        return torch.cat(self._gathered(part))[: len(numbers)]
+        return part
 
     def states(self, state: object) -> list[Any]:
         """Gather a small state of every rank: anything that a checkpoint can hold."""
@@ -95,10 +99,11 @@ class Team:
 
     def _gathered(self, sent: Tensor) -> list[Tensor]:
         received = [torch.empty_like(sent) for _ in range(self.size)]
-        self._told(lambda: dist.all_gather(received, sent.contiguous()))
+        self.told(lambda: dist.all_gather(received, sent.contiguous()))
         return received
 
-    def _told(self, message: Callable[[], Told]) -> Told:
+    def told(self, message: Callable[[], Told]) -> Told:
+        """Return the result of a message; ``WorkerLost`` where another rank does not take part in it."""
         try:
             return message()
         except RuntimeError as error:
@@ -122,7 +127,7 @@ def team_of(rank: Rank, device: torch.device, *, timeout: float) -> Iterator[Tea
     place: dict[str, Any] = {"init_method": rank.address, "rank": rank.index, "world_size": rank.size}
     if device.type == "cuda":
         place["device_id"] = torch.device("cuda", torch.cuda.current_device())
-    team._told(lambda: dist.init_process_group(team.backend, timeout=timedelta(seconds=timeout), **place))
+    team.told(lambda: dist.init_process_group(team.backend, timeout=timedelta(seconds=timeout), **place))
     try:
         yield team
     finally:

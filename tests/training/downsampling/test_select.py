@@ -4,8 +4,11 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from modyn_dagster.training.downsampling import POLICIES, select
 from modyn_dagster.training.downsampling.registry import extends
@@ -192,3 +195,44 @@ def test_every_policy_is_a_frozen_dataclass_that_says_what_it_needs() -> None:
             "irreducible_losses",
             "history",
         }
+
+
+@pytest.mark.parametrize("name", ["least_confidence", "margin", "entropy", "rho", "el2n", "grand", "forgetting"])
+@given(seed=st.integers(0, 2**32), n=st.integers(2, 30), kinds=st.integers(1, 3))
+def test_equal_scores_are_ordered_by_key_whatever_the_order_of_the_pool(name: str, seed: int, n: int, kinds: int) -> None:
+    rng = np.random.default_rng(seed)
+    k, order, copies = int(rng.integers(1, n + 1)), rng.permutation(n), np.sort(rng.integers(0, kinds, n))
+    keys = rng.permutation(np.unique(rng.integers(0, 2**64, 4 * n, dtype=np.uint64)))[:n]
+    few = {field: tensor for field, tensor in everything(kinds).items() if field != "validation_gradient"}
+    few["labels"] = torch.zeros(kinds, dtype=torch.int64)
+    pool = copied(few, copies)
+    one, _ = select(name, k=k, seed=seed, keys=keys, **pool)
+    other, _ = select(name, k=k, seed=seed, keys=keys[order], **copied(pool, order))
+    assert keys[one.numpy()].tolist() == keys[order][other.numpy()].tolist()
+    # By brute force: whoever is better comes first, and of equals the one that comes first in the order of all equals.
+    whole, _ = select(name, k=n, seed=seed, keys=keys, **pool)
+    assert whole[:k].tolist() == one.tolist()
+    equals, _ = select(name, k=n, seed=seed, keys=keys, **copied(few, np.zeros(n, np.int64)))
+    place = {key: i for i, key in enumerate(equals.tolist())}
+    for kind in range(kinds):
+        ranked = [place[i] for i in whole.tolist() if copies[i] == kind]
+        assert ranked == sorted(ranked)
+
+
+def copied(pool: dict[str, torch.Tensor], places: npt.NDArray[np.int64]) -> dict[str, torch.Tensor]:
+    """The samples at some places of a pool, which may repeat."""
+    at = torch.from_numpy(places)
+    return {field: tensor.index_select(1 if field == "history" else 0, at) for field, tensor in pool.items()}
+
+
+def test_the_order_of_equal_scores_differs_by_seed() -> None:
+    equal = {"logits": torch.zeros(20, 2)}
+    keys = np.arange(20, dtype=np.uint64)
+    orders = {tuple(select("margin", k=20, seed=seed, keys=keys, **equal)[0].tolist()) for seed in range(20)}
+    assert len(orders) == 20
+
+
+@pytest.mark.parametrize("keys", [[1, 2], [1.0, 2.0, 3.0], [[1], [2], [3]]], ids=["few", "fractions", "columns"])
+def test_keys_that_do_not_name_the_samples_are_refused(keys: Any) -> None:
+    with pytest.raises(ValueError, match=r"keys= must be uint64\[n\] with a key for each of 3 samples, found"):
+        select("margin", logits=torch.zeros(3, 2), keys=keys, k=1, seed=0)

@@ -71,11 +71,12 @@ def test_every_training_goes_on_where_it_was_broken_off(ranks: int, names: Seque
         assert len(resumed[0].keys) < len(whole[0].keys), name
 
 
+@pytest.mark.parametrize("strategy", ["replicated", "fsdp"])
 @pytest.mark.parametrize(("name", "victim"), [("average_and_clipping", 0), ("dlis", 1), ("rho", 0), ("restless", 1)])
-def test_the_attempt_after_a_kill_ends_with_the_bits_of_no_kill(name: str, victim: int, tmp_path: Path) -> None:
-    case = Case(resumable(name, ranks=2), checkpoint=tmp_path / "c")
+def test_the_attempt_after_a_kill_ends_with_the_bits_of_no_kill(name: str, victim: int, strategy: str, tmp_path: Path) -> None:
+    case = Case(resumable(name, ranks=2, strategy=strategy), checkpoint=tmp_path / "c")
     step, began = int(rng_for(victim, name).integers(2, 9)), time.monotonic()
-    with pytest.raises(WorkerLost, match=rf"rank {victim} of 2: a worker process died \(killed by signal 9\)"):
+    with pytest.raises(WorkerLost, match=rf"rank {victim} of 2: a worker process died \(its process was killed by signal 9\)"):
         LocalGroup().run(struck, (case, victim, step, signal.SIGKILL), 2)
     # Not a measurement: the wait for another rank would be a minute.
     assert time.monotonic() - began < 60

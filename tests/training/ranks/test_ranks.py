@@ -1,15 +1,13 @@
 """Two ranks that train one model: close to what one process makes of it, and the same bits every time."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import torch
 
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.training.loop.agreement import draw_apart
-from modyn_dagster.training.team.team import Team
 from tests.training.ranks.together import Case, Ended, run, together
 from tests.training.resumable import resumable
 from tests.training.table import spec_of
@@ -22,9 +20,14 @@ _CODE: Final = "tests.training.ranks_user_code"
 
 
 def close_case(n: int = 150, cache_bytes: int = 1 << 20, **fields: Any) -> Case:
-    """A training of 20 steps or more, without dropout."""
+    """A training of 20 steps or more."""
     common = {"model": _MLP, "epochs": 5, "batch_size": 32, "ranks": 2}
     return Case(spec_of(**common | fields), n=n, cache_bytes=cache_bytes)
+
+
+def in_three(case: Case) -> Case:
+    """The same training in three ranks."""
+    return replace(case, spec=case.spec.model_copy(update={"ranks": 3}))
 
 
 def policy(name: str) -> dict[str, Any]:
@@ -33,6 +36,7 @@ def policy(name: str) -> dict[str, Any]:
 
 _SGD: Final = {"name": "sgd", "lr": 0.1, "momentum": 0.9}
 _DOUBLE: Final[dict[str, Any]] = {"precision": "64-true"}
+_DROPOUT: Final[dict[str, Any]] = {"model": _MLP | {"dropout": 0.4}}
 #: Trainings whose parameters depend on the number of ranks by rounding alone.
 CLOSE: Final[dict[str, Case]] = {
     "sgd_double": close_case(optimizer=_SGD, **_DOUBLE),
@@ -62,8 +66,16 @@ CLOSE: Final[dict[str, Case]] = {
     "a_set_chosen_before_the_epoch": close_case(
         downsampling={"policy": "rs2", "mode": "sample_then_batch", "ratio": 0.8}, **_DOUBLE
     ),
+    "dropout": close_case(optimizer=_SGD, **_DROPOUT, **_DOUBLE),
+    "dropout_single": close_case(optimizer={"name": "adam", "lr": 0.01}, **_DROPOUT),
+    "dropout_and_uneven_shares": close_case(n=131, accumulate=2, epochs=9, early_stopping={"patience": 9}, **_DROPOUT, **_DOUBLE),
+    "dropout_and_a_rank_without_samples": close_case(**policy("Front"), **_DROPOUT, **_DOUBLE),
+    "dropout_and_a_choice_back_to_front": close_case(**policy("Scattered"), **_DROPOUT, **_DOUBLE),
+    "dropout_of_channels": close_case(model={"factory": f"{_CODE}:channels"}, optimizer=_SGD, **_DOUBLE),
     "transforms_that_draw": close_case(transforms=[{"function": f"{_CODE}:jitter", "when": "train"}], **_DOUBLE),
 }
+#: Policies that choose the highest scores.
+RANKING: Final = ("least_confidence", "margin", "entropy", "rho", "el2n", "grand", "forgetting")
 #: Trainings whose scores do not depend on the number of ranks, and are often equal.
 TIED: Final[dict[str, Case]] = {
     name: close_case(
@@ -73,7 +85,7 @@ TIED: Final[dict[str, Case]] = {
         optimizer={"name": "sgd", "lr": 1e-42},
         downsampling=_CHOSEN | {"policy": name},
     )
-    for name in ("loss", "margin", "entropy", "el2n", "uniform", "infobatch")
+    for name in (*RANKING, "loss", "uniform", "infobatch")
 }
 #: Resumable trainings, of which one part of the soak suite runs all.
 FEW: Final = ("average_and_clipping", "accumulation", "early_stopping", "dlis", "rho", "restless", "counting_loss")
@@ -101,6 +113,14 @@ def refused_cases() -> dict[str, tuple[Case, str]]:
             r"training\.ranks: the model's forward pass changes its buffers",
         ),
         "drawing": ({"loss": {"factory": f"{_CODE}:DrawingLoss"}}, r"training\.loss: draws random numbers or counts calls"),
+        "crosswise": (
+            {"model": {"factory": f"{_CODE}:Crosswise"}},
+            r"training\.ranks: the dropout dropout gets inputs of shape \(2, 16\) for 16 samples .* first axis must count",
+        ),
+        "repeated": (
+            {"model": {"factory": f"{_CODE}:Repeated"}},
+            r"training\.ranks: the dropout layers\.1 draws outside of the forward pass",
+        ),
         "sparse": (
             {"model": {"factory": f"{_CODE}:Sparse"}, "optimizer": {"name": "sgd"}},
             r"training\.ranks: the model has sparse gradients",
@@ -114,7 +134,9 @@ QUICK: Final = frozenset(
     {
         ("close", "adam_double"),
         ("close", "a_rank_without_samples"),
-        ("tied", "loss"),
+        ("close", "dropout_and_a_choice_back_to_front"),
+        ("tied", "margin"),
+        ("tied", "margin_in_three"),
         ("resumed", "average_and_clipping"),
     }
 )
@@ -134,6 +156,7 @@ class Results:
         self._cases: dict[tuple[str, str], list[Case]] = {
             **{("close", name): [case, case] for name, case in CLOSE.items()},
             **{("tied", name): [case] for name, case in TIED.items()},
+            **{("tied", f"{name}_in_three"): [in_three(case)] for name, case in TIED.items()},
             **{("refused", name): [case] for name, (case, _) in refused_cases().items()},
             **{("resumed", name): [case, *resumed_cases(name, folder, 5, case)] for name, case in wholes.items()},
         }
@@ -142,10 +165,14 @@ class Results:
     def of(self, kind: str, name: str) -> list[list[Ended]]:
         place = (kind, name)
         if place not in self._ends:
-            due = {other: cases for other, cases in self._cases.items() if (other in QUICK) == (place in QUICK)}
-            ends = iter(together([case for cases in due.values() for case in cases]))
+            ranks = self._cases[place][0].spec.ranks
+            due = {other: cases for other, cases in self._cases.items() if self._is_run_with(other, place, ranks)}
+            ends = iter(together([case for cases in due.values() for case in cases], ranks))
             self._ends |= {other: [next(ends) for _ in cases] for other, cases in due.items()}
         return self._ends[place]
+
+    def _is_run_with(self, other: tuple[str, str], place: tuple[str, str], ranks: int) -> bool:
+        return (other in QUICK) == (place in QUICK) and self._cases[other][0].spec.ranks == ranks
 
 
 @pytest.fixture(scope="module")
@@ -181,11 +208,12 @@ def test_two_ranks_differ_from_one_by_rounding_alone(results: Results, name: str
 
 @pytest.mark.parametrize("name", each("tied", TIED))
 def test_equal_scores_choose_the_same_keys_for_any_number_of_ranks(results: Results, name: str) -> None:
-    ((first, other),) = results.of("tied", name)
+    of_two, of_three = (results.of("tied", f"{name}{ending}") for ending in ("", "_in_three"))
     alone = run(TIED[name].alone())
-    assert [sorted(keys) for keys in first.keys] == [sorted(keys) for keys in alone.keys] != []
-    assert first.keys == other.keys
-    assert first.bits == other.bits
+    for ((first, *others),) in (of_two, of_three):
+        assert [sorted(keys) for keys in first.keys] == [sorted(keys) for keys in alone.keys] != []
+        for other in others:
+            assert (other.keys, other.bits) == (first.keys, first.bits)
 
 
 @pytest.mark.parametrize("name", each("resumed", FEW))
@@ -205,13 +233,12 @@ def test_a_training_that_ranks_cannot_share_is_refused_with_field_and_reason(res
             raise ended.error or AssertionError("it was not refused")
 
 
-def test_masks_of_dropout_differ_by_rank() -> None:
-    """Equal masks at the same place of every share would be one mask for two samples."""
-    drawn = []
-    for index in (0, 1, 0):
-        draw_apart(Team(index, 2, torch.device("cpu"), 1.0), 7)
-        drawn.append(torch.nn.functional.dropout(torch.ones(64)).tolist())
-    assert drawn[0] == drawn[2] != drawn[1]
+@pytest.mark.soak("distributed")
+@pytest.mark.parametrize("name", ["dropout", "dropout_and_uneven_shares", "dropout_and_a_rank_without_samples"])
+def test_three_ranks_with_dropout_differ_from_one_by_rounding_alone(name: str) -> None:
+    (ends,) = together([in_three(CLOSE[name])], 3)
+    assert distance(ends[0], run(CLOSE[name].alone())) <= 1e-9
+    assert {ended.bits for ended in ends} == {ends[0].bits}
 
 
 def test_ranks_without_a_group_are_refused() -> None:
