@@ -49,25 +49,44 @@ def own_code(user_code: str) -> None:
     """Some of the trainings name it."""
 
 
-#: Trainings that every test run makes.
-QUICK: Final = ("adam_double", "accumulated_and_clipped", "dropout_and_a_choice_back_to_front")
+def assert_close(name: str, case: Case, ends: list[Ended]) -> None:
+    """Compare a training with divided weights with that of one process."""
+    (first, *others), alone = ends, run(case.alone())
+    assert first.model is not None, (name, first.error)
+    assert alone.model is not None
+    assert distance(first, alone) <= (1e-9 if case.spec.precision == "64-true" else 1e-4), name
+    assert first.model.losses == pytest.approx(alone.model.losses, rel=1e-6), name
+    assert {other.bits for other in others} == {first.bits}, name
+    assert first.weights.shape == alone.weights.shape
 
 
-def assert_close(cases: dict[str, Case], ranks: int) -> None:
-    """Compare trainings with divided weights with those of one process."""
-    for name, (first, *others) in zip(cases, together([divided(case, ranks) for case in cases.values()], ranks), strict=True):
-        case = cases[name]
-        assert first.model is not None, (name, first.error)
-        alone = run(case.alone())
-        assert alone.model is not None
-        assert distance(first, alone) <= (1e-9 if case.spec.precision == "64-true" else 1e-4), name
-        assert first.model.losses == pytest.approx(alone.model.losses, rel=1e-6), name
-        assert {other.bits for other in others} == {first.bits}, name
-        assert first.weights.shape == alone.weights.shape
+def assert_all_close(cases: dict[str, Case], ranks: int) -> None:
+    ends = together([divided(case, ranks) for case in cases.values()], ranks)
+    for (name, case), found in zip(cases.items(), ends, strict=True):
+        assert_close(name, case, found)
 
 
-def test_divided_weights_differ_from_those_of_one_process_by_rounding_alone() -> None:
-    assert_close({name: CLOSE[name] for name in QUICK}, 2)
+def resumed_cases(name: str, folder: Path) -> list[Case]:
+    """A training as a whole, broken off at a batch, and the next attempt."""
+    whole, file = divided(Case(resumable(name))), folder / name
+    return [whole, replace(whole, checkpoint=file, stop=5), replace(whole, checkpoint=file)]
+
+
+def assert_resumed(name: str, whole: list[Ended], broken: list[Ended], resumed: list[Ended]) -> None:
+    """Compare the end of a training that was broken off with that of the whole one."""
+    assert [ended.error for ended in (*whole, *broken, *resumed)] == [None] * 6, name
+    assert all(ended.model is None for ended in broken), name
+    assert {ended.bits for ended in (*whole, *resumed)} == {whole[0].bits}, name
+    assert 0 < len(resumed[0].keys) < len(whole[0].keys), name
+
+
+def test_divided_weights_differ_by_rounding_alone_and_a_broken_off_training_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    close = {name: CLOSE[name] for name in ("adam_double", "accumulated_and_clipped", "dropout_and_a_choice_back_to_front")}
+    name = "average_and_clipping"
+    ends = together([*map(divided, close.values()), *resumed_cases(name, tmp_path)])
+    for (each, case), found in zip(close.items(), ends[:3], strict=True):
+        assert_close(each, case, found)
+    assert_resumed(name, *ends[3:])
 
 
 @pytest.mark.soak("distributed")
@@ -75,7 +94,7 @@ def test_divided_weights_differ_from_those_of_one_process_by_rounding_alone() ->
 def test_every_kind_of_training_is_close_with_divided_weights(ranks: int) -> None:
     # A weight that no sample of a step uses has a gradient of zero here, and none in one process.
     kinds = {name: case for name, case in CLOSE.items() if name != "partly_used"}
-    assert_close(kinds | {name: optimized(name) for name in OPTIMIZERS}, ranks)
+    assert_all_close(kinds | {name: optimized(name) for name in OPTIMIZERS}, ranks)
 
 
 @pytest.mark.soak("distributed")
@@ -83,24 +102,15 @@ def test_a_layer_that_only_some_ranks_use_is_no_obstacle() -> None:
     # Without momentum, which a gradient of zero would change.
     plain = spec_of(optimizer={"name": "sgd", "lr": 0.1}).optimizer
     case = replace(CLOSE["partly_used"], spec=CLOSE["partly_used"].spec.model_copy(update={"optimizer": plain}))
-    assert_close({"partly_used": case}, 2)
+    assert_all_close({"partly_used": case}, 2)
 
 
-@pytest.mark.parametrize(
-    "names", [("average_and_clipping",), pytest.param(RESUMED, marks=pytest.mark.soak("distributed"))], ids=["one", "all"]
-)
-def test_a_broken_off_training_of_divided_weights_goes_on_to_the_same_bits(tmp_path: Path, names: tuple[str, ...]) -> None:
-    cases: list[Case] = []
-    for name in names:
-        whole, file = divided(Case(resumable(name))), tmp_path / name
-        cases += [whole, replace(whole, checkpoint=file, stop=5), replace(whole, checkpoint=file)]
-    ends = iter(together(cases))
-    for name in names:
-        whole_ends, broken, resumed = (next(ends) for _ in range(3))
-        assert [ended.error for ended in (*whole_ends, *broken, *resumed)] == [None] * 6, name
-        assert all(ended.model is None for ended in broken)
-        assert {ended.bits for ended in (*whole_ends, *resumed)} == {whole_ends[0].bits}, name
-        assert 0 < len(resumed[0].keys) < len(whole_ends[0].keys), name
+@pytest.mark.soak("distributed")
+def test_a_broken_off_training_of_divided_weights_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    cases = [case for name in RESUMED for case in resumed_cases(name, tmp_path)]
+    ends = together(cases)
+    for i, name in enumerate(RESUMED):
+        assert_resumed(name, *ends[3 * i : 3 * i + 3])
 
 
 def trained(case: Case, **options: Any) -> TrainedModel:
