@@ -77,7 +77,7 @@ def test_the_attempt_after_a_kill_ends_with_the_bits_of_no_kill(name: str, victi
     case = Case(resumable(name, ranks=2, strategy=strategy), checkpoint=tmp_path / "c")
     step, began = int(rng_for(victim, name).integers(2, 9)), time.monotonic()
     with pytest.raises(WorkerLost, match=rf"rank {victim} of 2: a worker process died \(its process was killed by signal 9\)"):
-        LocalGroup().run(struck, (case, victim, step, signal.SIGKILL), 2)
+        LocalGroup().run(struck, (case, victim, step, int(signal.SIGKILL)), 2)
     # Not a measurement: the wait for another rank would be a minute.
     assert time.monotonic() - began < 60
     assert case.checkpoint is not None
@@ -90,7 +90,7 @@ def test_the_attempt_after_a_kill_ends_with_the_bits_of_no_kill(name: str, victi
 def test_a_rank_that_hangs_ends_the_attempt() -> None:
     case = Case(resumable("plain", ranks=2))
     with pytest.raises(WorkerLost, match=f"another rank ended, or did not answer within {TIMEOUT:g} s"):
-        LocalGroup().run(struck, (case, 1, 3, signal.SIGSTOP), 2)
+        LocalGroup().run(struck, (case, 1, 3, int(signal.SIGSTOP)), 2)
 
 
 def test_a_rank_whose_partner_never_comes_ends_the_attempt(tmp_path: Path) -> None:
