@@ -12,7 +12,7 @@ MODYN_POSTGRES_OWNER_URL   the same with the role that owns the schemas         
 MODYN_DATABASE_PREFIX      prefix of the database names modyn, dagster and mlflow    empty
 MODYN_PG_BIN               folder of the server binaries of the embedded Postgres   found (docs/postgres.md)
 MODYN_MAX_WAIT             longest wait for an error that passes, in seconds        3600
-MODYN_WORKERS              processes that train and evaluate in a replay beside it  none
+MODYN_WORKERS              processes that help replays and live evaluations         none
 MODYN_STRICT_READS         ``true``: compare files with their ingestion when read   false
 MODYN_RANKS                workers of ``training.ranks``: processes or ``ray:...``  processes
 MODYN_RANK_TIMEOUT         longest wait of a rank for the others, in seconds        600

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from modyn_dagster.distributed.protocols import Rank
 from modyn_dagster.errors import ConfigError
+from modyn_dagster.settings import Settings
 from tests.cluster.nodes import NODE_MARK
 
 if TYPE_CHECKING:
@@ -114,3 +115,13 @@ def second_rank_refuses(rank: Rank, seconds: float) -> None:
     if rank.index == 1:
         raise ConfigError("spec", "field", rank.index, "must be another one")
     time.sleep(seconds)
+
+
+def password_of(settings: Settings) -> str:
+    """Beginning of the password that a node puts into settings."""
+    print(f"{type(settings).__name__} have come")  # noqa: T201 - a line in the worker's log
+    return str(settings.postgres_url).partition("modyn:")[2].partition("@")[0][:4]
+
+
+def password_in_rank(rank: Rank, settings: Settings) -> str:
+    return password_of(settings)

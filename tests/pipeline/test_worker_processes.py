@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -131,3 +133,28 @@ def test_a_killed_replay_goes_on_with_another_number_of_workers(world_of, first:
     assert replace(ended, stages={}) == replace(alone, stages={})
     run = world.run_named("tried", "workers")
     assert not (world.platform.home / ahead_path(run.id, 0)).parent.exists()
+
+
+def test_workers_killed_over_parts_of_a_prediction_change_nothing(world_of) -> None:
+    content = amount("tried") | {"trigger": {"kind": "amount", "every": 60, "max_triggers": 1}}
+    world = world_of(content | {"evaluation": content["evaluation"] | {"predictions": "exact"}}, split=SPLIT)
+    world.deliver(range(40), rows=6)
+    alone = alone_in(world)
+    others = workers_of(os.getpid())
+    with ProcessPool(2) as pool, ThreadPoolExecutor(1) as thread:
+        killing = thread.submit(kill_predicting_workers, others)
+        assert replayed(world, "tried", "workers", pool) == alone
+        assert killing.result()
+    assert len(alone.predictions) == 1
+
+
+def kill_predicting_workers(others: list[psutil.Process]) -> bool:
+    """Kill all workers of this process but some as soon as there are two, which predict: a single one trains before."""
+    for _ in range(6000):
+        found = [worker for worker in workers_of(os.getpid()) if worker not in others]
+        if len(found) == 2:
+            for worker in found:
+                worker.kill()
+            return True
+        time.sleep(0.01)
+    return False

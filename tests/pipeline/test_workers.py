@@ -44,10 +44,10 @@ def drift(metrics: Content, windows: Content, decision: Content, **features: Any
 
 
 LAST_20: Content = {"by": "amount", "reference": 20, "current": 20}
-FAR: Content = {"rule": "threshold", "value": 0.3}
+FAR: Content = {"rule": "threshold", "value": 0.15}
 KS: Content = {"ks": {"metric": "ks"}}
 MMD: Content = {"mmd": {"metric": "mmd"}}
-SOME: Content = {"rule": "threshold", "value": 0.02}
+SOME: Content = {"rule": "threshold", "value": -0.01}
 #: Policies of drift on inputs, whose triggers depend on no model as long as the columns are not standardised.
 DRIFTS: dict[str, Content] = {
     "univariate": drift(KS, LAST_20, FAR),
@@ -113,7 +113,7 @@ def test_drift_on_columns_as_they_are_is_trained_ahead(world_of, workers, policy
     alone, ahead = both(world, "tried", pool)
     assert ahead == alone
     # No guess was wrong, not even one after a training whose model was not there yet.
-    assert pool.made.count("train_ahead") == len(alone.outcome["models"]) > 3
+    assert pool.made.count("train_ahead") == len(alone.outcome["models"]) > 2
 
 
 @pytest.mark.soak("distributed")
