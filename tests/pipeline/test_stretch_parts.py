@@ -18,6 +18,7 @@ from modyn_dagster.pipeline.stages.evaluation.stretch_parts import StretchPart
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.examples import examples
 from tests.pipeline.deleting import delete
+from tests.pipeline.inline_pool import InlinePool
 from tests.pipeline.same_end import both, forget_evaluations, replayed
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, Content, amount
@@ -78,7 +79,9 @@ def test_samples_of_any_origin_are_divided(world_of, workers, evaluated: Content
 @given(n_workers=st.integers(2, 6), failing=st.sets(st.integers(0, 30), max_size=3))
 def test_parts_that_fail_are_predicted_by_the_process_itself(world_of, workers, n_workers: int, failing: set[int]) -> None:
     world = drawn_world(world_of)
-    pool = workers(n_workers, after=lambda made: OSError(5, "Input/output error") if len(pool.made) in failing else made)
+    pool: InlinePool = workers(
+        n_workers, after=lambda made: OSError(5, "Input/output error") if len(pool.made) in failing else made
+    )
     alone, divided = both(world, "tried", pool)
     assert divided == alone
 
