@@ -36,6 +36,7 @@ from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
 from modyn_dagster.pipeline.replay.lookahead import Lookahead, clear_ahead
+from modyn_dagster.pipeline.replay.measuring_ahead import MeasuringAhead
 from modyn_dagster.pipeline.replay.run import ReplayRequest, begin_replay, run_lock
 from modyn_dagster.pipeline.stages.trigger_stages import (
     StageResult,
@@ -99,7 +100,7 @@ def replay(
         progress: called before each batch.
         training: called at every step of the trainings.
         waits: receives a line for every pause after a transient error.
-        pool: workers that train and evaluate ahead of the walk, which alone commits; the end is the same with any number.
+        pool: workers that train, measure and evaluate ahead of the walk, which alone commits; any number gives the same end.
 
     Raises:
         BatchGap: the selection leaves out batches after the run's last one.
@@ -141,7 +142,7 @@ def replay(
                     walked += isinstance(event, BatchReplayed)
                     yield event
             finally:
-                lookahead.drop()
+                steps.drop_guesses()
 
     yield from patient_events(walk, Patience(platform.settings.max_wait, say), _is_progress)
 
@@ -168,6 +169,7 @@ class _Walk:
         self._platform = platform
         self._lookahead = lookahead
         self._measurer = measurer
+        self._measuring = MeasuringAhead(platform, lookahead.spare_pool)
         self._request = request
         self._view = view
         self._progress, self._training = progress, training
@@ -191,6 +193,11 @@ class _Walk:
             self._progress("evaluates the last intervals", len(selection), len(selection))
         yield from finish_evaluations(self._platform, self._run, self._renewed(), self._lookahead.pool)
         clear_ahead(self._platform, finish_run(self._platform, self._run.id))
+
+    def drop_guesses(self) -> None:
+        """Drop what workers were asked ahead."""
+        self._lookahead.drop()
+        self._measuring.drop()
 
     def _batch(self, batch: BatchRow, *, is_last: bool) -> Iterator[BatchReplayed | StageResult]:
         for trigger in self._triggers_in(batch):
@@ -254,13 +261,15 @@ class _Walk:
 
     def _decide_until(self, batch: BatchRow, stream: Stream, until: int | None) -> Iterator[StageResult]:
         while True:
-            measure = self._measurer.of(self._run, self._view.up_to(batch.ordinal))
+            here = self._measurer.of(self._run, self._view.up_to(batch.ordinal))
+            measure = self._measuring.of(self._run, self._view, here)
             step = advance_while_paused(self._platform, self._run, stream, measure, until=until)
             if step.run.epoch != self._run.epoch:
                 self._place = step.run.last_ordinal
             self._run = step.run
             if step.trigger is None:
                 return
+            self._measuring.drop()
             yield from self._train(step.trigger, batch)
 
     def _take_over_attempt(self, trigger: TriggerRow) -> TriggerRow:

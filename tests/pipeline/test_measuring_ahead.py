@@ -1,0 +1,106 @@
+"""Points measured by workers: the same measurements, decisions and models, whatever the policy does with them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.decisions import measurement
+from modyn_dagster.pipeline.replay.measuring_ahead import PointMeasurement
+from tests.pipeline.deleting import delete
+from tests.pipeline.inline_pool import InlinePool
+from tests.pipeline.measuring import deliver_with_shift, drift, performance
+from tests.pipeline.same_end import both, forget_evaluations, replayed
+from tests.pipeline.world import World
+from tests.projects.tiny import Content
+
+SPLIT = {"train": 0.6, "calibrate": 0.1, "evaluate": 0.3}
+WINDOWS: Content = {"by": "amount", "reference": 30, "current": 15}
+DRIFT: Content = drift(every=10, windows=WINDOWS)["trigger"]
+PERFORMANCE: Content = performance(every=10)["trigger"]
+POLICIES: dict[str, Content] = {
+    "embeddings": DRIFT,
+    "columns": DRIFT | {"features": {"of": "columns"}},
+    "outputs": DRIFT | {"features": {"of": "outputs"}},
+    "quantile": DRIFT | {"decision": {"rule": "quantile", "window": 4, "quantile": 0.3}},
+    "warm": DRIFT | {"warmup": {"intervals": 6, "policy": {"kind": "amount", "every": 25}}},
+    "performance": PERFORMANCE,
+    "forecast": PERFORMANCE | {"forecast": {"window": 3}},
+    "misclassified": PERFORMANCE | {"decision": {"rule": "misclassifications", "value": 4, "expected_accuracy": "calibrate"}},
+    "both": {"kind": "ensemble", "policies": {"a": DRIFT, "b": PERFORMANCE}, "rule": "any"},
+    "cooldown": {"kind": "cooldown", "policy": DRIFT, "samples": 20},
+}
+#: Detectors read sample after sample, so nothing of theirs is dealt.
+DETECTOR: Content = {"kind": "detector", "every": 20, "detector": {"name": "page_hinkley", "threshold": 1.0}}
+
+
+def tried(trigger: Content) -> Content:
+    return drift("tried") | {"trigger": trigger}
+
+
+def measurements(world: World, name: str) -> list[Any]:
+    """Rows of a replay without the number of its run."""
+    run = world.run_named("tried", name)
+    columns = [column for column in measurement.c if column.name not in ("run_id", "created_at")]
+    with world.platform.transaction() as conn:
+        rows = conn.execute(sa.select(*columns).where(measurement.c.run_id == run.id).order_by(measurement.c.point))
+        return [tuple(row) for row in rows]
+
+
+def shifted(world_of: Callable[..., World], trigger: Content) -> World:
+    world = world_of(tried(trigger), split=SPLIT)
+    deliver_with_shift(world, range(8))
+    return world
+
+
+@pytest.mark.parametrize(
+    "policy", [each if each == "columns" else pytest.param(each, marks=pytest.mark.soak("distributed")) for each in POLICIES]
+)
+def test_points_between_two_trainings_are_measured_by_workers(world_of, workers, policy: str) -> None:
+    world = shifted(world_of, POLICIES[policy])
+    alone = replayed(world, "tried", "alone")
+    forget_evaluations(world)
+    pool: InlinePool = workers(3)
+    ahead = replayed(world, "tried", "workers", pool)
+    assert ahead == alone
+    rows = measurements(world, "workers")
+    assert rows == measurements(world, "alone")
+    assert pool.made.count("measure_in_worker") >= len(rows) > 5
+
+
+@pytest.mark.soak("distributed")
+def test_detectors_are_read_by_the_replay_alone(world_of, workers) -> None:
+    world = shifted(world_of, DETECTOR)
+    pool = workers(3)
+    alone, ahead = both(world, "tried", pool)
+    assert ahead == alone
+    assert "measure_in_worker" not in pool.made
+
+
+@pytest.mark.soak("distributed")
+def test_points_that_workers_fail_on_are_measured_by_the_replay(world_of, workers) -> None:
+    world = shifted(world_of, POLICIES["embeddings"])
+    pool = workers(2, after=lambda made: OSError(5, "Input/output error") if len(pool.made) % 3 == 1 else made)
+    alone, ahead = both(world, "tried", pool)
+    assert ahead == alone
+
+
+@pytest.mark.soak("distributed")
+def test_points_that_were_measured_before_a_deletion_are_measured_again_after_it(world_of, workers) -> None:
+    world = shifted(world_of, POLICIES["columns"] | {"decision": {"rule": "threshold", "value": 9.0}})
+    gone = [5 << 32 | position for position in range(30)]
+    dealt: list[PointMeasurement] = []
+
+    def disturb(item: object) -> None:
+        if isinstance(item, PointMeasurement):
+            dealt.append(item)
+            if len(dealt) == 4:
+                delete(world, gone)
+
+    replayed(world, "tried", "workers", workers(20, disturb))
+    replayed(world, "tried", "alone")
+    # Windows before the deletion are those of other samples: the deleted ones were there yet.
+    after = [row for row in measurements(world, "workers") if row[0] >> 32 >= 5]
+    assert after
+    assert after == [row for row in measurements(world, "alone") if row[0] >> 32 >= 5]
