@@ -74,6 +74,8 @@ CLOSE: Final[dict[str, Case]] = {
     "dropout_of_channels": close_case(model={"factory": f"{_CODE}:channels"}, optimizer=_SGD, **_DOUBLE),
     "transforms_that_draw": close_case(transforms=[{"function": f"{_CODE}:jitter", "when": "train"}], **_DOUBLE),
 }
+#: Trainings that every run of the tests makes with divided weights.
+DIVIDED: Final = ("adam_double", "accumulated_and_clipped", "dropout_and_a_choice_back_to_front")
 #: Policies that choose the highest scores.
 RANKING: Final = ("least_confidence", "margin", "entropy", "rho", "el2n", "grand", "forgetting")
 #: Trainings whose scores do not depend on the number of ranks, and are often equal; each in two ranks and in three.
@@ -136,6 +138,7 @@ QUICK: Final = frozenset(
         ("close", "adam_double"),
         ("close", "a_rank_without_samples"),
         ("close", "dropout_and_a_choice_back_to_front"),
+        *(("divided", name) for name in DIVIDED),
         ("tied", "margin"),
         ("resumed", "average_and_clipping"),
     }
@@ -155,6 +158,7 @@ class Results:
         wholes = {name: Case(resumable(name, ranks=2)) for name in FEW}
         self._cases: dict[tuple[str, str], list[Case]] = {
             **{("close", name): [case, case] for name, case in CLOSE.items()},
+            **{("divided", name): [CLOSE[name].divided()] for name in DIVIDED},
             **{("tied", name): [case] for name, case in TIED.items()},
             **{("refused", name): [case] for name, (case, _) in refused_cases().items()},
             **{("resumed", name): [case, *resumed_cases(name, folder, 5, case)] for name, case in wholes.items()},
@@ -228,6 +232,15 @@ def test_a_training_that_ranks_cannot_share_is_refused_with_field_and_reason(res
     for ended in ends:
         with pytest.raises(Exception, match=refused_cases()[name][1]):
             raise ended.error or AssertionError("it was not refused")
+
+
+@pytest.mark.parametrize("name", each("divided", DIVIDED))
+def test_two_ranks_with_divided_weights_differ_from_one_by_rounding_alone(results: Results, name: str) -> None:
+    alone = run(CLOSE[name].alone())
+    ((first, other),) = results.of("divided", name)
+    assert first.model is not None, first.error
+    assert distance(first, alone) <= 1e-9
+    assert first.bits == other.bits
 
 
 @pytest.mark.soak("distributed")

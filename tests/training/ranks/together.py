@@ -59,6 +59,10 @@ class Case:
         """The same training in one process."""
         return replace(self, spec=self.spec.model_copy(update={"ranks": 1}))
 
+    def divided(self, ranks: int = 2) -> "Case":
+        """The same training with weights divided among ranks."""
+        return replace(self, spec=self.spec.model_copy(update={"strategy": "fsdp", "ranks": ranks}))
+
 
 @dataclass(frozen=True)
 class Ended:
