@@ -29,7 +29,7 @@ NODE_MARK: Final = "MODYN_TESTS_NODE"
 #: One for all clusters of this process, as Ray reads it once.
 TOKEN: Final = secrets.token_hex(16)
 _STORE_BYTES: Final = 80 * 2**20
-_UP_SECONDS: Final = 240.0
+_UP_SECONDS: Final = 600.0
 _END_SECONDS: Final = 30.0
 
 
@@ -100,7 +100,8 @@ class Nodes:
     @property
     def access(self) -> dict[str, str]:
         """Environment of a process that may use the cluster."""
-        patient = {"RAY_raylet_start_wait_time_s": str(int(_UP_SECONDS))}
+        patience = ("RAY_raylet_start_wait_time_s", "RAY_gcs_server_port_wait_time_s", "RAY_DASHBOARD_STARTUP_TIMEOUT_S")
+        patient = dict.fromkeys(patience, str(int(_UP_SECONDS)))
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "RAY_USAGE_STATS_ENABLED": "0", **patient}
 
     def start_head(self, cpus: int) -> Node:

@@ -24,7 +24,7 @@ from tests.integration.harness.deployment import Deployment
 from tests.integration.harness.waiting import wait_for
 
 #: A job starts in seconds, on a busy machine in many.
-SECONDS: Final = 300.0
+SECONDS: Final = 600.0
 OVER: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _ORIGIN: Final = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("modyn_dagster.definitions"), "__repository__")
 

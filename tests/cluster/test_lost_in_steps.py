@@ -162,11 +162,13 @@ def test_a_node_that_dies_in_the_middle_of_a_sampling_step_changes_nothing(nodes
     try:
         with ThreadPoolExecutor(1) as pool:
             step = pool.submit(sampled, GatedPool(RayPool(nodes.address), tmp_path))
-            # Shards are with both nodes, none of them is back.
-            wait_for("shards there", lambda: step.done() or len(list(tmp_path.glob("begun-*"))) == 2, SECONDS)
-            assert not step.done(), step.result()
-            victim.die()
-            (tmp_path / "open").touch()
+            try:
+                # Shards are with both nodes, none of them is back.
+                wait_for("shards there", lambda: step.done() or len(list(tmp_path.glob("begun-*"))) == 2, SECONDS)
+                assert not step.done(), step.result()
+                victim.die()
+            finally:
+                (tmp_path / "open").touch()
             found = step.result()
     finally:
         ray.shutdown()
