@@ -19,7 +19,9 @@ from modyn_dagster.keys import KeyArray, ordinals_of, positions_of
 Mode = Literal["kept", "as_if_deleted"]
 Way = Literal["retrain", "roll_back", "retire"]
 ActionState = Literal["planned", "under_way", "done"]
-FileKind = Literal["index", "shard", "training_set", "selector_state", "model", "predictions", "report", "optimizers", "checkpoint"]
+FileKind = Literal[
+    "index", "shard", "training_set", "selector_state", "model", "predictions", "report", "optimizers", "checkpoint"
+]
 _SALT_BYTES: Final = 16
 
 
