@@ -46,6 +46,7 @@ ModynError
    ├─ BatchGap            (cursor, first)                a replay selection that skips batches
    ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger
    ├─ StaleRun            (run)                          another process moved the cursor of the run
+   ├─ WithdrawnModel      (model)                        a base that a deletion request replaced during a training
    ├─ TriggerFailed       (trigger, attempt)
    ├─ ModelsMissing       (failed, total)                a replay that went on without the models of failed triggers
    ├─ StillFailing        (seconds)                      a transient error that did not pass in time
@@ -93,6 +94,7 @@ from modyn_dagster.errors.running import (
     TrackingSilence,
     TrainingError,
     TriggerFailed,
+    WithdrawnModel,
     WorkerLost,
     WrongShape,
 )
@@ -164,6 +166,7 @@ __all__ = [
     "UnknownModel",
     "UnknownName",
     "WeightsNotStored",
+    "WithdrawnModel",
     "WorkerLost",
     "WriteFailed",
     "WrongShape",

@@ -70,7 +70,7 @@ def move_request(
     """Take a step of a request. Raises ``StaleRun`` when another process took one since ``row`` was read."""
     columns = deletion_request.c
     where = (columns.id == row.id) & (columns.state == row.state) & (columns.epoch == row.epoch)
-    values = {"state": state, "epoch": row.epoch + 1, "document": dict(document)}
+    values: dict[str, Any] = {"state": state, "epoch": row.epoch + 1, "document": dict(document)}
     if state == "finished":
         values["finished_at"] = sa.func.now()
     statement = sa.update(deletion_request).where(where).values(values).returning(deletion_request)

@@ -42,10 +42,10 @@ class FileChange(Part):
     """A file that held the samples or was made from them.
 
     Attributes:
-        path: relative to the home folder; of a model, the root of its store and its id.
+        path: relative to the home folder, or a URL; of a model, the root of its store and its id.
         trigger: partition key of the trigger that it belongs to; empty for files of a batch and for reports.
         n_samples: number of the samples in it; None where it cannot be told.
-        before, after: checksums; of a model, its id. None where there is no such file.
+        before, after: checksums; of a model, and of optimizer states, the model's id. None where there is no such file.
     """
 
     kind: FileKind
