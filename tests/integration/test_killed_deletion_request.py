@@ -1,6 +1,7 @@
 """A deletion request killed at any of its steps and executed again ends the same: sets, models, scores, files, document."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -42,8 +43,8 @@ def end_of(world: World, request: int) -> End:
         row = get_request(conn, request)
     # The ledger also has what killed attempts had committed.
     rows = {table: n for table, n in ending.rows.items() if table != "stage_timing"}
-    # Another version of the list of deleted positions means only that a killed process had written one.
-    shown = [file for file in files if not file.endswith(".deleted") and "/.lock" not in file]
+    # Temporary files of killed writers are harmless, and so is a version of a deleted list that nobody names.
+    shown = [file for file in files if not file.endswith(".deleted") and not Path(file).name.startswith(".")]
     return ending.outcome, ending.predictions, rows, shown, row.state, timeless(row.document)
 
 
