@@ -29,6 +29,7 @@ ModynError
 │  ├─ WeightsNotStored    (model)                        a model that must be retrained
 │  ├─ NotReproducible     (field, expected, found)       a model cannot be retrained bit for bit
 │  │  └─ NotAllowed       (train, allow)                 the store does not run this function
+│  ├─ ReportChanged       (path, fault)                  a report of a deletion that is not what was signed
 │  └─ WriteFailed         (path)                         disk full and the like
 ├─ TrainingError          (step)
 │  ├─ BadSample           (dataset, key, path, offset)   a parser fails on the bytes of a sample
@@ -107,6 +108,7 @@ from modyn_dagster.errors.storage import (
     ModelInUse,
     NotAllowed,
     NotReproducible,
+    ReportChanged,
     SchemaOutdated,
     ServerFailed,
     StorageError,
@@ -145,6 +147,7 @@ __all__ = [
     "NotAllowed",
     "NotJson",
     "NotReproducible",
+    "ReportChanged",
     "RunError",
     "SchemaMismatch",
     "SchemaOutdated",

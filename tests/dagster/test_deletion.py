@@ -1,5 +1,6 @@
 """Deletions seen from Dagster: models are judged again, batches tell how much of them is left."""
 
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -68,3 +69,7 @@ def test_the_job_shows_the_plan_and_executes_it_with_the_models_as_a_table(repla
     withdrawn = {record.data["model"] for record in done["models"]}
     assert stored.isdisjoint(withdrawn)
     assert launch(request=done["request"])["document"] == done["document"]
+    assert "salt" not in done["document"]
+    reported = launch(request=done["request"], report=True)
+    assert (reported["files_with_their_bytes"], reported["originals_with_their_bytes"]) == (0, 1)
+    assert "Deletion 1 of" in Path(reported["report"]).read_text()

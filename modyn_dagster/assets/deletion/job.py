@@ -10,6 +10,7 @@ from modyn_dagster.resources.platform import PlatformResource
 
 if TYPE_CHECKING:
     from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, Way
+    from modyn_dagster.pipeline.platform import Platform
 
 
 class DeletionConfig(dg.Config):
@@ -23,7 +24,8 @@ class DeletionConfig(dg.Config):
     reason: str = Field("", description="Recorded with the deletion.")
     actor: str = Field("Dagster", description="Recorded with the deletion.")
     purge: bool = Field(False, description="Overwrite bytes, labels and attributes too.")
-    request: int = Field(0, description="Complete this stored request instead; nothing else is read then.")
+    request: int = Field(0, description="Complete this stored request instead; nothing else is read then but `report`.")
+    report: bool = Field(False, description="Write the signed report of the executed request to MODYN_HOME/deletions.")
 
 
 @dg.op(description="Plan the deletion of samples and of the models that saw them, and execute it where that is asked for.")
@@ -52,7 +54,24 @@ def plan_and_delete(
         request = begin_request(platform, dataset, keys, planned).id
         context.log.info(f"deletion request {request}; if this run ends early, another one with request: {request} completes it")
     row = execute_request(platform, request, show_in_mlflow(platform, modyn_mlflow))
-    context.add_output_metadata(plan_metadata(DeletionDocument.model_validate(row.document)))
+    document = DeletionDocument.model_validate(row.document)
+    shown = report_metadata(platform, document.dataset, request) if config.report else {}
+    context.add_output_metadata(plan_metadata(document) | shown)
+
+
+def report_metadata(platform: "Platform", dataset: str, request: int) -> dict[str, Any]:
+    """Write the report of a finished request, and return its folder and the number of files that hold bytes of the samples."""
+    from modyn_dagster.pipeline.operate.deletion.report.writing import report_folder, write_report
+    from modyn_dagster.reporting.page.deletion import deletion_page
+
+    folder = report_folder(platform.settings.home, request)
+    content = write_report(platform, platform.view(dataset).row, request, folder, deletion_page)
+    states = [finding["state"] for finding in content["scan"]["findings"]]
+    return {
+        "report": dg.MetadataValue.path(folder / "report.html"),
+        "files_with_their_bytes": states.count("found"),
+        "originals_with_their_bytes": states.count("original"),
+    }
 
 
 def plan_metadata(document: "DeletionDocument") -> dict[str, Any]:
@@ -75,7 +94,8 @@ def plan_metadata(document: "DeletionDocument") -> dict[str, Any]:
         "seconds_by_the_ledger": round(sum(action.seconds for action in document.actions), 3),
         "files": len(document.files),
         "models": dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name) for name in names])),
-        "document": dg.MetadataValue.json(document.model_dump(mode="json")),
+        # Without the salt, with which keys could be guessed.
+        "document": dg.MetadataValue.json(document.model_dump(mode="json", exclude={"salt"})),
     }
 
 

@@ -10,6 +10,7 @@ import click
 from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import dagster_instance
 from modyn_dagster.cli.dataset.delete import delete
+from modyn_dagster.cli.dataset.deletion_report import verify_deletion
 from modyn_dagster.cli.dataset.lineage import lineage
 from modyn_dagster.cli.dataset.replace import replace
 from modyn_dagster.cli.project import dataset_spec, open_platform
@@ -85,6 +86,7 @@ dataset.add_command(lineage)
 dataset.add_command(remove_dataset)
 dataset.add_command(replace)
 dataset.add_command(verify_dataset)
+dataset.add_command(verify_deletion)
 
 
 @dataset.command("import")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from modyn_dagster.cli.console import say
+from modyn_dagster.cli.dataset.deletion_report import report_deletion
 from modyn_dagster.cli.dataset.deletion_request import Requested, complete_request, request_deletion
 from modyn_dagster.cli.project import open_platform
 
@@ -45,9 +46,21 @@ _MOST_SHOWN = 20
 @click.option("--way", "ways", multiple=True, metavar="PIPELINE=WAY", help="Of the plan: retrain, roll_back or retire.")
 @click.option("--decisions", type=click.Choice(["kept", "as_if_deleted"]), default="kept", show_default=True, help="Of the plan.")
 @click.option("--request", type=int, help="Complete this request, with --execute.")
+@click.option("--report", type=int, metavar="REQUEST", help="Write the signed report of an executed request.")
+@click.option("--output", type=click.Path(path_type=Path), help="Folder of the report; default: deletions/REQUEST in MODYN_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan and the result as JSON.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(name: str, *, reason: str | None, purge: bool, dry_run: bool, yes: bool, **options: Any) -> None:
+def delete(
+    name: str,
+    *,
+    reason: str | None,
+    purge: bool,
+    dry_run: bool,
+    yes: bool,
+    report: int | None,
+    output: Path | None,
+    **options: Any,
+) -> None:
     """Delete samples of dataset NAME for good.
 
     No later training set holds them, no model is evaluated on them, and reading them is an error. Past decisions stay: deleted
@@ -55,13 +68,22 @@ def delete(name: str, *, reason: str | None, purge: bool, dry_run: bool, yes: bo
     that have used them. Deleting the same samples again changes nothing.
 
     --plan shows what would become of every model that saw the samples, and --execute does it, after a question: training sets and
-    models are made again without the samples, or withdrawn. --request completes an execution that was interrupted.
+    models are made again without the samples, or withdrawn. --request completes an execution that was interrupted. --report
+    writes its signed report, with a search for the samples' bytes; the exit code is 4 where they are found.
     """
     wanted = Requested(**{option: options.pop(option) for option in Requested.__annotations__})
     selection = {option: value for option, value in options.items() if value is not None}
     wanted.check(selection)
     if dry_run and wanted.execute:
         raise click.UsageError("--execute has no --dry-run: --plan shows what it would do.")
+    if report is not None:
+        if selection or wanted.plan or wanted.execute:
+            raise click.UsageError("--report names an executed request: give it alone, or with --output.")
+        with closing(open_platform()) as platform:
+            report_deletion(platform, name, report, output)
+        return
+    if output is not None:
+        raise click.UsageError("--output belongs to --report.")
     if wanted.request is not None:
         with closing(open_platform()) as platform:
             complete_request(platform, platform.view(name).row, wanted.request, as_json=wanted.as_json)

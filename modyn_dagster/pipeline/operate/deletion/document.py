@@ -23,6 +23,7 @@ FileKind = Literal[
     "index", "shard", "training_set", "selector_state", "model", "predictions", "report", "optimizers", "checkpoint"
 ]
 _SALT_BYTES: Final = 16
+_HIDDEN: Final = "hmac-sha-256:"
 
 
 class Part(BaseModel):
@@ -32,10 +33,24 @@ class Part(BaseModel):
 
 
 class Selection(Part):
-    """Choice of the samples: the option of the command, and its text."""
+    """Choice of the samples: the option of the command, and its text.
+
+    A condition may name a person by values that the deletion removes, so the document of a finished request has its digest
+    instead.
+    """
 
     by: Literal["keys", "file", "source_file", "where"]
     text: str
+
+    def digest(self, salt: str) -> str:
+        """HMAC-SHA-256 of the text, by which who has the salt can test a guess; that of a hidden text is the same."""
+        if self.text.startswith(_HIDDEN):
+            return self.text.removeprefix(_HIDDEN)
+        return hmac.new(bytes.fromhex(salt), f"selection:{self.text}".encode(), hashlib.sha256).hexdigest()
+
+    def hidden(self, salt: str) -> "Selection":
+        """The same with the digest of a condition in place of its text."""
+        return Selection(by=self.by, text=_HIDDEN + self.digest(salt)) if self.by == "where" else self
 
 
 class FileChange(Part):

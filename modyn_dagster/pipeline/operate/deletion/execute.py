@@ -3,7 +3,7 @@
 =============  =====================================================================================================
 state          what its step does
 =============  =====================================================================================================
-``deleting``   deletes the samples, and plans again: from here on nothing new is selected or trained with them
+``deleting``   takes fingerprints, deletes the samples, and plans again: nothing new is selected or trained with them
 ``making``     makes or withdraws one model after the other (``making``), scores them, removes files (``sweeping``)
 ``showing``    shows the new models in MLflow, and marks the versions of the old ones
 ``finished``
@@ -39,6 +39,7 @@ from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
 from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument
 from modyn_dagster.pipeline.operate.deletion.making import Request, evaluate_again, make_models
+from modyn_dagster.pipeline.operate.deletion.report.taking import take_fingerprints
 from modyn_dagster.pipeline.operate.deletion.sweeping import sweep
 from modyn_dagster.pipeline.operate.deletion.ways import actions_for
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
@@ -88,6 +89,8 @@ def execute_request(platform: Platform, request_id: int, show: Show) -> Deletion
 
 def _delete(step: _Step, row: DeletionRequestRow) -> None:
     platform, document = step.platform, DeletionDocument.model_validate(row.document)
+    # While the bytes are there: the report searches for them.
+    take_fingerprints(platform, step.dataset, step.keys, row.id, document.salt)
     delete_samples(platform.engine, platform.home, step.dataset, step.keys, document.reason)
     uses = usages_of(platform, step.dataset.id, step.keys)
     used = {use.used_by.pipeline for use in uses if use.used_by.model_hash is not None}
@@ -141,6 +144,7 @@ def _stop_retired(platform: Platform, document: DeletionDocument) -> None:
 def _show(step: _Step, row: DeletionRequestRow) -> None:
     document = DeletionDocument.model_validate(row.document)
     notes = [*document.notes, *step.show(document)]
-    finished = document.model_copy(update={"notes": notes, "finished_at": datetime.now(UTC)})
+    changes = {"notes": notes, "finished_at": datetime.now(UTC), "selection": document.selection.hidden(document.salt)}
+    finished = document.model_copy(update=changes)
     with step.platform.transaction() as conn:
         move_request(conn, row, "finished", finished.model_dump(mode="json"))
