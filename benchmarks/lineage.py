@@ -1,6 +1,6 @@
 """Lineage of a sample over many training sets: ``dataset lineage`` of one key, with real files and a real catalog.
 
-    python -m benchmarks.lineage --sets 1000 --keys 100000
+    python benchmarks/lineage.py --sets 1000 --keys 100000
 
 A stream of ``sets * keys`` samples in as many batches as sets. Every window reaches back to the beginning, so every set may hold
 the key and is searched. The files are written as selections write them. The first call maps the files, the others find them
@@ -8,10 +8,15 @@ mapped by nobody, but in the page cache.
 """
 
 import argparse
+import sys
 import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+
+if __name__ == "__main__":
+    # The repository's root replaces this folder, so that its modules are found and hide no others.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
 
