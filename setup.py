@@ -19,6 +19,7 @@ REQUIREMENTS = [
     "alembic>=1.13,<2",
     "blake3>=1,<2",
     "click>=8.1,<9",
+    "cryptography>=43,<51",
     "dagster>=1.13.27,<1.14",
     "dagster-postgres>=0.29.27,<0.30",
     "dagster-webserver>=1.13.27,<1.14",

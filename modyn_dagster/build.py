@@ -9,6 +9,7 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 
 from modyn_dagster import __version__
 from modyn_dagster.assets.comparison import comparison_asset
+from modyn_dagster.assets.deletion.job import delete_samples
 from modyn_dagster.assets.evaluation import evaluation_asset
 from modyn_dagster.assets.jobs import (
     evaluate_job,
@@ -77,7 +78,7 @@ def build_definitions(
     face = translator or ModynTranslator()
     parts = [_of_dataset(assets) for assets in _datasets(loaded, face)]
     shared = dg.Definitions(
-        jobs=[retention, model_store_gc, scrub],
+        jobs=[retention, model_store_gc, scrub, delete_samples],
         schedules=[model_store_gc_schedule, retention_schedule(loaded.pipelines.values()), scrub_schedule],
         resources={
             "modyn": PlatformResource(settings=chosen),

@@ -36,7 +36,7 @@ MARKED: Final = {
     "golden": "every policy, strategy and store against the recorded hashes",
     "kills-daemons": "daemons, measuring runs and Postgres killed under production and under a replay",
     "kills-replay": "a replay killed before and after every commit and rename",
-    "kills-ingestion": "an import and a deletion killed at every step",
+    "kills-ingestion": "an import, a deletion and a deletion request killed at every step",
     "kills-store": "every change of a model store, and removals of pipelines and datasets, killed at every write",
     "faults": "random histories of faults, kills and restarts, and power cuts",
     "hangs": "user code that hangs at every hook, and an MLflow that is away",

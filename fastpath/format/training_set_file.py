@@ -82,18 +82,7 @@ class TrainingSetFile:
 
     def read(self, i: int) -> Partition:
         """Read partition i and compare it with its digest. Raises ``CorruptFile``."""
-        self.check_unchanged()
-        try:
-            if self._process != os.getpid():
-                # A thread of the parent process may hold the lock of its reader for ever.
-                self._read_footer()
-            batch = self._reader.get_batch(i)
-            batch.validate()
-        except ARROW_ERRORS as error:
-            raise self.corrupt(f"partition {i}", str(error)) from error
-        n = int(self.sizes[i])
-        if batch.num_rows != n:
-            raise self.corrupt(f"{n} samples in partition {i}", str(batch.num_rows))
+        batch = self._record_batch(i)
         keys = self._values(i, batch.column(0), np.dtype(np.uint64))
         weights = self._values(i, batch.column(1), np.dtype(np.float32))
         digest = self._digest(i, keys, weights, *([self.chances(i)] if self.has_chances else []))
@@ -101,6 +90,14 @@ class TrainingSetFile:
         if digest != expected:
             raise self.corrupt(f"partition {i} with digest {expected.hex()}", digest.hex())
         return Partition(keys, weights)
+
+    def first_key(self, i: int) -> int:
+        """First key of a partition that has any, without comparing the partition with its digest. Raises ``CorruptFile``."""
+        first = np.empty(1, np.uint64)
+        keys = self._values(i, self._record_batch(i).column(0), np.dtype(np.uint64))
+        if copy_out(address_of(keys), first.view(np.uint8)):
+            raise self.corrupt(f"partition {i}", "a file that was cut short")
+        return int(first[0])
 
     def chances(self, i: int) -> WeightArray:
         """Inclusion probabilities of partition i, ``float32[n]``; ``read`` verifies them with the keys and weights."""
@@ -153,6 +150,21 @@ class TrainingSetFile:
         if len(table) != last * TABLE_DTYPE.itemsize:
             raise ValueError(f"a table of {len(table)} bytes for {last} partitions")
         return table
+
+    def _record_batch(self, i: int) -> pa.RecordBatch:
+        self.check_unchanged()
+        try:
+            if self._process != os.getpid():
+                # A thread of the parent process may hold the lock of its reader for ever.
+                self._read_footer()
+            batch = self._reader.get_batch(i)
+            batch.validate()
+        except ARROW_ERRORS as error:
+            raise self.corrupt(f"partition {i}", str(error)) from error
+        n = int(self.sizes[i])
+        if batch.num_rows != n:
+            raise self.corrupt(f"{n} samples in partition {i}", str(batch.num_rows))
+        return batch
 
     def _values(self, i: int, column: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         # The file may hold anything: only checked facts of a batch are trusted.

@@ -306,3 +306,10 @@ def owners_of(conn: sa.Connection, row: BatchRow, paths: Sequence[str]) -> dict[
     if "import" in row.source:
         statement = statement.where(batch.c.source["import"].astext.is_distinct_from(row.source["import"]))
     return dict(conn.execute(statement).tuples().all())
+
+
+def batch_keys(conn: sa.Connection, dataset_id: int, ordinals: Sequence[int]) -> dict[int, str]:
+    """Partition keys of batches of a dataset by ordinal."""
+    where = (batch.c.dataset_id == dataset_id) & batch.c.ordinal.in_(ordinals)
+    rows = conn.execute(sa.select(batch.c.ordinal, batch.c.partition_key).where(where))
+    return {row.ordinal: row.partition_key for row in rows}

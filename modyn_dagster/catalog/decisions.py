@@ -68,6 +68,12 @@ def list_decisions(conn: sa.Connection, run_id: int, *, until: int | None = None
     return list_rows(conn, DecisionRow, statement.order_by(decision.c.point.desc()).limit(newest))[::-1]
 
 
+def count_decisions(conn: sa.Connection, run_id: int, since: int) -> int:
+    """Count the decisions of a run at points from a key on."""
+    where = (decision.c.run_id == run_id) & (decision.c.point >= since)
+    return int(conn.execute(sa.select(sa.func.count()).select_from(decision).where(where)).scalar_one())
+
+
 def decisions_in_batch(conn: sa.Connection, run_id: int, ordinal: int) -> list[DecisionRow]:
     """Decisions of a run at points in one batch, in order."""
     inside = decision.c.point.between(key_of(ordinal, 0), key_of(ordinal + 1, 0) - 1)

@@ -200,6 +200,14 @@ def move_run(conn: sa.Connection, run: RunRow, **values: Any) -> RunRow:
     return replace(run, **moved)
 
 
+def replace_previous_model(conn: sa.Connection, run: RunRow, old: str, new: str | None) -> None:
+    """Let later runs of the pipeline that are to begin with a model of ``run`` begin with another one, or afresh."""
+    columns = pipeline_run.c
+    where = (columns.pipeline_id == run.pipeline_id) & (columns.mode == run.mode) & (columns.id > run.id)
+    where &= (columns.previous_model == old) & columns.state.in_(OPEN)
+    conn.execute(sa.update(pipeline_run).where(where).values(previous_model=new, epoch=columns.epoch + 1))
+
+
 def set_mlflow_run(conn: sa.Connection, run_id: int, mlflow_run_id: str) -> None:
     """Record the MLflow run that shows a run; not a transition."""
     conn.execute(sa.update(pipeline_run).where(pipeline_run.c.id == run_id).values(mlflow_run_id=mlflow_run_id))

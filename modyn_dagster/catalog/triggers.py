@@ -139,6 +139,11 @@ def finish(conn: sa.Connection, row: TriggerRow, state: str, error: str | None =
     return _change(conn, row, state=state, error=error, finished_at=sa.func.now())
 
 
+def withdraw(conn: sa.Connection, row: TriggerRow, reason: str) -> TriggerRow:
+    """Make a trained trigger a skipped one, in the transaction that removes the row of its model."""
+    return _change(conn, row, state="skipped", error=reason, finished_at=sa.func.now())
+
+
 def raise_attempt(conn: sa.Connection, row: TriggerRow, error: str) -> TriggerRow:
     """Abandon the current attempt; a process that still works on it can no longer commit."""
     values = {"attempt": row.attempt + 1, "state": "pending", "dagster_run_id": None, "error": error}

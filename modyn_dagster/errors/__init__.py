@@ -29,6 +29,7 @@ ModynError
 │  ├─ WeightsNotStored    (model)                        a model that must be retrained
 │  ├─ NotReproducible     (field, expected, found)       a model cannot be retrained bit for bit
 │  │  └─ NotAllowed       (train, allow)                 the store does not run this function
+│  ├─ ReportChanged       (path, fault)                  a report of a deletion that is not what was signed
 │  └─ WriteFailed         (path)                         disk full and the like
 ├─ TrainingError          (step)
 │  ├─ BadSample           (dataset, key, path, offset)   a parser fails on the bytes of a sample
@@ -46,6 +47,7 @@ ModynError
    ├─ BatchGap            (cursor, first)                a replay selection that skips batches
    ├─ LostClaim           (trigger, attempt)             another attempt owns the trigger
    ├─ StaleRun            (run)                          another process moved the cursor of the run
+   ├─ WithdrawnModel      (model)                        a base that a deletion request replaced during a training
    ├─ TriggerFailed       (trigger, attempt)
    ├─ ModelsMissing       (failed, total)                a replay that went on without the models of failed triggers
    ├─ StillFailing        (seconds)                      a transient error that did not pass in time
@@ -93,6 +95,7 @@ from modyn_dagster.errors.running import (
     TrackingSilence,
     TrainingError,
     TriggerFailed,
+    WithdrawnModel,
     WorkerLost,
     WrongShape,
 )
@@ -105,6 +108,7 @@ from modyn_dagster.errors.storage import (
     ModelInUse,
     NotAllowed,
     NotReproducible,
+    ReportChanged,
     SchemaOutdated,
     ServerFailed,
     StorageError,
@@ -143,6 +147,7 @@ __all__ = [
     "NotAllowed",
     "NotJson",
     "NotReproducible",
+    "ReportChanged",
     "RunError",
     "SchemaMismatch",
     "SchemaOutdated",
@@ -164,6 +169,7 @@ __all__ = [
     "UnknownModel",
     "UnknownName",
     "WeightsNotStored",
+    "WithdrawnModel",
     "WorkerLost",
     "WriteFailed",
     "WrongShape",

@@ -36,6 +36,14 @@ class StaleRun(RunError):
         super().__init__(f"another process moved the cursor of {run}; start again from the new cursor")
 
 
+class WithdrawnModel(RunError):
+    """Model that a deletion request replaced or withdrew while a training that began with its weights went on."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"model {model}, which training began with, saw samples that are deleted; it trains again")
+        self.model = model
+
+
 class TriggerFailed(RunError):
     """Trigger that used up its attempts, or met a permanent error; the run waits for an operator."""
 

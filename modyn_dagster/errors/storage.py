@@ -16,6 +16,7 @@ __all__ = [
     "ModelInUse",
     "NotAllowed",
     "NotReproducible",
+    "ReportChanged",
     "SchemaOutdated",
     "ServerFailed",
     "StorageError",
@@ -79,6 +80,14 @@ class NotAllowed(NotReproducible):
         remedy = f"if you trust it, allow=[{module!r}] (--allow {module}) lets it run"
         super().__init__(field, allowed, f"{function}{defined and f', which is {defined}'}; {remedy}", doing=doing)
         self.found, self.train, self.allow = function, function, list(allow)
+
+
+class ReportChanged(StorageError):
+    """Report of a deletion that is not what was signed, or not signed by the expected key."""
+
+    def __init__(self, path: PurePath | str, fault: str) -> None:
+        super().__init__(f"{path}: {fault}")
+        self.path, self.fault = str(path), fault
 
 
 class CatalogError(ModynError):

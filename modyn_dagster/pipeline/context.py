@@ -78,13 +78,22 @@ class TriggerContext:
 
 
 def load_context(
-    conn: sa.Connection, platform: Platform, run: RunRow, trigger: TriggerRow, view: DatasetView | None = None
+    conn: sa.Connection,
+    platform: Platform,
+    run: RunRow,
+    trigger: TriggerRow,
+    view: DatasetView | None = None,
+    *,
+    has_previous: bool = True,
 ) -> TriggerContext:
-    """Read the context of a trigger of a run; the default view reaches up to the trigger's point."""
+    """Read the context of a trigger of a run; the default view reaches up to the trigger's point.
+
+    Without ``has_previous`` the model that training starts from is left to the caller.
+    """
     spec, models = platform.spec_of(run), list_models(conn, run.id)
     if view is None:
         view = platform.read_view(conn, spec.dataset, until=ordinal_of(trigger.point))
-    previous = _previous_model(conn, spec, run, trigger, models)
+    previous = _previous_model(conn, spec, run, trigger, models) if has_previous else None
     training_set = find_training_set(conn, trigger.id)
     return TriggerContext(platform, spec, view, run, trigger, list_triggers(conn, run.id), models, previous, training_set)
 

@@ -1,7 +1,12 @@
 """Deletions seen from Dagster: models are judged again, batches tell how much of them is left."""
 
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
 import numpy as np
 
+from modyn_dagster.catalog.results.models import model_uses
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from tests.dagster.face import Face, error_of
 from tests.dagster.test_production import TRIGGERING, produce, take_in
@@ -37,3 +42,34 @@ def test_a_batch_tells_how_many_of_its_samples_are_deleted(face: Face, days: lis
     result = face.materialize([DATASET, "samples"], partition=days[0])
     [event] = result.get_asset_materialization_events()
     assert event.materialization.metadata["deleted_samples"].value == 2
+
+
+def test_the_job_shows_the_plan_and_executes_it_with_the_models_as_a_table(replayed_face: Face) -> None:
+    face = replayed_face
+    job = face.defs.resolve_job_def("delete_samples")
+
+    def launch(**config: object) -> dict[str, Any]:
+        ops = {"plan_and_delete": {"config": {"dataset": DATASET, **config}}}
+        result = job.execute_in_process(run_config={"ops": ops}, instance=face.instance)
+        [event] = [event for event in result.events_for_node("plan_and_delete") if event.event_type_value == "STEP_OUTPUT"]
+        metadata = event.step_output_data.metadata
+        return {
+            name: value.records if isinstance(value, dg.TableMetadataValue) else value.value for name, value in metadata.items()
+        }
+
+    planned = launch(samples="0")
+    assert (planned["request"], planned["samples"]) == (0, 1)
+    assert next(batch.n_deleted for batch in face.platform.view(DATASET).batches) == 0
+    done = launch(samples="0", execute=True)
+    assert done["request"] > 0
+    assert face.platform.view(DATASET).batches[0].n_deleted == 1
+    assert done["document"]["finished_at"] is not None
+    with face.platform.transaction() as conn:
+        stored = {use.hash for use in model_uses(conn)}
+    withdrawn = {record.data["model"] for record in done["models"]}
+    assert stored.isdisjoint(withdrawn)
+    assert launch(request=done["request"])["document"] == done["document"]
+    assert "salt" not in done["document"]
+    reported = launch(request=done["request"], report=True)
+    assert (reported["files_with_their_bytes"], reported["originals_with_their_bytes"]) == (0, 1)
+    assert "Deletion 1 of" in Path(reported["report"]).read_text()

@@ -19,6 +19,7 @@ def test_a_model_shows_how_it_is_stored_and_what_it_derives_from(replayed_face: 
         assert metadata["stored"].startswith(f"{bytes_text(info.n_bytes)} for {bytes_text(info.full_bytes)} of weights")
         assert metadata["stored_bytes"] == info.n_bytes
         assert "save " in metadata["time"]
+        assert f"{metadata['samples']:,} samples of " in metadata["samples_by_batch"]
     assert [line[:12] for line in second["model_tree"].splitlines()[1:-1]] == [first["model"][:12], second["model"][:12]]
 
 

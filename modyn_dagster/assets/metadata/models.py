@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from modyn_dagster.assets.metadata.batches import time_text
-from modyn_dagster.assets.metadata.entries import rounded
+from modyn_dagster.assets.metadata.entries import rounded, table_entry
 from modyn_dagster.catalog.results.models import ModelRow, newest_model
 from modyn_dagster.catalog.runs import get_run
 from modyn_dagster.catalog.triggers import partition_key
 from modyn_dagster.errors import CorruptFile, UnknownModel
+
+#: Batches in the table of a model's samples.
+_MOST_BATCHES = 20
 
 if TYPE_CHECKING:
     from modyn_dagster.model_store import ModelId
@@ -37,6 +40,25 @@ def stored_metadata(context: TriggerContext, row: ModelRow, key: dg.AssetKey) ->
         "model_tree": dg.MetadataValue.md("\n".join(["```", *lines, "```"])),
         **_parent_link(context, row, info.base, key),
     }
+
+
+def samples_by_batch(context: TriggerContext) -> dict[str, Any]:
+    """Lineage of a model: the samples that it was trained on, by batch, the largest numbers first."""
+    from modyn_dagster.pipeline.operate.model_lineage import counts_by_batch
+    from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
+    from modyn_dagster.reporting.tables import Table
+
+    row = context.training_set
+    if row is None or row.removed_at is not None:
+        return {}
+    try:
+        counts = sorted(counts_by_batch(open_training_set(context, row)), key=lambda count: (-count[1], count[0]))
+    except CorruptFile as error:
+        return {"samples_by_batch": f"not to be read: {error}"}
+    names = {batch.ordinal: batch.partition_key for batch in context.view.batches}
+    rows = tuple((names.get(ordinal, str(ordinal)), f"{n:,}") for ordinal, n in counts[:_MOST_BATCHES])
+    caption = f"{row.n_samples:,} samples of {len(counts)} batches; `modyn-dagster model lineage` shows all"
+    return {"samples_by_batch": table_entry(Table(("batch", "samples"), rows, caption))}
 
 
 def _parent_link(context: TriggerContext, row: ModelRow, parent: ModelId | None, key: dg.AssetKey) -> dict[str, Any]:

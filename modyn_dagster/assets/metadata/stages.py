@@ -12,7 +12,7 @@ from modyn_dagster.assets.metadata.batches import time_text
 from modyn_dagster.assets.metadata.decisions import decision_details, trigger_picture
 from modyn_dagster.assets.metadata.entries import REASON, decision_entries, details, in_order, rounded, times_entries
 from modyn_dagster.assets.metadata.evaluations import evaluation_metadata
-from modyn_dagster.assets.metadata.models import model_details, model_metadata, stored_metadata
+from modyn_dagster.assets.metadata.models import model_details, model_metadata, samples_by_batch, stored_metadata
 from modyn_dagster.assets.specs import PipelineAssets
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, list_fills
@@ -71,6 +71,7 @@ def stage_metadata(
             last |= _training_set_details(row) | decision_details(context.platform, trigger)
         case ModelRow() as row:
             metadata = {REASON: trigger.reason} | model_metadata(row) | stored_metadata(context, row, key)
+            metadata |= samples_by_batch(context)
             last |= model_details(row)
         case cells:
             metadata = {REASON: trigger.reason} | evaluation_metadata(context, cells, composite)

@@ -71,6 +71,12 @@ def insert_model(conn: sa.Connection, trigger_id: int, values: Mapping[str, Any]
     return as_row(ModelRow, conn.execute(_MODEL.where(model.c.trigger_id == trigger_id)).one())
 
 
+def remove_model(conn: sa.Connection, trigger_id: int, model_hash: str) -> bool:
+    """Remove the row of a trigger's model, in the transaction that records what becomes of it; False if it has another model."""
+    where = (model.c.trigger_id == trigger_id) & (model.c.hash == model_hash)
+    return conn.execute(sa.delete(model).where(where)).rowcount == 1
+
+
 def find_model(conn: sa.Connection, trigger_id: int) -> ModelRow | None:
     """The model of a trigger, if it was trained."""
     return find_row(conn, ModelRow, _MODEL.where(model.c.trigger_id == trigger_id))

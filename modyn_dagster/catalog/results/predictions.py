@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
 
+import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from modyn_dagster.catalog.database.mapping import BigInt, Default, Id, References, as_row, created_column, list_rows, table
+from modyn_dagster.catalog.datasets import dataset as dataset_table
+from modyn_dagster.catalog.runs import pipeline, pipeline_run
 from modyn_dagster.catalog.timings import stage_timing
-from modyn_dagster.catalog.triggers import trigger
+from modyn_dagster.catalog.triggers import partition_key, trigger
+from modyn_dagster.keys import KeyArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,24 @@ def predictions_of_triggers(conn: sa.Connection, trigger_ids: Sequence[int]) -> 
     """List the prediction files of some triggers, of all models they ever had, in key order."""
     statement = sa.select(prediction_file).where(prediction_file.c.trigger_id.in_(trigger_ids))
     return [as_row(PredictionFileRow, row) for row in conn.execute(statement.order_by(prediction_file.c.first_key))]
+
+
+def predictions_holding(conn: sa.Connection, dataset: str, keys: KeyArray) -> list[tuple[str, PredictionFileRow]]:
+    """List the files of predictions on a dataset that cover one of some ascending keys, with their triggers' partition keys."""
+    columns = prediction_file.c
+    near = columns.removed_at.is_(None) & (columns.first_key <= int(keys[-1])) & (columns.last_key >= int(keys[0]))
+    owner = trigger.join(pipeline_run, trigger.c.run_id == pipeline_run.c.id).join(pipeline).join(dataset_table)
+    # A file without a recorded source is one of the pipeline's own dataset.
+    recorded = (columns.source == dataset) | columns.source.startswith(f"{dataset} ", autoescape=True)
+    near &= recorded | ((columns.source == "") & (dataset_table.c.name == dataset))
+    joined = prediction_file.join(owner, columns.trigger_id == trigger.c.id)
+    statement = sa.select(prediction_file, trigger.c.run_id, trigger.c.ordinal).select_from(joined).where(near)
+    found = []
+    for row in conn.execute(statement.order_by(columns.trigger_id, columns.first_key)):
+        first, stop = np.searchsorted(keys, np.array([row.first_key, row.last_key + 1], np.uint64))
+        if first < stop:
+            found.append((partition_key(row.run_id, row.ordinal), as_row(PredictionFileRow, row)))
+    return found
 
 
 def same_predictions(
@@ -130,3 +152,8 @@ def replace_predictions(conn: sa.Connection, file_id: int, *, checksum: str, n_s
 def mark_predictions_removed(conn: sa.Connection, ids: Sequence[int]) -> None:
     """Record that retention removed the files; the rows stay."""
     conn.execute(sa.update(prediction_file).where(prediction_file.c.id.in_(ids)).values(removed_at=sa.func.now()))
+
+
+def remove_predictions(conn: sa.Connection, ids: Sequence[int]) -> None:
+    """Remove rows of prediction files, so that their batches are predicted again where the model can."""
+    conn.execute(sa.delete(prediction_file).where(prediction_file.c.id.in_(ids)))

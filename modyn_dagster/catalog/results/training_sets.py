@@ -116,6 +116,7 @@ class TrainingSetUse:
         previous_hash: model that training started from.
     """
 
+    dataset_id: int
     pipeline: str
     mode: str
     run_id: int
@@ -135,24 +136,31 @@ class TrainingSetUse:
         return partition_key(self.run_id, self.ordinal)
 
 
+_USE: Final = (
+    sa.select(
+        training_set,
+        pipeline.c.dataset_id,
+        pipeline.c.name.label("pipeline"),
+        pipeline_run.c.mode,
+        trigger.c.run_id,
+        trigger.c.ordinal,
+        trigger.c.state,
+        model.c.hash.label("model_hash"),
+        model.c.previous_hash,
+    )
+    .join(trigger, training_set.c.trigger_id == trigger.c.id)
+    .join(pipeline_run, trigger.c.run_id == pipeline_run.c.id)
+    .join(pipeline, pipeline_run.c.pipeline_id == pipeline.c.id)
+    .outerjoin(model, model.c.trigger_id == trigger.c.id)
+    .order_by(trigger.c.id)
+)
+
+
 def training_sets_of(conn: sa.Connection, dataset_id: int) -> list[TrainingSetUse]:
     """Training sets that were selected from a dataset, in the order of their triggers."""
-    statement = (
-        sa.select(
-            training_set,
-            pipeline.c.name.label("pipeline"),
-            pipeline_run.c.mode,
-            trigger.c.run_id,
-            trigger.c.ordinal,
-            trigger.c.state,
-            model.c.hash.label("model_hash"),
-            model.c.previous_hash,
-        )
-        .join(trigger, training_set.c.trigger_id == trigger.c.id)
-        .join(pipeline_run, trigger.c.run_id == pipeline_run.c.id)
-        .join(pipeline, pipeline_run.c.pipeline_id == pipeline.c.id)
-        .outerjoin(model, model.c.trigger_id == trigger.c.id)
-        .where(pipeline.c.dataset_id == dataset_id)
-        .order_by(trigger.c.id)
-    )
-    return list_rows(conn, TrainingSetUse, statement)
+    return list_rows(conn, TrainingSetUse, _USE.where(pipeline.c.dataset_id == dataset_id))
+
+
+def training_sets_of_models(conn: sa.Connection, hashes: Sequence[str]) -> list[TrainingSetUse]:
+    """Training sets of some models, of all runs, in the order of their triggers."""
+    return list_rows(conn, TrainingSetUse, _USE.where(model.c.hash.in_(hashes)))

@@ -10,6 +10,8 @@ import click
 from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import dagster_instance
 from modyn_dagster.cli.dataset.delete import delete
+from modyn_dagster.cli.dataset.deletion_report import verify_deletion
+from modyn_dagster.cli.dataset.lineage import lineage
 from modyn_dagster.cli.dataset.replace import replace
 from modyn_dagster.cli.project import dataset_spec, open_platform
 from modyn_dagster.cli.removal import remove_dataset
@@ -80,9 +82,11 @@ def dataset() -> None:
 
 
 dataset.add_command(delete)
+dataset.add_command(lineage)
 dataset.add_command(remove_dataset)
 dataset.add_command(replace)
 dataset.add_command(verify_dataset)
+dataset.add_command(verify_deletion)
 
 
 @dataset.command("import")

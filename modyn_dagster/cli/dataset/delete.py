@@ -1,18 +1,21 @@
 """``modyn-dagster dataset delete``: delete samples, and name the training sets and models that have used them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from modyn_dagster.cli.console import say
+from modyn_dagster.cli.dataset.deletion_report import report_deletion
+from modyn_dagster.cli.dataset.deletion_request import Requested, complete_request, request_deletion
 from modyn_dagster.cli.project import open_platform
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.datasets import DatasetRow
     from modyn_dagster.ingestion.deletion.delete import BatchDeletion
+    from modyn_dagster.ingestion.deletion.keys import Choice
     from modyn_dagster.ingestion.deletion.purge import PurgedBatch
     from modyn_dagster.keys import KeyArray
     from modyn_dagster.pipeline.operate.sample_lineage import SampleUse
@@ -26,7 +29,6 @@ _MOST_SHOWN = 20
 @click.option("--keys", metavar="K,K2-K3", help="Keys and ranges of keys, both ends included.")
 @click.option(
     "--file",
-    "key_file",
     type=click.Path(path_type=Path),
     help="A text file with a key per line, or a CSV file with a column `key`.",
 )
@@ -39,24 +41,65 @@ _MOST_SHOWN = 20
     "--purge", is_flag=True, help="Also overwrite their bytes in our shards, and their labels and attributes, for good."
 )
 @click.option("--dry-run", is_flag=True, help="Only show the samples that would be deleted, and their users.")
+@click.option("--plan", is_flag=True, help="Only show what would become of the models that saw the samples.")
+@click.option("--execute", is_flag=True, help="Delete, and make the models again or withdraw them, as the plan says.")
+@click.option("--way", "ways", multiple=True, metavar="PIPELINE=WAY", help="Of the plan: retrain, roll_back or retire.")
+@click.option("--decisions", type=click.Choice(["kept", "as_if_deleted"]), default="kept", show_default=True, help="Of the plan.")
+@click.option("--request", type=int, help="Complete this request, with --execute.")
+@click.option("--report", type=int, metavar="REQUEST", help="Write the signed report of an executed request.")
+@click.option("--output", type=click.Path(path_type=Path), help="Folder of the report; default: deletions/REQUEST in MODYN_HOME.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan and the result as JSON.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(name: str, *, reason: str | None, purge: bool, dry_run: bool, yes: bool, **selection: Any) -> None:
+def delete(
+    name: str,
+    *,
+    reason: str | None,
+    purge: bool,
+    dry_run: bool,
+    yes: bool,
+    report: int | None,
+    output: Path | None,
+    **options: Any,
+) -> None:
     """Delete samples of dataset NAME for good.
 
     No later training set holds them, no model is evaluated on them, and reading them is an error. Past decisions stay: deleted
     samples still count for triggers. The command first shows the number of samples per batch, and the training sets and models
     that have used them. Deleting the same samples again changes nothing.
+
+    --plan shows what would become of every model that saw the samples, and --execute does it, after a question: training sets and
+    models are made again without the samples, or withdrawn. --request completes an execution that was interrupted. --report
+    writes its signed report, with a search for the samples' bytes; the exit code is 4 where they are found.
     """
-    selection = {option: value for option, value in selection.items() if value is not None}
+    wanted = Requested(**{option: options.pop(option) for option in Requested.__annotations__})
+    selection = {option: value for option, value in options.items() if value is not None}
+    wanted.check(selection)
+    if dry_run and wanted.execute:
+        raise click.UsageError("--execute has no --dry-run: --plan shows what it would do.")
+    if report is not None:
+        if selection or wanted.plan or wanted.execute:
+            raise click.UsageError("--report names an executed request: give it alone, or with --output.")
+        with closing(open_platform()) as platform:
+            report_deletion(platform, name, report, output)
+        return
+    if output is not None:
+        raise click.UsageError("--output belongs to --report.")
+    if wanted.request is not None:
+        with closing(open_platform()) as platform:
+            complete_request(platform, platform.view(name).row, wanted.request, as_json=wanted.as_json)
+        return
     if len(selection) != 1:
         raise click.UsageError("Give one of --keys, --file, --source-file and --where.")
     with closing(open_platform()) as platform:
         dataset = platform.view(name).row
-        keys = _select_keys(platform, dataset, **selection)
-        plan = _plan(platform, dataset, keys)
+        keys = _select_keys(platform, dataset, selection)
+        if wanted.plan or wanted.execute:
+            request_deletion(platform, dataset, keys, wanted.wish(selection, reason, purge=purge), wanted, ask=not yes)
+            return
+        steps = _plan(platform, dataset, keys)
         usages = _usages(platform, dataset, keys)
-        show_deletion(name, plan, usages)
-        if dry_run or not plan:
+        show_deletion(name, steps, usages)
+        if dry_run or not steps:
             return
         if not yes:
             click.confirm("Purge them for good?" if purge else "Delete them for good?", abort=True)
@@ -66,25 +109,13 @@ def delete(name: str, *, reason: str | None, purge: bool, dry_run: bool, yes: bo
             _purge(platform, dataset, keys)
 
 
-def _select_keys(
-    platform: "Platform",
-    dataset: "DatasetRow",
-    keys: str | None = None,
-    key_file: Path | None = None,
-    source_file: str | None = None,
-    where: str | None = None,
-) -> "KeyArray":
-    from modyn_dagster.ingestion.deletion.keys import keys_of_file, keys_of_source_file, keys_of_text, keys_where
+def _select_keys(platform: "Platform", dataset: "DatasetRow", selection: Mapping[str, Any]) -> "KeyArray":
+    from modyn_dagster.ingestion.deletion.keys import chosen_keys
 
-    spec = platform.project.datasets[dataset.name]
-    if key_file is not None:
-        return keys_of_file(key_file)
+    [(option, value)] = selection.items()
+    by = cast("Choice", option)
     with platform.transaction() as conn:
-        if keys is not None:
-            return keys_of_text(conn, dataset, keys)
-        if source_file is not None:
-            return keys_of_source_file(conn, platform.home, spec, dataset, source_file)
-        return keys_where(conn, spec, dataset, str(where))
+        return chosen_keys(conn, platform.home, platform.project.datasets[dataset.name], dataset, by, str(value))
 
 
 def _plan(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> "list[BatchDeletion]":

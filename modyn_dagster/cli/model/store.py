@@ -10,6 +10,7 @@ import click
 
 from modyn_dagster.cli.console import Moment, say, show_table, utc
 from modyn_dagster.cli.model.export import export
+from modyn_dagster.cli.model.lineage import lineage
 from modyn_dagster.cli.model.probe import probe
 from modyn_dagster.cli.model.verify import verify
 from modyn_dagster.cli.project import chosen_model, missing_project, open_platform, open_store, store_option
@@ -83,6 +84,7 @@ def model() -> None:
 
 model.add_command(delete)
 model.add_command(export)
+model.add_command(lineage)
 model.add_command(probe)
 model.add_command(verify)
 

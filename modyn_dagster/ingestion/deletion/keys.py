@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import sqlalchemy as sa
@@ -25,9 +25,28 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.storage import verify_checksum
 from modyn_dagster.values.digest import bytes_digest
 
+#: Ways to choose samples.
+Choice = Literal["keys", "file", "source_file", "where"]
+
 _SPAN: Final = re.compile(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?")
 _FETCHED: Final = 100_000
 _END: Final = key_of(MAX_ORDINAL, MAX_BATCH_SIZE)
+
+
+def chosen_keys(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, by: Choice, text: str) -> KeyArray:
+    """Keys that a person has chosen: by ``keys``, a ``file`` of keys, a ``source_file``, or a condition (``where``).
+
+    Raises the errors of the function for each.
+    """
+    match by:
+        case "keys":
+            return keys_of_text(conn, dataset, text)
+        case "file":
+            return keys_of_file(Path(text))
+        case "source_file":
+            return keys_of_source_file(conn, home, spec, dataset, text)
+        case "where":
+            return keys_where(conn, spec, dataset, text)
 
 
 def keys_of_text(conn: sa.Connection, dataset: DatasetRow, text: str) -> KeyArray:

@@ -29,6 +29,7 @@ from modyn_dagster.errors import (
     StaleRun,
     StillFailing,
     TriggerFailed,
+    WithdrawnModel,
     is_permanent,
     is_transient,
 )
@@ -122,6 +123,8 @@ def release_attempt(platform: Platform, run: RunRow, dagster_run_id: str, reason
 def is_deletion(conn: sa.Connection, platform: Platform, run: RunRow, error: Exception | None) -> bool:
     """Check in the catalog that a deletion or purge caused an error, which the next attempt does not meet again."""
     match error:
+        case WithdrawnModel():
+            return True
         case DeletedKey():
             return is_deleted(conn, run.dataset_id, error.key)
         case CorruptFile():

@@ -23,6 +23,7 @@ _PLACES: Final = (
     ("weights", "", "cached weights"),
     ("cache", "", "copies"),
     ("reports", "", "reports"),
+    ("deletions", "", "deletion reports"),
     ("logs", "", "logs"),
     ("dagster", "", "Dagster's logs"),
     ("mlflow", "", "MLflow's files"),

@@ -37,6 +37,7 @@ class Job:
         report: file the child leaves when it was not killed: points passed, error if any, and what it had imported.
         pipeline: to replay; None imports.
         live: tick its sensor and launch what that asks for until it asks for nothing, instead of a replay.
+        deletion: deletion request to execute instead of all that.
         victim: process to kill at ``point`` instead of the child itself.
     """
 
@@ -46,6 +47,7 @@ class Job:
     pipeline: str | None = None
     batches: tuple[str, str] = ("", "")
     live: bool = False
+    deletion: int | None = None
     point: Mapping[str, Any] | None = None
     victim: int | None = None
 
@@ -145,12 +147,15 @@ def _work(job: Job) -> None:
     from modyn_dagster.build import build_definitions
     from modyn_dagster.cli.dagster_runs import ReplayOptions, replay_range
     from modyn_dagster.ingestion.history import import_history
+    from modyn_dagster.pipeline.operate.deletion.execute import execute_request
     from modyn_dagster.pipeline.platform import Platform
     from modyn_dagster.settings import Settings
 
     settings = Settings.from_environment()
     with DagsterInstance.get() as instance:
-        if job.pipeline is None:
+        if job.deletion is not None:
+            execute_request(Platform.open(settings), job.deletion, lambda _: iter(()))
+        elif job.pipeline is None:
             platform = Platform.open(settings)
             project = platform.project
             import_history(platform.engine, platform.home, project.datasets[DATASET], project.root_of(DATASET))

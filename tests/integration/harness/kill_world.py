@@ -80,6 +80,10 @@ class World:
         """Tick the sensor of a pipeline and launch what it asks for, until it asks for nothing."""
         return self.forks.run(replace(self._job(point), pipeline=pipeline, live=True))
 
+    def delete(self, request: int, point: Point | None = None) -> Result:
+        """Execute a deletion request."""
+        return self.forks.run(replace(self._job(point), deletion=request))
+
     def ending(self, pipeline: str, mode: Mode = "replay") -> Ending:
         """Outcome of the newest run of a pipeline."""
         return ending_of(self.deployment.platform, self.deployment.run(pipeline, mode))

@@ -1,6 +1,6 @@
 """Completion of removals: models, files and displays go after the rows, in steps that may be repeated."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from modyn_dagster.catalog.removal.journal import Kind, RemovalRow, end_removal, unfinished_removals
@@ -31,7 +31,7 @@ def complete(platform: Platform, kind: Kind, name: str, forget: Forget) -> list[
     stays = []
     for row in unfinished(platform, kind, name):
         plan = RemovalPlan.of(row)
-        stays += _remove_models(platform, plan)
+        stays += remove_models(platform, plan.models, rebase=plan.rebase)
         for path in plan.paths:
             _remove(platform, path)
         stays += forget(plan)
@@ -40,18 +40,22 @@ def complete(platform: Platform, kind: Kind, name: str, forget: Forget) -> list[
     return stays
 
 
-def _remove_models(platform: Platform, plan: RemovalPlan) -> list[str]:
+def remove_models(platform: Platform, models: "Mapping[str, Sequence[ModelId]]", *, rebase: bool) -> list[str]:
+    """Remove models, by the root of their store, that no trigger names; returns a line for each that stays.
+
+    With ``rebase`` models that need one of them are stored again without it. A second call removes nothing more.
+    """
     stays: list[str] = []
-    if not plan.models:
+    if not models:
         return stays
     with platform.transaction() as conn:
         lock_model_removals(conn)
         # Trained again since: its new run names it.
         named = {use.hash for use in model_uses(conn) if use.removed_at is None}
-        for root, models in plan.models.items():
+        for root, going in models.items():
             store = platform.store_at(root)
-            staying = store.delete_unneeded([model for model in models if model not in named])
-            if plan.rebase:
+            staying = store.delete_unneeded([model for model in going if model not in named])
+            if rebase:
                 staying = _rebase_and_delete(store, staying)
             stays += [f"model {model} in {root}: other models need it" for model in staying]
     return stays

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.deletions import block_deletions
 from modyn_dagster.catalog.results.models import ModelRow, block_model_removals, insert_model, list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
-from modyn_dagster.catalog.runs import get_run, move_run
+from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
 from modyn_dagster.catalog.triggers import finish, hold
-from modyn_dagster.errors import DeletedKey, NotReproducible, RunError, UnknownModel
+from modyn_dagster.errors import DeletedKey, NotReproducible, RunError, UnknownModel, WithdrawnModel
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining
@@ -74,7 +74,7 @@ def train_model(
         _require_same_model(context, model_hash)
         return context
     save_optimizers(context, trained, model_hash)
-    saving = replace(watch.read(), n_bytes=_stored_bytes(context, training_set, trained, model_hash, seconds))
+    saving = replace(watch.read(), n_bytes=stored_bytes(context, training_set, trained, model_hash, seconds))
     committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
     checkpoint_of(context).remove()
     if finished is not None:
@@ -147,7 +147,7 @@ def _require_same_model(context: TriggerContext, model_hash: str) -> None:
         )
 
 
-def _stored_bytes(context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str, seconds: float) -> int:
+def stored_bytes(context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str, seconds: float) -> int:
     """Bytes of a model that was saved; it is saved again where retention removed the equal one of an earlier run since."""
     store = context.platform.models_of(context.spec)
     try:
@@ -156,7 +156,7 @@ def _stored_bytes(context: TriggerContext, row: TrainingSetRow, trained: Trained
         return store.size(store_model(context, row, trained, seconds))
 
 
-def _require_present(context: TriggerContext, row: TrainingSetRow) -> None:
+def require_present(context: TriggerContext, row: TrainingSetRow) -> None:
     """Raise ``DeletedKey`` when a sample was deleted while the model trained on it."""
     current = context.view.renewed()
     if current is context.view:
@@ -165,6 +165,29 @@ def _require_present(context: TriggerContext, row: TrainingSetRow) -> None:
         deleted = current.deleted.among(partition.keys)
         if deleted.any():
             raise DeletedKey(int(partition.keys[deleted.argmax()]), current.spec.name)
+
+
+def model_values(context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str) -> dict[str, Any]:
+    """Columns of a trained model's row, but for its seconds."""
+    return {
+        "hash": model_hash,
+        "previous_hash": None if context.previous is None else context.previous.hash,
+        "n_samples": row.n_samples,
+        "train_start": row.time_min,
+        "train_end": row.time_max,
+        "architecture": trained.architecture,
+        "losses": trained.losses,
+        "curve": trained.curve,
+        "training": trained.record(),
+    }
+
+
+def _require_base(context: TriggerContext, run: RunRow) -> None:
+    """Raise ``WithdrawnModel`` when a deletion request replaced the model that training began with."""
+    if context.previous is not None and run.previous_model != context.run.previous_model:
+        # Its steps began with the old weights.
+        checkpoint_of(context).remove()
+        raise WithdrawnModel(context.previous.hash)
 
 
 def _commit(
@@ -176,25 +199,16 @@ def _commit(
     recorded: float | None,
 ) -> TriggerContext:
     trigger = context.trigger
-    values = {
-        "hash": model_hash,
-        "previous_hash": None if context.previous is None else context.previous.hash,
-        "n_samples": row.n_samples,
-        "train_start": row.time_min,
-        "train_end": row.time_max,
-        "architecture": trained.architecture,
-        "losses": trained.losses,
-        "curve": trained.curve,
-        "training": trained.record(),
-    }
+    values = model_values(context, row, trained, model_hash)
     with context.platform.transaction() as conn:
         # First: a deletion under way is waited for, and nobody should wait for the run's row because of it.
         block_deletions(conn, context.run.dataset_id)
         run = get_run(conn, context.run.id, lock=True)
         hold(conn, trigger)
-        _require_present(context, row)
+        require_present(context, row)
+        _require_base(context, run)
         block_model_removals(conn)
-        _stored_bytes(context, row, trained, model_hash, timings[0].seconds)
+        stored_bytes(context, row, trained, model_hash, timings[0].seconds)
         for timing in timings:
             record_timing(conn, run.id, trigger.id, trigger.attempt, timing)
         seconds = measured_seconds(conn, run.id, trigger.id) if recorded is None else recorded

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from modyn_dagster.catalog.database.mapping import as_timestamp
@@ -51,30 +52,55 @@ def select_training_set(context: TriggerContext) -> TrainingSetRow:
     selected = select_samples(context)
     if context.trigger.state in ("trained", "skipped"):
         return _select_again(context, selected)
-    relative = training_set_path(context.run.id, context.trigger.ordinal)
     with ExitStack() as stack:
-        staged = stack.enter_context(_staged(context, relative))
-        written = stage_training_set(staged, selected.selection)
-        span = context.view.time_span(selected.window)
-        values: dict[str, Any] = {
-            "after": selected.window.after,
-            "until": selected.window.until,
-            "n_pool": selected.selection.n_pool,
-            "n_samples": written.n_samples,
-            "time_min": as_timestamp(span[0]) if span else None,
-            "time_max": as_timestamp(span[1]) if span else None,
-            "path": relative,
-            "checksum": written.checksum,
-            "details": selected.details,
-        }
-        if selected.state is None:
-            return _commit(context, [staged], values, watch)
-        path = selector_state_path(context.run.id, context.trigger.ordinal)
-        state = stack.enter_context(_staged(context, path))
-        state.write(selected.state)
-        state.finish()
-        values["details"]["state"] |= {"path": path, "checksum": state.checksum}
-        return _commit(context, [state, staged], values, watch)
+        staged, values = stage_selection(context, selected, stack)
+        return _commit(context, staged, values, watch)
+
+
+def stage_selection(
+    context: TriggerContext, selected: Selected, stack: ExitStack, version: int | None = None
+) -> tuple[list[StagedFile], dict[str, Any]]:
+    """Write a selection, and the state of an online strategy before it, under temporary names that the stack removes.
+
+    Returns the files in the order in which they are to be published, and the values of the row. A ``version`` is part of their
+    names, for a set that is to stand beside the recorded one.
+    """
+    relative = _versioned(training_set_path(context.run.id, context.trigger.ordinal), version)
+    staged = stack.enter_context(_staged(context, relative))
+    written = stage_training_set(staged, selected.selection)
+    span = context.view.time_span(selected.window)
+    values: dict[str, Any] = {
+        "after": selected.window.after,
+        "until": selected.window.until,
+        "n_pool": selected.selection.n_pool,
+        "n_samples": written.n_samples,
+        "time_min": as_timestamp(span[0]) if span else None,
+        "time_max": as_timestamp(span[1]) if span else None,
+        "path": relative,
+        "checksum": written.checksum,
+        "details": selected.details,
+    }
+    if selected.state is None:
+        return [staged], values
+    path = _versioned(selector_state_path(context.run.id, context.trigger.ordinal), version)
+    state = stack.enter_context(_staged(context, path))
+    state.write(selected.state)
+    state.finish()
+    values["details"]["state"] |= {"path": path, "checksum": state.checksum}
+    return [state, staged], values
+
+
+def _versioned(relative: str, version: int | None) -> str:
+    """A file's name with a version before its suffixes.
+
+    >>> _versioned("training_sets/000003/000012.state.json", 2)
+    'training_sets/000003/000012.d2.state.json'
+    """
+    if version is None:
+        return relative
+    path = PurePosixPath(relative)
+    stem, _, suffixes = path.name.partition(".")
+    return str(path.with_name(f"{stem}.d{version}.{suffixes}"))
 
 
 def select_samples(context: TriggerContext) -> Selected:

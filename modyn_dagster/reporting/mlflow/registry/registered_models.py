@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 #: Versions listed on the page of a registered model.
 VERSIONS_ON_PAGE: Final = 100
 _CHAMPION_BECAUSE: Final = "modyn/champion"
-_DIGEST_TAG: Final = "modyn/told"
+#: Tag of a registered model with the digests of a run's verdicts, before the id of the run.
+DIGEST_TAG: Final = "modyn/told"
 #: Versions whose verdicts share a digest: all of them are read again when one changes.
 BLOCK: Final = 50
 #: Missing versions that are requested one by one; for more, all versions of the run are read.
@@ -81,7 +82,7 @@ class RegisteredModels:
                 self._client.search_model_versions(f"name = '{name}'", max_results=VERSIONS_ON_PAGE, order_by=_NEWEST_FIRST)
             )
             if keys:
-                first = _first_changed(registered.tags.get(tag := f"{_DIGEST_TAG}/{run.id}", ""), digests, len(keys))
+                first = _first_changed(registered.tags.get(tag := f"{DIGEST_TAG}/{run.id}", ""), digests, len(keys))
                 champion = partition_key(run.id, verdicts[-1].champion)
                 own = _by_trigger(version for version in shown if belongs_to_run(version, run))
                 if len(shown) < VERSIONS_ON_PAGE:

@@ -35,7 +35,7 @@ def read_models(engine: sa.Engine, run: RunRow) -> tuple[list[ModelRow], list[Ve
 
 
 TRIGGER: Final = "modyn/trigger"
-_MODEL: Final = "modyn/model"
+MODEL: Final = "modyn/model"
 _LIVE_FROM: Final = "modyn/live_from"
 _RUN: Final = "modyn/run"
 #: Characters of the description of a registered model in MLflow's tables.
@@ -58,7 +58,7 @@ def version_tags(run: RunRow, model: ModelRow) -> dict[str, str]:
     """Tags that identify a version."""
     # Run ids start again in another database: the time of creation distinguishes them.
     identity = {_RUN: str(run.id), _CREATED: utc_text(run.created_at), TRIGGER: partition_key(run.id, model.ordinal)}
-    return identity | {_MODEL: model.hash, _LIVE_FROM: utc_text(model.created_at)}
+    return identity | {MODEL: model.hash, _LIVE_FROM: utc_text(model.created_at)}
 
 
 def belongs_to_run(version: ModelVersion, run: RunRow) -> bool:
@@ -76,7 +76,7 @@ def live_version(version: ModelVersion) -> LiveVersion | None:
     tags = version.tags
     try:
         since = datetime.fromisoformat(tags[_LIVE_FROM])
-        live = LiveVersion(version.name, int(version.version), tags[TRIGGER], tags[_MODEL], since)
+        live = LiveVersion(version.name, int(version.version), tags[TRIGGER], tags[MODEL], since)
     except (KeyError, ValueError):
         return None
     return None if since.tzinfo is None else live
@@ -120,5 +120,5 @@ def aliased_models(client: MlflowClient, pipeline: str, aliases: Sequence[str]) 
             for registered in client.search_registered_models(f"name = '{name}'", max_results=1):
                 versions = {version for alias, version in registered.aliases.items() if alias in aliases}
                 tags = [client.get_model_version(name, str(version)).tags for version in sorted(versions)]
-                models.update(found[_MODEL] for found in tags if _MODEL in found)
+                models.update(found[MODEL] for found in tags if MODEL in found)
     return frozenset(models)

@@ -1,0 +1,1 @@
+"""Deletion requests in Dagster and MLflow."""

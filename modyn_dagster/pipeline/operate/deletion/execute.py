@@ -1,0 +1,150 @@
+"""Execution of a deletion request: a state machine in the catalog, which a second call completes after a kill at any point.
+
+=============  =====================================================================================================
+state          what its step does
+=============  =====================================================================================================
+``deleting``   takes fingerprints, deletes the samples, and plans again: nothing new is selected or trained with them
+``making``     makes or withdraws one model after the other (``making``), scores them, removes files (``sweeping``)
+``showing``    shows the new models in MLflow, and marks the versions of the old ones
+``finished``
+=============  =====================================================================================================
+
+Each change of the catalog and its part of the document are one transaction, which compares the request's epoch.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.datasets import DatasetRow, get_dataset
+from modyn_dagster.catalog.deletions import lock_deletions
+from modyn_dagster.catalog.removal.deletion_requests import (
+    DeletionRequestRow,
+    get_request,
+    insert_request,
+    list_requests,
+    move_request,
+)
+from modyn_dagster.catalog.results.models import model_uses
+from modyn_dagster.catalog.runs import get_run, move_run
+from modyn_dagster.catalog.triggers import unfinished_trigger
+from modyn_dagster.errors import RunError
+from modyn_dagster.files.mounting import files_at
+from modyn_dagster.ingestion.deletion.delete import delete_samples
+from modyn_dagster.ingestion.deletion.purge import purge_samples
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
+from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument
+from modyn_dagster.pipeline.operate.deletion.making import Request, evaluate_again, make_models
+from modyn_dagster.pipeline.operate.deletion.report.taking import take_fingerprints
+from modyn_dagster.pipeline.operate.deletion.sweeping import sweep
+from modyn_dagster.pipeline.operate.deletion.ways import actions_for
+from modyn_dagster.pipeline.operate.sample_lineage import usages_of
+from modyn_dagster.pipeline.platform import Platform
+
+#: Shows the models of a request in MLflow, and yields a line for everything that is not shown. Raises ``TrackingError``.
+Show = Callable[[DeletionDocument], Iterator[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    platform: Platform
+    dataset: DatasetRow
+    keys: KeyArray
+    show: Show
+
+
+def begin_request(platform: Platform, dataset: DatasetRow, keys: KeyArray, planned: DeletionDocument) -> DeletionRequestRow:
+    """Store a planned request; nothing else is changed. Raises ``RunError`` while an earlier one is not finished."""
+    with platform.transaction() as conn:
+        lock_deletions(conn, dataset.id)
+        if open_ones := [row.id for row in list_requests(conn, dataset.id) if row.state != "finished"]:
+            remedy = f"`modyn-dagster dataset delete {dataset.name} --request {open_ones[0]} --execute` completes it"
+            raise RunError(f"deletion request {open_ones[0]} of dataset {dataset.name} is not finished; {remedy}")
+        row = insert_request(conn, dataset.id, np.unique(keys).tolist(), planned.model_dump(mode="json"))
+        return move_request(conn, row, "deleting", planned.model_copy(update={"request": row.id}).model_dump(mode="json"))
+
+
+def execute_request(platform: Platform, request_id: int, show: Show) -> DeletionRequestRow:
+    """Execute a request to its end, from wherever it stands.
+
+    Raises:
+        RunError: a process works on a replay that is to be changed, or a model cannot be made again; call it again later, or
+            with another way.
+        StaleRun: another process executes the request.
+        TrackingError: MLflow does not answer; everything else is done, and the next call only shows it.
+    """
+    steps = {"deleting": _delete, "making": _make, "showing": _show}
+    while True:
+        with platform.transaction() as conn:
+            row = get_request(conn, request_id)
+            dataset = get_dataset(conn, DeletionDocument.model_validate(row.document).dataset)
+        if row.state == "finished":
+            return row
+        steps[row.state](_Step(platform, dataset, np.array(row.keys, np.uint64), show), row)
+
+
+def _delete(step: _Step, row: DeletionRequestRow) -> None:
+    platform, document = step.platform, DeletionDocument.model_validate(row.document)
+    # While the bytes are there: the report searches for them.
+    take_fingerprints(platform, step.dataset, step.keys, row.id, document.salt)
+    delete_samples(platform.engine, platform.home, step.dataset, step.keys, document.reason)
+    uses = usages_of(platform, step.dataset.id, step.keys)
+    used = {use.used_by.pipeline for use in uses if use.used_by.model_hash is not None}
+    chosen = {action.pipeline: action.way for action in document.actions if action.by == "person" and action.pipeline in used}
+    with platform.transaction() as conn:
+        models = model_uses(conn)
+        changes = {
+            "actions": actions_for(conn, uses, models, chosen),
+            "models": changed_models(uses, models),
+            "files": [
+                *(file for file in document.files if file.kind == "index"),
+                *changed_files(conn, platform, step.dataset, step.keys, uses),
+            ],
+        }
+        planned = document.model_copy(update=changes)
+    for file in planned.files:
+        if file.kind == "selector_state":
+            # States hold the keys; without its file a state is computed again, without them.
+            path = platform.home / file.path
+            files_at(path).remove(path)
+    with transaction(platform.engine) as conn:
+        move_request(conn, row, "making", planned.model_dump(mode="json"))
+
+
+def _make(step: _Step, row: DeletionRequestRow) -> None:
+    request = make_models(Request(step.platform, step.dataset, step.keys, row))
+    evaluate_again(request)
+    document = request.document
+    _stop_retired(step.platform, document)
+    if document.purge:
+        spec = step.platform.project.datasets[step.dataset.name]
+        purge_samples(step.platform.engine, step.platform.home, spec, step.dataset, step.keys)
+    swept = sweep(step.platform, step.dataset, document)
+    actions = [action.model_copy(update={"state": "done"}) for action in swept.actions]
+    with step.platform.transaction() as conn:
+        move_request(conn, request.row, "showing", swept.model_copy(update={"actions": actions}).model_dump(mode="json"))
+
+
+def _stop_retired(platform: Platform, document: DeletionDocument) -> None:
+    """Stop the live runs that a person retired, until they are resumed; an unfinished trigger is finished first."""
+    for action in document.actions:
+        if action.way != "retire" or action.by != "person" or action.mode != "live":
+            continue
+        with platform.transaction() as conn:
+            run = get_run(conn, action.run_id, lock=True)
+            if run.state == "active":
+                is_training = unfinished_trigger(conn, run.id) is not None
+                move_run(conn, run, state="stopping" if is_training else "stopped")
+
+
+def _show(step: _Step, row: DeletionRequestRow) -> None:
+    document = DeletionDocument.model_validate(row.document)
+    notes = [*document.notes, *step.show(document)]
+    changes = {"notes": notes, "finished_at": datetime.now(UTC), "selection": document.selection.hidden(document.salt)}
+    finished = document.model_copy(update=changes)
+    with step.platform.transaction() as conn:
+        move_request(conn, row, "finished", finished.model_dump(mode="json"))

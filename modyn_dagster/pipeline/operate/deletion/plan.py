@@ -1,0 +1,89 @@
+"""Plan of a deletion request: the document before anything has changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+
+from modyn_dagster.catalog.batches import list_batches
+from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.decisions import count_decisions
+from modyn_dagster.catalog.results.models import model_uses
+from modyn_dagster.catalog.runs import list_runs
+from modyn_dagster.errors import RunError
+from modyn_dagster.ingestion.deletion.delete import plan_deletion
+from modyn_dagster.keys import KeyArray
+from modyn_dagster.pipeline.operate.deletion.affected import batch_files, changed_files, changed_models
+from modyn_dagster.pipeline.operate.deletion.document import (
+    DeletionDocument,
+    Mode,
+    Selection,
+    Way,
+    digests_of,
+    new_salt,
+    positions_by_batch,
+)
+from modyn_dagster.pipeline.operate.deletion.ways import actions_for
+from modyn_dagster.pipeline.operate.sample_lineage import usages_of
+from modyn_dagster.pipeline.platform import Platform
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Wish of a person that samples go.
+
+    Attributes:
+        selection: how the samples were chosen.
+        actor: the person who asks.
+        reason: recorded with the deletion.
+        purge: overwrite bytes, labels and attributes too.
+        mode: ``kept``; ``as_if_deleted`` is refused.
+        ways: chosen by the person, by pipeline.
+    """
+
+    selection: Selection
+    actor: str
+    reason: str | None = None
+    purge: bool = False
+    mode: Mode = "kept"
+    ways: Mapping[str, Way] = field(default_factory=dict)
+
+
+def plan_request(platform: Platform, dataset: DatasetRow, keys: KeyArray, wish: Wish) -> DeletionDocument:
+    """Find what samples (``uint64[n]``, deleted or not) went into, and choose a way out for each run; nothing is changed.
+
+    Raises:
+        UnknownKey: a key that no sample has.
+        RunError: there is no sample to delete, or the mode is not supported.
+        ConfigError: a way that a run does not have.
+    """
+    if wish.mode != "kept":
+        raise RunError("decisions as_if_deleted: not supported; what was decided stays, and only `kept` can be executed")
+    keys = np.unique(keys)
+    if len(keys) == 0:
+        raise RunError(f"dataset {dataset.name}: the selection holds no sample")
+    with platform.transaction() as conn:
+        # Names the first unknown key.
+        plan_deletion(conn, platform.home, dataset, keys)
+        names = {batch.ordinal: batch.partition_key for batch in list_batches(conn, dataset.id)}
+    uses = usages_of(platform, dataset.id, keys)
+    salt = new_salt()
+    with platform.transaction() as conn:
+        models, runs = model_uses(conn), [run for run in list_runs(conn) if run.dataset_id == dataset.id]
+        return DeletionDocument(
+            dataset=dataset.name,
+            requested_at=datetime.now(UTC),
+            actor=wish.actor,
+            reason=wish.reason,
+            selection=wish.selection,
+            mode=wish.mode,
+            purge=wish.purge,
+            salt=salt,
+            keys=digests_of(salt, dataset.name, keys.tolist()),
+            batches=positions_by_batch(keys, names),
+            actions=actions_for(conn, uses, models, wish.ways),
+            models=changed_models(uses, models),
+            files=[*batch_files(conn, dataset, keys), *changed_files(conn, platform, dataset, keys, uses)],
+            decisions_depend=sum(count_decisions(conn, run.id, int(keys[0])) for run in runs),
+        )

@@ -1,0 +1,97 @@
+"""Removal of the files that a deletion request is about, once nothing in the catalog names them."""
+
+from collections import defaultdict
+
+from modyn_dagster.catalog.batches import list_batches
+from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.results.models import model_uses
+from modyn_dagster.catalog.results.predictions import list_predictions
+from modyn_dagster.catalog.results.training_sets import find_training_set, mark_training_sets_removed
+from modyn_dagster.catalog.runs import list_runs
+from modyn_dagster.catalog.triggers import UNFINISHED, TriggerRow, list_triggers
+from modyn_dagster.errors import UnknownModel
+from modyn_dagster.files.mounting import files_at
+from modyn_dagster.pipeline.operate.deletion.affected import root_of
+from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, FileChange
+from modyn_dagster.pipeline.operate.removal.completion import remove_models
+from modyn_dagster.pipeline.platform import Platform, ahead_path
+
+
+def sweep(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -> DeletionDocument:
+    """Remove files and models that are withdrawn; returns the document with what is there now. A second call does the same."""
+    named = _named_files(platform, dataset, document)
+    files = [_swept(platform, file, named) for file in document.files]
+    files += _new_indexes(platform, dataset, document)
+    stays = _remove_models(platform, document)
+    for run_id in {action.run_id for action in document.actions}:
+        folder = (platform.home / ahead_path(run_id, 0)).parent
+        files_at(folder).remove_below(folder)
+    return document.model_copy(update={"files": files, "notes": sorted({*document.notes, *stays})})
+
+
+def _new_indexes(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -> list[FileChange]:
+    """Indexes that a purge has written in the place of others."""
+    ordinals, paths = {batch.ordinal for batch in document.batches}, {file.path for file in document.files}
+    with platform.transaction() as conn:
+        batches = [batch for batch in list_batches(conn, dataset.id, "ingested") if batch.ordinal in ordinals]
+    new = [batch for batch in batches if batch.index_path not in paths]
+    return [FileChange(kind="index", path=str(batch.index_path), after=batch.index_checksum) for batch in new]
+
+
+def _named_files(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -> dict[str, str]:
+    """Checksums by path of the files that the catalog names: of batches, and of triggers in the document."""
+    owners = {file.trigger for file in document.files if file.trigger}
+    named: dict[str, str] = {}
+    with platform.transaction() as conn:
+        for batch in list_batches(conn, dataset.id, "ingested"):
+            named[str(batch.index_path)] = str(batch.index_checksum)
+        for run in list_runs(conn):
+            for trigger in list_triggers(conn, run.id) if run.dataset_id == dataset.id else ():
+                if trigger.partition_key not in owners:
+                    continue
+                named |= {file.path: file.checksum for file in list_predictions(conn, trigger.id) if file.removed_at is None}
+                row = find_training_set(conn, trigger.id)
+                if row is None or row.removed_at is not None:
+                    continue
+                if _holds_samples(trigger, row.path, document):
+                    mark_training_sets_removed(conn, [trigger.id])
+                    continue
+                named[row.path] = row.checksum
+                if "state" in row.details:
+                    named[row.details["state"]["path"]] = row.details["state"]["checksum"]
+        named |= {use.partition_key: use.hash for use in model_uses(conn)}
+    return named
+
+
+def _holds_samples(trigger: TriggerRow, path: str, document: DeletionDocument) -> bool:
+    """Test the set of a trigger without a model for the samples; one that is still to be trained is selected again."""
+    if trigger.state == "trained" or trigger.state in UNFINISHED:
+        return False
+    return any(file.kind == "training_set" and file.path == path and file.after is None for file in document.files)
+
+
+def _swept(platform: Platform, file: FileChange, named: dict[str, str]) -> FileChange:
+    if file.kind == "index":
+        return file.model_copy(update={"after": named.get(file.path)})
+    if file.kind == "model":
+        return file
+    if file.kind == "optimizers" and file.trigger in named:
+        # Written again with the model that the trigger has now.
+        return file.model_copy(update={"after": named[file.trigger]})
+    if file.path not in named:
+        path = platform.place_of(file.path)
+        files_at(path).remove(path)
+    return file.model_copy(update={"after": named.get(file.path)})
+
+
+def _remove_models(platform: Platform, document: DeletionDocument) -> list[str]:
+    going: dict[str, list[str]] = defaultdict(list)
+    kept = {model.model for model in document.models if model.replaced_by == model.model}
+    for file in document.files:
+        if file.kind == "model" and file.before is not None and file.before not in kept:
+            going[root_of(platform, file)].append(file.before)
+            try:
+                platform.weight_cache.delete(file.before)
+            except UnknownModel:
+                continue
+    return remove_models(platform, going, rebase=True)

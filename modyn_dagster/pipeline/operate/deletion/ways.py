@@ -1,0 +1,88 @@
+"""Ways out for the runs whose models saw deleted samples, and the cheapest by the ledger that leaves the pipeline in service."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import sqlalchemy as sa
+
+from modyn_dagster.catalog.results.models import ModelUse
+from modyn_dagster.catalog.runs import RunRow, choose_run, get_run
+from modyn_dagster.catalog.timings import seconds_by_trigger
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.pipeline.operate.deletion.document import Cost, PipelineAction, Way
+from modyn_dagster.pipeline.operate.sample_lineage import SampleUse
+
+#: Stages whose seconds making a model again costs.
+_STAGES: Final = ("select", "train", "save", "evaluate")
+
+
+def actions_for(
+    conn: sa.Connection, uses: Sequence[SampleUse], models: Sequence[ModelUse], chosen: Mapping[str, Way]
+) -> list[PipelineAction]:
+    """Choose a way out for each run with a model that saw the samples, in the order of the runs.
+
+    A run whose newest model has not seen them loses the others. The run that stands for its pipeline (the open live run, else
+    the newest replay, else the newest live run) is trained again; every other one is rolled back, or retired where it has no
+    clean model.
+
+    Args:
+        conn: of the catalog.
+        uses: of the samples, in the order of their triggers.
+        models: of all runs.
+        chosen: ways that a person chose, by pipeline.
+
+    Raises:
+        ConfigError: a person chose a way that a run does not have, or names a pipeline without such models.
+    """
+    by_run: dict[int, list[SampleUse]] = defaultdict(list)
+    for use in uses:
+        if use.used_by.model_hash is not None:
+            by_run[use.used_by.run_id].append(use)
+    actions = [_action(conn, get_run(conn, run_id), affected, models, chosen) for run_id, affected in sorted(by_run.items())]
+    if unknown := chosen.keys() - {action.pipeline for action in actions}:
+        rule = f"has no model that saw the samples; these have: {', '.join(sorted({a.pipeline for a in actions})) or 'none'}"
+        raise ConfigError("dataset delete", "--way", min(unknown), rule)
+    return actions
+
+
+def _action(
+    conn: sa.Connection, run: RunRow, affected: Sequence[SampleUse], models: Sequence[ModelUse], chosen: Mapping[str, Way]
+) -> PipelineAction:
+    saw = {use.used_by.ordinal for use in affected}
+    own = [model for model in models if model.run_id == run.id]
+    clean = [model for model in own if model.ordinal not in saw]
+    ancestor = clean[-1] if clean else None
+    seconds = seconds_by_trigger(conn, run.id)
+    triggers = {model.trigger_id for model in own if model.ordinal in saw}
+    ledger = sum(seconds.get((trigger, stage), 0.0) for trigger in triggers for stage in _STAGES)
+    n = len(triggers)
+    costs = [
+        Cost(way="retrain", seconds=ledger, n_models=n),
+        Cost(way="roll_back", seconds=0.0, n_models=0, refused="" if clean else "the run has no model that has not seen them"),
+        Cost(way="retire", seconds=0.0, n_models=0),
+    ]
+    by_person = chosen.get(run.pipeline)
+    way = by_person or _cheapest(conn, run, own, saw, has_ancestor=ancestor is not None)
+    cost = next(cost for cost in costs if cost.way == way)
+    if cost.refused:
+        raise ConfigError("dataset delete", "--way", f"{run.pipeline}={way}", f"{run.title}: {cost.refused}")
+    return PipelineAction(
+        pipeline=run.pipeline,
+        run_id=run.id,
+        mode=run.mode,
+        way=way,
+        by="ledger" if by_person is None else "person",
+        triggers=[use.used_by.partition_key for use in affected],
+        ancestor=None if ancestor is None else ancestor.hash,
+        seconds=cost.seconds,
+        costs=costs,
+    )
+
+
+def _cheapest(conn: sa.Connection, run: RunRow, own: Sequence[ModelUse], saw: set[int], *, has_ancestor: bool) -> Way:
+    standing = choose_run(conn, run.pipeline)
+    is_standing = standing is not None and standing.id == run.id
+    if is_standing and own and own[-1].ordinal in saw:
+        return "retrain"
+    return "roll_back" if has_ancestor else "retire"

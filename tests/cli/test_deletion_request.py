@@ -1,0 +1,83 @@
+"""``dataset delete --plan`` and ``--execute``: the table, the document, and what is refused."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modyn_dagster.catalog.results.models import list_models
+from modyn_dagster.cli import main
+from modyn_dagster.settings import Settings
+from tests.pipeline.deleting import keys_of
+from tests.pipeline.world import World, make_world
+from tests.projects.tiny import DATASET, amount
+
+
+@pytest.fixture
+def world(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    chained = amount(every=40)
+    chained["training"] |= {"use_previous_model": True}
+    made = make_world(settings, tmp_path / "project", [chained])
+    for name, value in made.settings.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MODYN_MLFLOW_URI", "")
+    made.deliver(range(3))
+    made.live_until_idle("by_amount")
+    yield made
+    made.close()
+
+
+def run(*arguments: str, answer: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["dataset", "delete", *arguments], input=answer, catch_exceptions=False)
+
+
+def models(world: World) -> list[str]:
+    with world.platform.transaction() as conn:
+        return [row.hash for row in list_models(conn, world.run("by_amount", "live").id)]
+
+
+def test_a_plan_changes_nothing_and_its_execution_ends_with_the_document(world: World) -> None:
+    run_row = world.run("by_amount", "live")
+    key = str(keys_of(world, world.triggers(run_row.id)[1])[0])
+    before = models(world)
+    planned = run(DATASET, "--keys", key, "--plan")
+    assert (planned.exit_code, "by_amount run 1: retrain (by the ledger)" in planned.stdout) == (0, True)
+    document = json.loads(run(DATASET, "--keys", key, "--plan", "--json").stdout)
+    assert [(model["model"], model["n_samples"], model["because"]) for model in document["models"]] == [
+        (before[1], 1, ["training_set"]),
+        (before[2], 0, ["previous_model"]),
+    ]
+    assert [cost["way"] for cost in document["actions"][0]["costs"]] == ["retrain", "roll_back", "retire"]
+    assert run(DATASET, "--keys", key, "--execute", answer="n\n").exit_code == 1
+    assert models(world) == before
+    done = run(DATASET, "--keys", key, "--execute", "--reason", "a wish", "--yes")
+    assert (done.exit_code, "deletion request 1: 2 models made again, 0 withdrawn" in done.stdout) == (0, True), done.output
+    after = models(world)
+    assert (after[0], set(after) & set(before[1:])) == (before[0], set())
+    again = run(DATASET, "--request", "1", "--execute", "--json")
+    found = json.loads(again.stdout)
+    assert (found["request"], found["reason"], found["selection"]) == (1, "a wish", {"by": "keys", "text": key})
+    assert [model["replaced_by"] for model in found["models"]] == after[1:]
+
+
+WRONG = {
+    ("--keys", "1", "--plan", "--way", "by_amount=burn"): (1, "--way: must be PIPELINE=retrain|roll_back|retire"),
+    ("--keys", "1", "--plan", "--way", "other=retire"): (1, "has no model that saw the samples; these have: by_amount"),
+    ("--keys", "1", "--plan", "--decisions", "as_if_deleted"): (1, "decisions as_if_deleted: not supported"),
+    ("--keys", "1", "--way", "by_amount=retire"): (2, "belong to --plan and --execute"),
+    ("--request", "7", "--execute"): (1, "no deletion request 7"),
+    ("--keys", "1", "--execute", "--dry-run"): (2, "--plan shows what it would do"),
+    ("--request", "1"): (2, "give it with --execute alone"),
+    ("--keys", "999", "--plan"): (1, "no sample with key 999"),
+}
+
+
+def test_what_is_wrong_is_told_in_one_sentence_and_nothing_is_done(world: World) -> None:
+    before = models(world)
+    for arguments, (code, message) in WRONG.items():
+        result = run(DATASET, *arguments)
+        assert (result.exit_code, message in " ".join(result.stderr.split())) == (code, True), (arguments, result.stderr)
+    assert models(world) == before
+    assert [batch.n_deleted for batch in world.platform.view(DATASET).batches] == [0, 0, 0]
