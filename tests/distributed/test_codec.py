@@ -1,7 +1,6 @@
 """Values between processes: they come back as they were, and nothing but values does."""
 
 import os
-import subprocess
 import threading
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -93,14 +92,10 @@ def test_not_a_number_keeps_its_bits() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [threading.Lock(), open(os.devnull), lambda: 0, np.array([object()]), (n for n in ""), os.environ, subprocess.Popen],  # noqa: SIM115
-    ids=["lock", "file", "lambda", "objects", "generator", "environment", "class"],
+    [threading.Lock(), open(os.devnull), lambda: 0, np.array([object()]), (n for n in ""), os.environ],  # noqa: SIM115
+    ids=["lock", "file", "lambda", "objects", "generator", "environment"],
 )
 def test_what_is_no_value_is_refused(value: Any) -> None:
-    if value is subprocess.Popen:
-        # A class may be named, an instance of it not made.
-        value = subprocess.Popen.__new__(subprocess.Popen)
-        value._child_created = False
     with pytest.raises(TypeError, match="cannot be sent to another process"):
         encode(value)
 

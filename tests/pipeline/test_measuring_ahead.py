@@ -36,13 +36,14 @@ DETECTOR: Content = {"kind": "detector", "every": 20, "detector": {"name": "page
 
 
 def tried(trigger: Content) -> Content:
-    return drift("tried") | {"trigger": trigger}
+    content: Content = drift("tried")
+    return content | {"trigger": trigger}
 
 
 def measurements(world: World, name: str) -> list[Any]:
     """Rows of a replay without the number of its run."""
     run = world.run_named("tried", name)
-    columns = [column for column in measurement.c if column.name not in ("run_id", "created_at")]
+    columns = [column for column in measurement.c if column.name not in ("id", "run_id", "created_at")]
     with world.platform.transaction() as conn:
         rows = conn.execute(sa.select(*columns).where(measurement.c.run_id == run.id).order_by(measurement.c.point))
         return [tuple(row) for row in rows]
@@ -81,7 +82,7 @@ def test_detectors_are_read_by_the_replay_alone(world_of, workers) -> None:
 @pytest.mark.soak("distributed")
 def test_points_that_workers_fail_on_are_measured_by_the_replay(world_of, workers) -> None:
     world = shifted(world_of, POLICIES["embeddings"])
-    pool = workers(2, after=lambda made: OSError(5, "Input/output error") if len(pool.made) % 3 == 1 else made)
+    pool: InlinePool = workers(2, after=lambda made: OSError(5, "Input/output error") if len(pool.made) % 3 == 1 else made)
     alone, ahead = both(world, "tried", pool)
     assert ahead == alone
 
