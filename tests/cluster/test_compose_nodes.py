@@ -9,7 +9,6 @@ from typing import Final
 
 import dagster as dg
 import pytest
-from ray.util.state import list_nodes
 
 from tests.cluster.nodes import Nodes, nodes_of
 from tests.cluster.replays import launches_of
@@ -52,6 +51,9 @@ def health(nodes: Nodes, address: str) -> int:
 
 
 def test_a_node_is_healthy_while_the_head_counts_it(nodes: Nodes) -> None:
+    # Not above: Ray reads the token once, when it is imported.
+    from ray.util.state import list_nodes
+
     [address] = {node.node_ip for node in list_nodes(nodes.dashboard)}
     assert health(nodes, address) == 0
     assert health(nodes, "192.0.2.1") == 1
