@@ -17,7 +17,7 @@ from modyn_dagster.data.known_batches import KnownBatches
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.distributed.opening import open_group
 from modyn_dagster.distributed.protocols import Group
-from modyn_dagster.errors import ConfigError, UnknownName
+from modyn_dagster.errors import UnknownName
 from modyn_dagster.files.mounting import home_of_files
 from modyn_dagster.settings import Settings
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -79,10 +79,7 @@ class Platform:
 
     @cached_property
     def group(self) -> Group:
-        """Group of processes that train a model in ranks. ``ConfigError`` where files are in a store."""
-        if self.settings.files is not None:
-            rule = "ranks of a training do not read through it; use a MODYN_HOME that all of them see"
-            raise ConfigError("environment", "MODYN_FILES", self.settings.files, rule)
+        """Group of processes that train a model in ranks."""
         return open_group(self.settings.ranks)
 
     @cached_property

@@ -95,7 +95,7 @@ def train_in_ranks(
 
     The result depends on the number of ranks, and not on the group. ``progress`` is called in another thread, a few times a
     second, where the ranks run on this machine. ``timeout`` is the longest wait of a rank for the others, in seconds: also for
-    one that reads the training set more slowly.
+    one that reads the training set more slowly. Ranks read files that are copies of a store's as this process does.
 
     Raises:
         ConfigError: ranks cannot share this training.

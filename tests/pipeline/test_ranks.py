@@ -1,20 +1,17 @@
 """Pipelines whose models are trained in ranks: live as replayed, retrained from provenance, refused before a run."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.preflight import require_runnable
-from modyn_dagster.settings import Settings
 from modyn_dagster.spec.load import parse_spec, spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 from tests.pipeline.world import World
-from tests.projects.tiny import ROOT, Content, amount
+from tests.projects.tiny import Content, amount
 
 MakeWorld = Callable[..., World]
 
@@ -81,9 +78,3 @@ def test_one_rank_is_no_change_of_a_spec_and_two_are() -> None:
     one, two = (spec_hash(parse_spec(pipeline(ranks=n), PipelineSpec, source="p")) for n in (1, 2))
     assert one == spec_hash(parse_spec(pipeline(), PipelineSpec, source="p")) != two
     assert "ranks" not in parse_spec(pipeline(ranks=1), PipelineSpec, source="p").model_dump()["training"]
-
-
-def test_ranks_do_not_read_through_a_store(tmp_path: Path) -> None:
-    settings = Settings(ROOT / "examples/baseball", tmp_path, files="s3://bucket/modyn")
-    with pytest.raises(ConfigError, match="environment: MODYN_FILES: ranks of a training do not read through it"):
-        _ = Platform.open(settings).group
