@@ -38,7 +38,7 @@ def other_settings(postgres_server: RunningServer, tmp_path: Path) -> Iterator[S
 
 def lived(settings: Settings, folder: Path) -> World:
     world = make_world(settings, folder, [pipeline()], split={"train": 0.6, "evaluate": 0.2, "calibrate": 0.2})
-    world.deliver(range(3))
+    world.deliver(range(6))
     world.live_until_idle("by_amount")
     return world
 
