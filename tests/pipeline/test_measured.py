@@ -35,6 +35,9 @@ POLICIES = [
     performance(),
     performance("by_misclassifications", decision={"rule": "misclassifications", "value": 4, "expected_accuracy": "calibrate"}),
     performance("label_free", label_free=True),
+    performance(
+        "label_free_f1", metric="f1", label_free=True, interval=0.9, decision={"rule": "quantile", "window": 3, "quantile": 0.5}
+    ),
     triggered("by_detector", {"kind": "detector", "every": 20, "detector": {"name": "page_hinkley", "threshold": 3}}),
     triggered(
         "by_cost",
