@@ -15,15 +15,18 @@ from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.data.split import CALIBRATE
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation import Interval, Predictions, read_predictions
-from modyn_dagster.evaluation.cells import data_versions
 from modyn_dagster.evaluation.label_free.estimator import Estimator
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.context import TriggerContext, context_of
 from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, FeatureExtractor
 from modyn_dagster.pipeline.models import predictor_of
-from modyn_dagster.pipeline.stages.evaluation.cells.estimates import calibration_of, estimated_cells, without_truth
+from modyn_dagster.pipeline.stages.evaluation.cells.estimates import calibration_of, estimated_cells
+from modyn_dagster.pipeline.stages.evaluation.cells.plans import cell_plans
+from modyn_dagster.pipeline.stages.evaluation.training_data import evaluation_set
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from modyn_dagster.reporting.estimates import hold
+from modyn_dagster.reporting.mlflow.content import DagsterRun
+from modyn_dagster.reporting.mlflow.run_content import read_run
 from modyn_dagster.reporting.page.records import read_report
 from modyn_dagster.reporting.plots.runs import score_over_time
 from modyn_dagster.reporting.plots.sketches import scores_svg
@@ -69,7 +72,7 @@ def interval_of(cell: EvaluationRow) -> Interval:
 
 
 def replayed(world_of, *pipelines, **options) -> World:
-    world = world_of(*(pipelines or (estimating("accuracy", *NAMES),)), split=SPLIT, **options)
+    world: World = world_of(*(pipelines or (estimating("accuracy", *NAMES),)), split=SPLIT, **options)
     world.deliver(range(6))
     world.replay("by_amount")
     return world
@@ -85,6 +88,7 @@ def test_every_estimated_cell_is_that_of_the_model_calibrated_in_its_own_window(
     keys = view.keys_on(CALIBRATE, KeyRange(window.after, window.until))
     calibrating = FeatureExtractor(predictor, "any", BlockCache()).values(view, keys, {OUTPUTS})
     predictor.close()
+    assert calibrating.truth is not None
     estimator, defined = Estimator(calibrating.taps[OUTPUTS], calibrating.truth), 0
     for cell in cells(world, context.trigger.ordinal):
         inside = (stored.times >= as_datetime64(cell.interval_start)) & (stored.times < as_datetime64(cell.interval_end))
@@ -107,8 +111,13 @@ def test_labels_of_the_samples_that_are_estimated_change_neither_estimate_nor_ad
     results = estimated_cells(context, context.model, calibration_of(context), {"": other}, intervals, wanted)
     found = [results[str(number)] for number in range(len(own))]
     assert [(r.value, r.undefined, r.low, r.high) for r in found] == [(c.value, c.undefined, c.low, c.high) for c in own]
-    versions = [data_versions(without_truth(each), intervals, DATASET, {}) for each in (stored, other)]
-    assert versions[0] == versions[1]
+    data, calibration = evaluation_set(context), calibration_of(context)
+    plans = [cell_plans(context, context.model, data, {"": each}, intervals, {}, calibration) for each in (stored, other)]
+    estimated, measured = (
+        [[p.address for p in each if (p.metric in NAMES) is chosen] for each in plans] for chosen in (True, False)
+    )
+    assert estimated[0] == estimated[1]
+    assert measured[0] != measured[1]
 
 
 def test_slices_by_label_have_no_estimates_and_other_slices_do(world_of):
@@ -150,14 +159,16 @@ def test_estimates_stand_beside_the_scores_in_every_picture_and_are_held_against
         report = read_report(conn, ["by_amount"], title="estimates")
     held = hold(summary.estimated, summary.active)
     assert held.n == len([score for score in summary.active if score.value is not None]) > 0
-    assert held.distance == pytest.approx(
-        np.mean([abs(e.value - s.value) for e, s in zip(summary.estimated, summary.active) if s.value is not None])
-    )
+    both = [(e.value, s.value) for e, s in zip(summary.estimated, summary.active, strict=True)]
+    assert held.distance == pytest.approx(np.mean([abs(e - s) for e, s in both if e is not None and s is not None]))
     assert f"{held.inside} of {held.n} scores in their intervals" in scores_table(summary).markdown()
     assert "currently active, estimated" in scores_svg(summary)
     labels = score_over_time(summary).axes[0].get_legend_handles_labels()[1]
     assert {"currently active, estimated", "interval of the estimate"} <= set(labels)
     assert np.isfinite(report.pipelines[0].lows["estimated_accuracy"]).any()
+    _, content, _, _ = read_run(world.platform.engine, summary.run_id, DagsterRun())
+    assert content.numbers["estimated/distance"] == held.distance
+    assert content.numbers["estimated/held"] == held.inside / held.n
 
 
 def test_an_estimate_may_be_the_score_of_a_pipeline(world_of):

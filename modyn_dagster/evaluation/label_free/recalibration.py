@@ -88,7 +88,7 @@ def log_shares(outputs: Outputs) -> Float64:
     """
     logits = outputs.astype(np.float64)
     logits -= reduce_columns(np.maximum, logits)[:, None]
-    return np.maximum(logits - np.log(reduce_columns(np.add, np.exp(logits)))[:, None], _LEAST_LOG)
+    return np.asarray(np.maximum(logits - np.log(reduce_columns(np.add, np.exp(logits)))[:, None], _LEAST_LOG))
 
 
 def _loss(logs: Float64, truth: npt.NDArray[np.int64], parameters: Float64, centre: Float64) -> float:

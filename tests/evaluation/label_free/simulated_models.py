@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from modyn_dagster.evaluation.label_free.estimator import Estimate, Estimator
+from modyn_dagster.evaluation.label_free.estimator import DRAWS, Estimate, Estimator
 from modyn_dagster.evaluation.label_free.recalibration import recalibrated
 from modyn_dagster.evaluation.metrics.registry import score
 
@@ -39,21 +39,30 @@ class SimulatedModel:
         return outputs, labels.astype(np.int64)
 
 
-def holds(model: SimulatedModel, seed: int, *, calibrate: int, n: int) -> dict[str, bool]:
+def holds(model: SimulatedModel, seed: int, *, calibrate: int, n: int, draws: int = DRAWS) -> dict[str, bool]:
     """Simulate one calibration and one estimate; tell of every metric whether the interval holds the score of the labels."""
     rng = np.random.default_rng([seed, model.n_classes, calibrate, n])
     estimator = Estimator(*model.samples(rng, calibrate, shifted=False))
     outputs, labels = model.samples(rng, n, shifted=True)
-    estimates = estimator.estimate(METRICS, outputs)
+    estimates = estimator.estimate(METRICS, outputs, draws=draws)
     return {metric: _holds(estimate, score(metric, outputs, labels).value) for metric, estimate in estimates.items()}
 
 
-def coverage(model: SimulatedModel, simulations: int, *, calibrate: int, n: int) -> dict[str, float]:
+def coverage(model: SimulatedModel, simulations: int, *, calibrate: int, n: int, draws: int = DRAWS) -> dict[str, float]:
     """Share of simulations in which the interval of each metric holds the score of the labels."""
-    held = [holds(model, seed, calibrate=calibrate, n=n) for seed in range(simulations)]
+    held = [holds(model, seed, calibrate=calibrate, n=n, draws=draws) for seed in range(simulations)]
     return {metric: sum(each[metric] for each in held) / simulations for metric in METRICS}
 
 
+def numbers_of(estimate: Estimate) -> tuple[float, float, float]:
+    """Lower end, value and upper end of an estimate that has them."""
+    assert estimate.value is not None
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.low, estimate.value, estimate.high
+
+
 def _holds(estimate: Estimate, truth: float | None) -> bool:
-    assert estimate.low is not None and estimate.high is not None and truth is not None
-    return estimate.low <= truth <= estimate.high
+    low, _, high = numbers_of(estimate)
+    assert truth is not None
+    return low <= truth <= high

@@ -26,7 +26,7 @@ def enumerated(shares: np.ndarray, value_of) -> tuple[float, float]:
 
 
 def outputs_of(margins) -> np.ndarray:
-    return np.stack([np.zeros(len(margins)), np.asarray(margins)], axis=1).astype(np.float32)
+    return np.asarray(np.stack([np.zeros(len(margins)), np.asarray(margins)], axis=1), dtype=np.float32)
 
 
 @given(shares_of_few, st.data())
