@@ -359,7 +359,7 @@ def test_the_estimate_of_a_metric_is_drawn_beside_it_with_its_interval(browser: 
     assert name == f"estimated, {record.label}"
     for (_, found), matrices in zip((low, high, (name, line)), (record.lows, record.highs, record.matrices), strict=True):
         expected = composite_scores(matrices["estimated_accuracy"], chosen)
-        assert found == pytest.approx([None if np.isnan(value) else value for value in expected], rel=1e-5)
+        assert [np.nan if value is None else value for value in found] == pytest.approx(expected, rel=1e-5, nan_ok=True)
     opened.choose("#metric", "log_loss")
     opened.look_at("over-time")
     assert not [name for name, _ in opened.page.evaluate(drawn) if "estimate" in name]
