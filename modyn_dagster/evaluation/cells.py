@@ -43,12 +43,12 @@ def score_intervals(
     ordered = _within(by_time(predictions), intervals)
     times, truth = ordered.times, ordered.truth
     labelled = is_labelled(truth)
-    n_samples = [part.stop - part.start for part in _parts(times, intervals)]
+    n_samples = [part.stop - part.start for part in interval_rows(times, intervals)]
     if labelled.all():
         samples = EvaluationSamples(ordered.outputs, truth)
     else:
         times, samples = times[labelled], EvaluationSamples(ordered.outputs[labelled], truth[labelled])
-    parts = _parts(times, intervals)
+    parts = interval_rows(times, intervals)
     n_unlabelled = [n - (part.stop - part.start) for part, n in zip(parts, n_samples, strict=True)]
     scores = [score_parts(find_metric(metric), samples, parts, n_unlabelled, min_samples=min_samples) for metric in metrics]
     return [dict(zip(metrics, cell, strict=True)) for cell in zip(*scores, strict=True)] if scores else [{} for _ in parts]
@@ -69,7 +69,7 @@ def cell_confidence(
         resamples: of the bootstrap; 0: only shares have a confidence interval.
     """
     ordered, confidences = by_time(predictions), []
-    for part, cell in zip(_parts(ordered.times, intervals), cells, strict=True):
+    for part, cell in zip(interval_rows(ordered.times, intervals), cells, strict=True):
         ends: dict[str, ConfidenceInterval | None] = {}
         for metric, score in cell.items():
             if score.value is None or not (resamples or is_share(metric)):
@@ -117,14 +117,14 @@ def by_time(predictions: Predictions) -> Predictions:
 
 def _within(ordered: Predictions, intervals: Sequence[Interval]) -> Predictions:
     """Leave out sorted predictions before the first interval and after the last: metrics sort what they are given."""
-    parts = _parts(ordered.times, intervals)
+    parts = interval_rows(ordered.times, intervals)
     if not parts:
         return ordered
     return ordered.take(slice(min(part.start for part in parts), max(part.stop for part in parts)))
 
 
-def _parts(times: npt.NDArray[np.datetime64], intervals: Sequence[Interval]) -> list[slice]:
-    """Rows of each interval, of sorted times."""
+def interval_rows(times: npt.NDArray[np.datetime64], intervals: Sequence[Interval]) -> list[slice]:
+    """Rows of each interval, of ascending times ``datetime64[us][n]``."""
     starts, ends = (
         np.searchsorted(times, np.array([getattr(interval, side) for interval in intervals], dtype="datetime64[us]"))
         for side in ("start", "end")
@@ -150,7 +150,7 @@ def data_versions(
     keys, times, truth = ordered.keys, ordered.times, ordered.truth
     ordinals = ordinals_of(keys)
     versions = []
-    for part in _parts(times, intervals):
+    for part in interval_rows(times, intervals):
         batches = [f"{ordinal} {contents.get(ordinal)}" for ordinal in np.unique(ordinals[part]).tolist()]
         versions.append(_digest([dataset, *batches], keys[part], times[part].view(np.int64), truth[part]))
     return versions

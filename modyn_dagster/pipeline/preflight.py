@@ -7,6 +7,7 @@ from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.evaluation.metrics.registry import METRICS, check_metrics
 from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.spec.dataset import DatasetSpec
+from modyn_dagster.spec.evaluation import estimated_metric
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
 from modyn_dagster.spec.learning.transforms import kind_after
 from modyn_dagster.spec.pipeline import PipelineSpec
@@ -130,4 +131,7 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
         raise ConfigError(source, "training.early_stopping", "(on)", rule)
     kind = kind_after(pipeline.training.label_transform, dataset.label.kind)
     check_metrics(pipeline.evaluation.metrics, kind, source=source)
+    for metric in pipeline.evaluation.metrics:
+        if estimated_metric(metric) is not None:
+            _require_calibrate_share(dataset, pipeline.name, f"evaluation.metrics ({metric})")
     check_trigger(pipeline, dataset, kind)

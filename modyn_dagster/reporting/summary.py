@@ -16,6 +16,7 @@ from modyn_dagster.catalog.runs import RunRow, list_runs
 from modyn_dagster.catalog.timings import bytes_by_trigger, seconds_by_stage
 from modyn_dagster.catalog.triggers import UNFINISHED, list_triggers
 from modyn_dagster.reporting.scores import IntervalScore, composite_series, mean_score, spec_of
+from modyn_dagster.spec.evaluation import name_of_estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class RunSummary:
         active: scores of the currently active model, one per interval.
         trained: scores of the currently trained model, one per interval.
         n_bytes: written to disk; None if the ledger has no bytes.
+        estimated: estimates without labels of the scores in ``active``, where the pipeline makes them.
         taken_over: predictions that equal models of other runs had made; no part of ``seconds`` and ``n_bytes``.
     """
 
@@ -69,6 +71,7 @@ class RunSummary:
     trained: tuple[IntervalScore, ...]
     n_bytes: int | None = None
     taken_over: TakenOver = TakenOver()  # noqa: RUF009 - frozen
+    estimated: tuple[IntervalScore, ...] = ()
 
     @property
     def total_seconds(self) -> float:
@@ -105,6 +108,7 @@ class RunSummary:
             "scored_intervals": self.n_scored,
             "active": [score.to_json() for score in self.active],
             "trained": [score.to_json() for score in self.trained],
+            "estimated": [score.to_json() for score in self.estimated],
         }
 
 
@@ -113,7 +117,9 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
     spec = spec_of(run)
     chosen = metric or spec.evaluation.score_metric
     models = list_models(conn, run.id)
-    scores = composite_series(models, list_evaluations(conn, run.id), chosen, spec.evaluation.intervals)
+    cells = list_evaluations(conn, run.id)
+    scores = composite_series(models, cells, chosen, spec.evaluation.intervals)
+    estimates = composite_series(models, cells, name_of_estimate(chosen), spec.evaluation.intervals)
     written = bytes_by_trigger(conn, run.id)
     states = Counter(trigger.state for trigger in list_triggers(conn, run.id))
     return RunSummary(
@@ -137,6 +143,7 @@ def summarise_run(conn: sa.Connection, run: RunRow, metric: str | None = None) -
         trained=scores.trained,
         n_bytes=sum(written.values()) if written else None,
         taken_over=taken_over(conn, run.id),
+        estimated=estimates.active,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.reporting.comparison import Comparison
+from modyn_dagster.reporting.estimates import hold
 from modyn_dagster.reporting.scores import IntervalScore
 from modyn_dagster.reporting.summary import RunSummary, Spread, TriggerCounts
 from modyn_dagster.reporting.terminal import TerminalTable
@@ -82,6 +83,10 @@ def scores_table(summary: RunSummary) -> Table:
     )
     if any(score.low is not None for score in (*summary.active, *summary.trained)):
         caption += "; in brackets the confidence interval"
+    if summary.estimated:
+        held = hold(summary.estimated, summary.active)
+        caption += f"; estimates of the active model lie {_score(held.distance)} from its scores on average, "
+        caption += f"and {held.inside} of {held.n} scores in their intervals"
     if any(score.seen_in_training for score in summary.trained):
         caption += "; * the model saw samples of the interval in training"
     header = ("interval", "currently active", "trigger", "currently trained", "trigger", "samples", "note")

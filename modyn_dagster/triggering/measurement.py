@@ -45,8 +45,9 @@ class PerformanceNeed:
         ordinal: number of the policy's decision point, from 0.
         window: samples to evaluate the model on.
         metric: ``accuracy`` or another metric of evaluations.
-        label_free: estimate the accuracy from calibrated confidences (CBPE) instead of labels.
-        calibrate: last training window; its ``calibrate`` split gives the expected accuracy and calibrates confidences.
+        label_free: estimate the metric from calibrated probabilities (CBPE) instead of labels.
+        calibrate: last training window; its ``calibrate`` split gives the expected accuracy and calibrates probabilities.
+        interval: probability of the estimate's interval, of which the better end is the value; None: the estimate is.
     """
 
     ordinal: int
@@ -54,6 +55,7 @@ class PerformanceNeed:
     metric: str
     label_free: bool = False
     calibrate: KeyRange | None = None
+    interval: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Measurements: live equals replay, and the samples a measurement is taken from."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -35,6 +36,13 @@ POLICIES = [
     performance(),
     performance("by_misclassifications", decision={"rule": "misclassifications", "value": 4, "expected_accuracy": "calibrate"}),
     performance("label_free", label_free=True),
+    performance(
+        "label_free_area",
+        metric="roc_auc",
+        label_free=True,
+        interval=0.9,
+        decision={"rule": "quantile", "window": 3, "quantile": 0.5},
+    ),
     triggered("by_detector", {"kind": "detector", "every": 20, "detector": {"name": "page_hinkley", "threshold": 3}}),
     triggered(
         "by_cost",
@@ -123,6 +131,27 @@ def test_every_block_is_computed_once_per_model_however_windows_overlap(world_of
         assert points > 20
         assert measurer.extractor is not None
         assert measurer.extractor.n_passes == 5, "one per batch of 40 samples"
+
+
+@pytest.mark.parametrize(("metric", "better"), [("accuracy", 1), ("roc_auc", 1), ("log_loss", 0)])
+def test_an_estimate_with_an_interval_is_judged_by_its_better_end(world_of, metric, better):
+    world = world_of(performance(metric=metric, label_free=True, interval=0.9), split=SPLIT)
+    deliver_with_shift(world, range(4))
+    first = world.tick("by_performance").train
+    assert first is not None
+    world.train("by_performance", first)
+    run, view = world.run("by_performance", "live"), world.platform.view(DATASET)
+    need = PerformanceNeed(0, KeyRange(first.key, 4 << 32), metric, True, KeyRange(ORIGIN, first.key))
+    with Measurer(world.platform) as measurer:
+        measure = measurer.of(run, view)
+        plain, wide, wider = (measure(4 << 32, {"": replace(need, interval=level)})[""] for level in (None, 0.5, 0.99))
+    for answer in (wide, wider):
+        assert answer.details["estimate"] == plain.values[metric]
+        assert answer.values[metric] == answer.details["interval"][better]
+        assert answer.values["n_samples"] == plain.values["n_samples"]
+    assert plain.values["n_samples"]
+    assert wider.details["interval"][0] < wide.details["interval"][0] <= plain.values[metric] <= wide.details["interval"][1]
+    assert "interval" not in plain.details
 
 
 @pytest.mark.parametrize("stream", ["errors", "scores"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from modyn_dagster.evaluation import composite_scores, currently_trained
+from modyn_dagster.evaluation import composite_scores, currently_active, currently_trained
 from modyn_dagster.reporting.page.data import ReportData
 from modyn_dagster.reporting.page.document import write_report
 from tests.reporting.made_up import a_confusion, a_report
@@ -346,4 +346,21 @@ def test_the_page_is_dark_where_the_reader_wants_it_and_paper_is_white(browser: 
     opened.page.emulate_media(color_scheme="dark", media="screen")
     opened.wait()
     assert opened.colours()[1] == "#16191d"
+    opened.quiet()
+
+
+def test_the_estimate_of_a_metric_is_drawn_beside_it_with_its_interval(browser: Browser, tmp_path: Path) -> None:
+    report = a_report([4], 8, ("accuracy", "estimated_accuracy", "log_loss"))
+    opened = Opened(browser, report, tmp_path)
+    [record], drawn = report.pipelines, "document.getElementById('over-time').data.map(t => [t.name, t.y])"
+    chosen = currently_active(record.train_ends, report.anchors)
+    opened.look_at("over-time")
+    *_, low, high, (name, line) = opened.page.evaluate(drawn)
+    assert name == f"estimated, {record.label}"
+    for (_, found), matrices in zip((low, high, (name, line)), (record.lows, record.highs, record.matrices), strict=True):
+        expected = composite_scores(matrices["estimated_accuracy"], chosen)
+        assert [np.nan if value is None else value for value in found] == pytest.approx(expected, rel=1e-5, nan_ok=True)
+    opened.choose("#metric", "log_loss")
+    opened.look_at("over-time")
+    assert not [name for name, _ in opened.page.evaluate(drawn) if "estimate" in name]
     opened.quiet()

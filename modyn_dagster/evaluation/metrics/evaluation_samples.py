@@ -57,6 +57,13 @@ class EvaluationSamples:
     def __len__(self) -> int:
         return len(self.truth)
 
+    def with_truth(self, truth: Truth) -> "EvaluationSamples":
+        """The same outputs with other labels; what depends on the outputs alone is not computed again."""
+        other = EvaluationSamples(self.outputs, truth)
+        other._rankings = self._rankings
+        other.__dict__["predicted"] = self.predicted
+        return other
+
     @property
     def n_classes(self) -> int:
         """Number of classes the model knows."""

@@ -26,6 +26,7 @@ from modyn_dagster.evaluation.metrics.groups import Groups, Slices
 from modyn_dagster.evaluation.metrics.losses import Float64
 from modyn_dagster.evaluation.metrics.torch_metrics import check_torchmetric, is_torchmetric, kind_of, torchmetric
 from modyn_dagster.imports import import_callable
+from modyn_dagster.spec.evaluation import estimated_metric
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.values.code_digest import code_digest
 
@@ -201,7 +202,7 @@ def check_metrics(metrics: Sequence[str], kind: TaskKind, *, source: str) -> Non
     """Raise ``ConfigError`` for a metric of another task than the dataset's label, or one that cannot be imported."""
     for name in metrics:
         try:
-            metric = find_metric(name)
+            metric = find_metric(estimated_metric(name) or name)
         except ImportPathError as error:
             raise ImportPathError(source, "evaluation.metrics", name, error.rule) from error
         if metric.kind not in (None, kind):

@@ -7,12 +7,14 @@ import numpy.typing as npt
 
 from modyn_dagster.data.split import CALIBRATE
 from modyn_dagster.errors import ConfigError
-from modyn_dagster.evaluation.metrics.calibration import confidences, expected_accuracy
+from modyn_dagster.evaluation.label_free.estimator import Estimator
+from modyn_dagster.evaluation.metrics.calibration import confidences
 from modyn_dagster.evaluation.metrics.registry import score
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.measure.feature_extractor import WindowValues
 from modyn_dagster.pipeline.measure.measurement_context import Detectors, MeasurementContext, tap_of, window_details
 from modyn_dagster.reproducibility.randomness import seed_for
+from modyn_dagster.spec.evaluation import lower_is_better
 from modyn_dagster.training.data import OUTPUTS
 from modyn_dagster.triggering import DetectorNeed, DriftNeed, Measured, PerformanceNeed
 
@@ -59,8 +61,8 @@ def answer_performance(context: MeasurementContext, need: PerformanceNeed) -> Me
     if calibrating is not None and need.calibrate is not None:
         details["calibrate_window"] = window_details(need.calibrate, len(calibrating.keys))
     if need.label_free:
-        expected = _expected(calibrating, samples)
-        values = {need.metric: expected, "n_samples": float(len(samples.keys) if expected is not None else 0)}
+        values, estimated = _estimated(need, calibrating, samples)
+        details |= estimated
     else:
         values, reason = _scored(need, samples)
         details |= {"undefined": reason} if reason else {}
@@ -88,10 +90,21 @@ def _calibrating(context: MeasurementContext, need: PerformanceNeed) -> WindowVa
     return context.samples(need.calibrate, CALIBRATE)
 
 
-def _expected(calibrating: WindowValues | None, samples: WindowValues) -> float | None:
+def _estimated(
+    need: PerformanceNeed, calibrating: WindowValues | None, samples: WindowValues
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Estimate the metric without reading a label of the window; with an interval, its better end is the value."""
     if calibrating is None or calibrating.truth is None:
-        return None
-    return expected_accuracy(calibrating.taps[OUTPUTS], calibrating.truth.astype(np.int64), samples.taps[OUTPUTS])
+        return {need.metric: None, "n_samples": 0.0}, {}
+    estimator = Estimator(calibrating.taps[OUTPUTS], calibrating.truth)
+    outputs, level = samples.taps[OUTPUTS], need.interval
+    if level is None:
+        value, details = estimator.estimate([need.metric], outputs, draws=0)[need.metric].value, dict[str, Any]()
+    else:
+        estimate = estimator.estimate([need.metric], outputs, level=level)[need.metric]
+        value = estimate.low if lower_is_better(need.metric) else estimate.high
+        details = {"estimate": estimate.value, "interval": [estimate.low, estimate.high]}
+    return {need.metric: value, "n_samples": float(len(samples.keys) if value is not None else 0)}, details
 
 
 def _accuracy(calibrating: WindowValues) -> float | None:

@@ -15,6 +15,7 @@ from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.triggering import Measured, Measurement, MeasurementSpec
 from modyn_dagster.triggering.loop import MeasurementPending
+from modyn_dagster.triggering.measurement import Need
 from modyn_dagster.values.digest import bytes_digest
 from modyn_dagster.values.json_values import canonical_json, json_number, json_values_of
 
@@ -66,8 +67,13 @@ def measurement_row(run: RunRow, point: int, needs: MeasurementSpec, measurement
 
 def needs_digest(needs: MeasurementSpec) -> str:
     """Digest needs: any other window, metric or setting gives another digest."""
-    content = {path: {"kind": type(need).__name__, **asdict(need)} for path, need in needs.items()}
+    content = {path: {"kind": type(need).__name__, **_asked(need)} for path, need in needs.items()}
     return bytes_digest(canonical_json(content, default=_json_default).encode())
+
+
+def _asked(need: Need) -> dict[str, Any]:
+    """Fields of a need. One that came later counts only where it is used, so that recorded answers keep their digests."""
+    return {name: value for name, value in asdict(need).items() if (name, value) != ("interval", None)}
 
 
 def _json_default(value: object) -> Any:

@@ -12,6 +12,7 @@ from modyn_dagster.catalog.results.evaluations import list_evaluations, list_int
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.results.training_sets import FillPoint, list_fills
 from modyn_dagster.catalog.runs import RunRow, get_run
+from modyn_dagster.reporting.estimates import hold
 from modyn_dagster.reporting.mlflow.content import (
     Content,
     DagsterRun,
@@ -105,6 +106,9 @@ def _summary_numbers(summary: RunSummary) -> dict[str, float]:
     }
     if summary.mean_active is not None:
         numbers[f"mean_active/{summary.metric}"] = summary.mean_active
+    held = hold(summary.estimated, summary.active)
+    if held.distance is not None:
+        numbers |= {"estimated/distance": held.distance, "estimated/held": held.inside / held.n}
     return numbers | {f"seconds/{stage}": seconds for stage, seconds in summary.seconds.items()}
 
 

@@ -53,11 +53,20 @@ function drawPareto(rows, front) {
 }
 
 // Confidence intervals of one run as a band; where there is none the band has a gap.
-function band(row, colour) {
-  const [low, high] = row.pipeline.bands[metric().name][state.composite];
+function band(row, colour, name = metric().name, what = "confidence interval") {
+  const [low, high] = row.pipeline.bands[name][state.composite];
   const edge = (values, fill) => ({ x: mids, y: values, mode: "lines", line: { width: 0 }, fill, fillcolor: `${colour}2b`,
-    showlegend: fill !== "none", name: `confidence interval, ${row.pipeline.label}`, hoverinfo: "skip" });
+    showlegend: fill !== "none", name: `${what}, ${row.pipeline.label}`, hoverinfo: "skip" });
   return [edge(low, "none"), edge(high, "tonexty")];
+}
+
+function estimateOverTime(row, colour, bands) {
+  const name = estimate();
+  if (!name) return [];
+  const line = { x: mids, y: seriesIn(row.pipeline, name), mode: "lines+markers", name: `estimated, ${row.pipeline.label}`,
+    line: { color: colour, width: 1.3, dash: "dash" }, marker: { size: 4, symbol: "triangle-up" },
+    hovertemplate: `%{y:.4f} estimated<extra>${row.pipeline.label}</extra>` };
+  return [...(bands && row.pipeline.bands[name] ? band(row, colour, name, "interval of the estimate") : []), line];
 }
 
 function drawOverTime(rows) {
@@ -69,7 +78,11 @@ function drawOverTime(rows) {
     const line = { x: mids, y: whole, mode: "lines+markers", name: bundle.name, line: { color: colour, width: 1.8 }, marker: { size: 4 },
       customdata: data.starts.map((s, i) => [isoDay(s), isoDay(data.ends[i])]),
       hovertemplate: `%{customdata[0]} – %{customdata[1]}: %{y:.4f}<extra>${bundle.name}</extra>` };
-    if (bundle.rows.length < 2) return bands && bundle.rows[0].pipeline.bands[metric().name] ? [...band(bundle.rows[0], colour), line] : [line];
+    if (bundle.rows.length < 2) {
+      const [row] = bundle.rows;
+      const around = bands && row.pipeline.bands[metric().name] ? band(row, colour) : [];
+      return [...around, line, ...estimateOverTime(row, colour, bands)];
+    }
     const edge = (pick, fill) => ({ x: mids, y: at.map((v) => (v.includes(null) ? null : pick(...v))), mode: "lines", showlegend: false,
       line: { width: 0 }, fill, fillcolor: `${colour}33`, hoverinfo: "skip" });
     return [edge(Math.min, "none"), edge(Math.max, "tonexty"), line];

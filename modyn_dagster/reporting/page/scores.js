@@ -32,14 +32,17 @@ function matrixOf(pipeline, metric) {
   return pipeline.decoded[metric];
 }
 
-function seriesOf(pipeline) {
-  const values = matrixOf(pipeline, metric().name);
+function seriesIn(pipeline, name) {
+  const values = matrixOf(pipeline, name);
   return pipeline[state.composite].map((model, i) => {
     const value = model < 0 ? NaN : values[model * data.starts.length + i];
     return Number.isFinite(value) ? value : null;
   });
 }
 
+const seriesOf = (pipeline) => seriesIn(pipeline, metric().name);
+// Estimate of the chosen metric without labels, where there is one.
+const estimate = () => data.metrics.find((each) => each.name === `estimated_${metric().name}`)?.name;
 const metric = () => data.metrics[state.metric] ?? { name: "score", lower: false };
 const compared = () => [...state.chosen].sort((a, b) => a - b).map((i) => data.pipelines[i]);
 const shade = (colour) => (theme().dark ? LIGHTER[colour] ?? colour : colour);

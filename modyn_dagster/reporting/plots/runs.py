@@ -67,8 +67,10 @@ def score_over_time(summary: RunSummary) -> Figure:
     figure, axes = new_axes(f"{summary.pipeline}: {summary.metric} over time", _TIME, summary.metric)
     _plot_scores(axes, summary.trained, "currently trained", color=COLOURS[1], linestyle="--", marker="s", markersize=4)
     _plot_scores(axes, summary.active, "currently active", color=COLOURS[0], marker="o", markersize=5)
+    if summary.estimated:
+        _plot_estimates(axes, summary.estimated)
     _mark_triggers(axes, summary)
-    _finish_scores(axes, [*summary.active, *summary.trained])
+    _finish_scores(axes, [*summary.active, *summary.trained, *summary.estimated])
     return figure
 
 
@@ -121,6 +123,14 @@ def _plot_scores(axes: Axes, scores: Sequence[IntervalScore], label: str, **styl
     values = [np.nan if score.value is None else score.value for score in scores]
     middles = [naive_utc(score.start) + (score.end - score.start) / 2 for score in scores]
     axes.plot(middles, values, label=label, linewidth=1.8, **style)  # type: ignore[arg-type]  # matplotlib plots dates too, and styles are of many types
+
+
+def _plot_estimates(axes: Axes, scores: Sequence[IntervalScore]) -> None:
+    """Draw the estimates of the active model, with their intervals as a band."""
+    _plot_scores(axes, scores, "currently active, estimated", color=COLOURS[2], linestyle="-.", marker="^", markersize=4)
+    middles = [naive_utc(score.start) + (score.end - score.start) / 2 for score in scores]
+    low, high = ([np.nan if (end := getattr(score, side)) is None else end for score in scores] for side in ("low", "high"))
+    axes.fill_between(middles, low, high, color=COLOURS[2], alpha=0.15, label="interval of the estimate")  # type: ignore[arg-type]  # matplotlib plots dates too
 
 
 def _mark_triggers(axes: Axes, summary: RunSummary) -> None:

@@ -42,7 +42,7 @@ def labels_sketch(counts: Mapping[str, int]) -> str:
 
 def scores_svg(summary: RunSummary) -> str:
     """Scores of the currently active and the currently trained model of a run, and the training times, as SVG."""
-    series = [*summary.active, *summary.trained]
+    series = [*summary.active, *summary.trained, *summary.estimated]
     values = [score.value for score in series if score.value is not None]
     bounded = values and min(values) >= 0.0 and max(values) <= 1.0
     y_range = (max(0.0, min(values) - 0.05), min(1.02, max(values) + 0.05)) if bounded else None
@@ -52,6 +52,8 @@ def scores_svg(summary: RunSummary) -> str:
         Line("currently trained", _points(summary.trained), COLOURS[1], dashed=True, mark="dot"),
         Line("currently active", _points(summary.active), COLOURS[0], mark="dot"),
     ]
+    if summary.estimated:
+        lines.append(Line("currently active, estimated", _points(summary.estimated), COLOURS[2], dashed=True, mark="dot"))
     trained = [model.train_end.timestamp() for model in summary.models]
     return line_chart(axes, lines, Verticals(trained, "a model is trained up to here"))
 

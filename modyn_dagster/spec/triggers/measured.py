@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Spec
-from modyn_dagster.spec.evaluation import MetricName
+from modyn_dagster.spec.evaluation import ESTIMATED, MetricName
 from modyn_dagster.spec.triggers.base import AmountTriggerSpec, AtLeast, PolicyName, SecondsModel, TimeTriggerSpec, TriggerBase
 from modyn_dagster.spec.triggers.decision import (
     Direction,
@@ -95,14 +95,27 @@ class PerformanceTriggerSpec(BatchedTrigger):
 
     kind: Literal["performance"]
     metric: MetricName = "accuracy"
-    label_free: bool = Field(False, description="Estimate the accuracy from calibrated confidences (CBPE): no labels needed.")
+    label_free: bool = Field(
+        False,
+        description="Estimate accuracy, f1, log_loss or roc_auc from calibrated probabilities (CBPE): no labels needed.",
+    )
+    interval: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        exclude_if=lambda level: level is None,
+        description="With `label_free`: judge the better end of the interval that holds the score with this probability (0.95), "
+        "so that only a score that is surely worse fires. Default: judge the estimate.",
+    )
     decision: PerformanceDecisionSpec
     forecast: Forecast | None = Field(None, description="Default: hindsight, the measured score.")
 
     @model_validator(mode="after")
-    def _is_about_accuracy(self) -> Self:
-        if self.metric != "accuracy" and self.label_free:
-            raise ValueError(f"label_free: only the accuracy can be estimated without labels, not {self.metric}")
+    def _can_be_measured(self) -> Self:
+        if self.label_free and self.metric not in ESTIMATED:
+            raise ValueError(f"label_free: accuracy, f1, log_loss and roc_auc can be estimated without labels, not {self.metric}")
+        if self.interval is not None and not self.label_free:
+            raise ValueError("interval: is that of an estimate, which needs `label_free: true`")
         if self.metric != "accuracy" and isinstance(self.decision, MisclassificationsRule):
             raise ValueError(f"decision: misclassifications are counted from the metric accuracy, not {self.metric}")
         return self

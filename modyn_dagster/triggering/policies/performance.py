@@ -44,11 +44,12 @@ class PerformancePolicy(BatchedPolicy):
 
     Args:
         every: number of samples between two points.
-        metric: any metric of evaluations; with ``label_free`` the accuracy, estimated.
+        metric: any metric of evaluations; with ``label_free`` one that can be estimated.
         rule: criterion of scores, or limit of misclassifications.
         forecast: None for hindsight.
         windows: of the pipeline's selection; the last training window is the one to calibrate on.
-        label_free: estimate the accuracy from calibrated confidences.
+        label_free: estimate the metric from calibrated probabilities.
+        interval: probability of the estimate's interval, whose better end is judged; None: the estimate is judged.
         warmup: decides at the first points.
 
     >>> from modyn_dagster.triggering import build_policy, simulate
@@ -67,6 +68,7 @@ class PerformancePolicy(BatchedPolicy):
         forecast: ScoreForecast | None = None,
         windows: TrainingWindows,
         label_free: bool = False,
+        interval: float | None = None,
         warmup: Warmup | None = None,
     ) -> None:
         super().__init__(every, warmup)
@@ -75,6 +77,7 @@ class PerformancePolicy(BatchedPolicy):
         self.forecast = forecast
         self.windows = windows
         self.label_free = label_free
+        self.interval = interval
 
     def __repr__(self) -> str:
         return f"PerformancePolicy(every={self.every}, {self.metric!r}, {self.rule!r}, forecast={self.forecast!r})"
@@ -83,7 +86,8 @@ class PerformancePolicy(BatchedPolicy):
         """The metric on new samples, and the last training window where something is calibrated on it."""
         calibrates = self.label_free or (isinstance(self.rule, MisclassificationLimit) and self.rule.tally.calibrates)
         calibrate = self.windows.newest(point.stream) if calibrates else None
-        return PerformanceNeed(point.ordinal, KeyRange(point.unseen_after, point.key), self.metric, self.label_free, calibrate)
+        window = KeyRange(point.unseen_after, point.key)
+        return PerformanceNeed(point.ordinal, window, self.metric, self.label_free, calibrate, self.interval)
 
     def judge(self, point: DecisionPoint, measured: Measured | None) -> Decision:
         """Judge the measured score, or the forecast one."""

@@ -126,7 +126,9 @@ def test_a_trigger_that_was_not_trained_is_not_calibrated_on():
 def test_only_what_calibrates_asks_for_the_last_training_window():
     assert needs_of(after_triggers(performance(LIMIT, every=20), 5)).calibrate is None
     label_free = needs_of(after_triggers(performance(BELOW_HALF, every=20, label_free=True), 5))
-    assert (label_free.label_free, label_free.calibrate) == (True, KeyRange(-1, 5))
+    assert (label_free.label_free, label_free.calibrate, label_free.interval) == (True, KeyRange(-1, 5), None)
+    careful = needs_of(after_triggers(performance(BELOW_HALF, every=20, metric="f1", label_free=True, interval=0.9), 5))
+    assert (careful.metric, careful.interval) == ("f1", 0.9)
 
 
 def test_the_measured_accuracy_to_expect_counts():
@@ -187,7 +189,11 @@ def test_a_forecast_counts_the_misclassifications_of_the_next_stretch_in():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"metric": "f1", "label_free": True}, "label_free: only the accuracy"),
+        (
+            {"metric": "mae", "label_free": True},
+            "label_free: accuracy, f1, log_loss and roc_auc can be estimated without labels, not mae",
+        ),
+        ({"interval": 0.95}, "interval: is that of an estimate, which needs `label_free: true`"),
         ({"metric": "mae", "decision": LIMIT}, "decision: misclassifications are counted from the metric accuracy"),
         ({"metric": "acuracy"}, "metric"),
     ],

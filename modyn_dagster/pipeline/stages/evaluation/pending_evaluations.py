@@ -17,7 +17,7 @@ from modyn_dagster.evaluation.metrics.registry import metric_code
 from modyn_dagster.pipeline.context import TriggerContext, trained_contexts
 from modyn_dagster.pipeline.models import predictor_id
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.stages.evaluation.cells import count_in
+from modyn_dagster.pipeline.stages.evaluation.cells.plans import count_in
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
 from modyn_dagster.pipeline.stages.evaluation.evaluation_matrix import closed_model_intervals
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import missing_batches

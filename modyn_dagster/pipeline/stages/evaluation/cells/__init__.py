@@ -1,0 +1,1 @@
+"""Cells of the evaluation matrix: measured from labels, and estimated without."""
