@@ -151,7 +151,14 @@ def _performance(spec: PerformanceTriggerSpec, windows: TrainingWindows, warmup:
         rule = build_criterion(decision, spec.direction)
     forecast = None if spec.forecast is None else ScoreForecast(spec.forecast, spec.metric)
     return PerformancePolicy(
-        spec.every, spec.metric, rule, forecast=forecast, windows=windows, label_free=spec.label_free, warmup=warmup
+        spec.every,
+        spec.metric,
+        rule,
+        forecast=forecast,
+        windows=windows,
+        label_free=spec.label_free,
+        min_coverage=spec.min_coverage,
+        warmup=warmup,
     )
 
 

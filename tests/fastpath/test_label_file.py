@@ -43,7 +43,7 @@ def test_written_labels_are_read_again_batch_by_batch(tmp_path: Path, content: l
     path = tmp_path / "7.arrow"
     path.write_bytes(file_of(rows))
     file = LabelFile.open(path, hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest())
-    assert (file.n, file.kind) == (len(content), "label" if dtype is np.int64 else "target")
+    assert (file.n, file.kind) == (len(content), "labels" if dtype is np.int64 else "targets")
     assert_equal(file.rows(), rows)
     for ordinal, first, n in rows.parts():
         part = file.rows(first, n)

@@ -5,9 +5,9 @@ UTC) and ``digest`` (uint64, which breaks ties). Several rows of one key are in 
 written file never changes; equal content gives equal bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,13 @@ from fastpath.kernels._take import copy_out
 #: Class indices ``int64[n]`` or regression targets ``float64[n]``.
 LabelArray = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
+#: Kind of the labels of a dataset.
+LabelKind = Literal["labels", "targets"]
+
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _METADATA: Final = {"modyn_labels": "1"}
 _VALUES: Final = {"label": pa.int64(), "target": pa.float64()}
+_COLUMNS: Final[Mapping[LabelKind, str]] = {"labels": "label", "targets": "target"}
 _ORDINAL_BITS: Final = 32
 
 
@@ -45,9 +49,9 @@ class LabelRows(NamedTuple):
     digests: npt.NDArray[np.uint64]
 
     @property
-    def kind(self) -> str:
-        """``label`` for class indices, ``target`` for regression targets."""
-        return "label" if self.values.dtype == np.int64 else "target"
+    def kind(self) -> LabelKind:
+        """Kind of the labels, by their dtype."""
+        return "labels" if self.values.dtype == np.int64 else "targets"
 
     def sorted(self) -> Self:
         """The same rows in the order of the file."""
@@ -69,9 +73,9 @@ class LabelRows(NamedTuple):
             return "rows in another order than that of key, known_at and digest"
         if np.isnat(self.known_at).any():
             return "a row without the time at which its label was known"
-        if self.kind == "label" and (self.values < 0).any():
+        if self.kind == "labels" and (self.values < 0).any():
             return "a negative class index"
-        return "a target that is no number" if self.kind == "target" and np.isnan(self.values).any() else None
+        return "a target that is no number" if self.kind == "targets" and np.isnan(self.values).any() else None
 
 
 def write_label_rows(out: Any, rows: LabelRows) -> None:
@@ -79,7 +83,7 @@ def write_label_rows(out: Any, rows: LabelRows) -> None:
     problem = rows.problem()
     if problem is not None:
         raise ValueError(f"label rows must be sound: {problem}")
-    schema = _schema(rows.kind)
+    schema = _schema(_COLUMNS[rows.kind])
     times = pa.array(rows.known_at.astype("datetime64[us]").view(np.int64)).view(_TIME)
     columns = [pa.array(rows.keys), pa.array(rows.values), times, pa.array(rows.digests)]
     with pa.ipc.new_stream(out, schema) as writer:
@@ -108,8 +112,8 @@ class LabelFile:
         return len(self._rows.keys)
 
     @property
-    def kind(self) -> str:
-        """``label`` or ``target``."""
+    def kind(self) -> LabelKind:
+        """Kind of the labels."""
         return self._rows.kind
 
     def rows(self, first: int = 0, n: int | None = None) -> LabelRows:
@@ -124,9 +128,8 @@ class LabelFile:
         return rows
 
 
-def _schema(kind: str) -> pa.Schema:
-    columns: Sequence[tuple[str, pa.DataType]]
-    columns = [("key", pa.uint64()), (kind, _VALUES[kind]), ("known_at", _TIME), ("digest", pa.uint64())]
+def _schema(column: str) -> pa.Schema:
+    columns = [("key", pa.uint64()), (column, _VALUES[column]), ("known_at", _TIME), ("digest", pa.uint64())]
     return pa.schema([pa.field(name, dtype, nullable=False) for name, dtype in columns], metadata=_METADATA)
 
 
@@ -136,7 +139,7 @@ def _mapped(path: Path, checksum: str | None) -> LabelRows:
         skeleton = Skeleton(content, is_stream=True)
         with pa.PythonFile(skeleton, mode="r") as source, pa.ipc.open_stream(source) as reader:
             schema = reader.schema
-            if not any(schema.equals(_schema(kind), check_metadata=True) for kind in _VALUES):
+            if not any(schema.equals(_schema(column), check_metadata=True) for column in _VALUES):
                 raise CorruptFile(path, "columns key, label or target, known_at and digest", f"{schema}")
             batches = list(reader)
         if len(batches) != 1:

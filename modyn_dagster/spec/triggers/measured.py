@@ -98,6 +98,13 @@ class PerformanceTriggerSpec(BatchedTrigger):
     label_free: bool = Field(False, description="Estimate the accuracy from calibrated confidences (CBPE): no labels needed.")
     decision: PerformanceDecisionSpec
     forecast: Forecast | None = Field(None, description="Default: hindsight, the measured score.")
+    min_coverage: float = Field(
+        0,
+        ge=0,
+        le=1,
+        exclude_if=lambda share: share == 0,
+        description="Share of the judged samples whose labels must be known; below it the trigger waits.",
+    )
 
     @model_validator(mode="after")
     def _is_about_accuracy(self) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.spec.evaluation import MetricName
 from modyn_dagster.triggering.criteria import Criterion, Verdict, compared
-from modyn_dagster.triggering.measurement import Measured, PerformanceNeed
+from modyn_dagster.triggering.measurement import COVERAGE, Measured, PerformanceNeed
 from modyn_dagster.triggering.policies.batched import BatchedPolicy, DecisionPoint, Warmup, value_of
 from modyn_dagster.triggering.policies.forecasts import ScoreForecast
 from modyn_dagster.triggering.policies.misclassification_tally import MisclassificationTally
@@ -49,6 +49,8 @@ class PerformancePolicy(BatchedPolicy):
         forecast: None for hindsight.
         windows: of the pipeline's selection; the last training window is the one to calibrate on.
         label_free: estimate the accuracy from calibrated confidences.
+        min_coverage: share of the samples whose labels must be known; with fewer the policy waits. Says nothing of estimates
+            with ``label_free``.
         warmup: decides at the first points.
 
     >>> from modyn_dagster.triggering import build_policy, simulate
@@ -67,6 +69,7 @@ class PerformancePolicy(BatchedPolicy):
         forecast: ScoreForecast | None = None,
         windows: TrainingWindows,
         label_free: bool = False,
+        min_coverage: float = 0,
         warmup: Warmup | None = None,
     ) -> None:
         super().__init__(every, warmup)
@@ -75,6 +78,7 @@ class PerformancePolicy(BatchedPolicy):
         self.forecast = forecast
         self.windows = windows
         self.label_free = label_free
+        self.min_coverage = min_coverage
 
     def __repr__(self) -> str:
         return f"PerformancePolicy(every={self.every}, {self.metric!r}, {self.rule!r}, forecast={self.forecast!r})"
@@ -89,6 +93,13 @@ class PerformancePolicy(BatchedPolicy):
         """Judge the measured score, or the forecast one."""
         score, n = value_of(measured, self.metric, point.key), value_of(measured, "n_samples", point.key) or 0.0
         details: dict[str, Any] = {"n_samples": n}
+        if self.min_coverage and not self.label_free:
+            # Measured where labels arrive later only; elsewhere every sample has one.
+            coverage = 1.0 if measured is None else measured.values.get(COVERAGE, 1.0) or 0.0
+            details[COVERAGE] = coverage
+            if coverage < self.min_coverage:
+                reason = f"labels of {coverage:.1%} of the samples are known, below min_coverage {self.min_coverage:.1%}"
+                return Decision(False, point.key, reason, details=details)
         if score is None or not isfinite(score):
             return Decision(False, point.key, f"{self.metric} is undefined here ({n:g} samples judged)", details=details)
         forecast = None if self.forecast is None else self.forecast.update(score)

@@ -1,4 +1,4 @@
-"""Labels that arrive after their samples: one sequence of arrivals per dataset, and the files of such labels."""
+"""Labels that arrive after their samples: one sequence of arrivals per dataset, files of labels, and scores with them."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -24,3 +24,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
         sa.Index("ix_label_file_dataset_id_arrival", "dataset_id", "arrival"),
     )
+    scores = {"value": sa.Double, "undefined": sa.Text, "low": sa.Double, "high": sa.Double, "labelled": sa.BigInteger}
+    op.add_column("evaluation", sa.Column("n_labelled", sa.BigInteger))
+    for name, kind in (scores | {"address": sa.Text, "arrival": sa.Integer}).items():
+        op.add_column("evaluation", sa.Column(f"final_{name}", kind))

@@ -111,14 +111,14 @@ def score_closed_intervals(
     subsets = subsets_of(context, data, data.evaluated(stored.predictions))
     intervals = closed_model_intervals(context, data, finished=finished)
     contents = stored.contents(data.view.batches_at(np.unique(ordinals_of(subsets[ALL].keys)).tolist()))
-    plans = {_key(intervals, plan): plan for plan in _cell_plans(context, model, data, subsets, intervals, contents)}
+    plans = {cell_key(intervals, plan): plan for plan in cell_plans(context, model, data, subsets, intervals, contents)}
     recorded = {(cell.interval_start, cell.interval_end, cell.metric, cell.subset): cell for cell in cells}
     outdated = [plan for key, plan in plans.items() if not _is_current(recorded.get(key), plan)]
     results = dict(known_results([plan.address for plan in outdated])) if outdated else {}
     missing = [plan for plan in outdated if plan.address not in results]
     for subset, members in subsets.items():
-        results |= _computed(context, members, intervals, [plan for plan in missing if plan.subset == subset])
-    rows = [_row(context, model, data, intervals, plan, results[plan.address]) for plan in outdated]
+        results |= computed_results(context, members, intervals, [plan for plan in missing if plan.subset == subset])
+    rows = [cell_row(context, model, data, intervals, plan, results[plan.address]) for plan in outdated]
     # Intervals of the whole matrix that were scored on request stay as they are.
     scored = {key[:2] for key in plans}
     return ScoredCells(rows, [c.id for key, c in recorded.items() if c.subset != ALL and key[:2] in scored and key not in plans])
@@ -126,14 +126,14 @@ def score_closed_intervals(
 
 def count_in(data: EvaluationSet, intervals: Intervals, *, deleted: bool) -> list[int]:
     """Count the deleted samples of each interval, or the present ones."""
-    return _counts(data.times(deleted=deleted), intervals)
+    return count_times(data.times(deleted=deleted), intervals)
 
 
 def _is_current(cell: EvaluationRow | None, plan: CellPlan) -> bool:
     return cell is not None and (cell.address, cell.n_deleted) == (plan.address, plan.n_deleted)
 
 
-def _cell_plans(
+def cell_plans(
     context: TriggerContext,
     model: ModelRow,
     data: EvaluationSet,
@@ -141,17 +141,19 @@ def _cell_plans(
     intervals: Intervals,
     contents: Mapping[int, str | None],
 ) -> list[CellPlan]:
+    """Plan the cells of every interval and subset; each plan has the address of its result."""
     spec = context.spec.evaluation
     # Bits of predictions depend not only on weights, but also on how samples are read and on the number of threads.
     name = predictor_id(model.hash, context.spec.training)
     predictor = json.dumps([name, context.run.spec["training"], context.run.threads], sort_keys=True)
-    settings = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
+    settings: list[float] = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
+    settings += [spec.min_coverage] if spec.min_coverage else []
     codes = {metric: metric_code(metric) for metric in spec.metrics}
     deleted = count_in(data, intervals, deleted=True)
     plans = []
     for subset, predictions in subsets.items():
         versions = data_versions(predictions, intervals, data.view.row.name, contents)
-        counts = _counts(predictions.times, intervals)
+        counts = count_times(predictions.times, intervals)
         for i, (version, n_samples, n_deleted) in enumerate(zip(versions, counts, deleted, strict=True)):
             if subset == ALL or n_samples:
                 for metric in spec.metrics:
@@ -160,7 +162,7 @@ def _cell_plans(
     return plans
 
 
-def _computed(
+def computed_results(
     context: TriggerContext, predictions: Predictions, intervals: Intervals, plans: Sequence[CellPlan]
 ) -> Mapping[str, CellResult]:
     """Compute the results of some cells, by address; intervals that lack the same metrics are scored in one batch."""
@@ -184,22 +186,24 @@ def _computed(
     return results
 
 
-def _counts(times: npt.NDArray[np.datetime64], intervals: Intervals) -> list[int]:
+def count_times(times: npt.NDArray[np.datetime64], intervals: Intervals) -> list[int]:
     """Count the times in each interval."""
     times = np.sort(times)
     starts, ends = (np.array([getattr(i, side) for i in intervals], dtype="datetime64[us]") for side in ("start", "end"))
     return [int(n) for n in np.searchsorted(times, ends) - np.searchsorted(times, starts)]
 
 
-def _key(intervals: Intervals, plan: CellPlan) -> CellKey:
+def cell_key(intervals: Intervals, plan: CellPlan) -> CellKey:
+    """Identify a planned cell among those of its model."""
     interval = intervals[plan.interval]
     return as_timestamp(interval.start), as_timestamp(interval.end), plan.metric, plan.subset
 
 
-def _row(
+def cell_row(
     context: TriggerContext, model: ModelRow, data: EvaluationSet, intervals: Intervals, plan: CellPlan, result: CellResult
 ) -> dict[str, Any]:
-    start, end, metric, subset = _key(intervals, plan)
+    """Values of the row of a cell."""
+    start, end, metric, subset = cell_key(intervals, plan)
     return {
         "trigger_id": context.trigger.id,
         "interval_start": start,
