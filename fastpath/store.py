@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from fastpath.array_types import ByteArray, Int64Array, KeyArray, address_of
 from fastpath.errors import CorruptFile, UnknownKey
-from fastpath.format.batch_table import BatchTable, LabelKind
+from fastpath.format.batch_table import BatchTable
 from fastpath.format.file_table import FileTable
 from fastpath.format.labels.known_labels import KnownLabels
+from fastpath.format.labels.label_file import LabelKind
 from fastpath.format.opening import Opening, by_ordinal, roots_of, row_width
 from fastpath.kernels._columns import OPERATIONS
 from fastpath.rows.columns import Arrays, Columns

@@ -218,7 +218,9 @@ class DatasetView:
     def labels_at(self, keys: KeyArray) -> LabelArray:
         """Labels of samples by key, deleted or not, as of the view's position; -1 or NaN where a sample has none."""
         is_target = self.spec.label is not None and self.spec.label.kind == "target"
-        out: LabelArray = np.empty(len(keys), np.float64 if is_target else np.int64)
+        out: LabelArray = np.empty(len(keys), np.float64) if is_target else np.empty(len(keys), np.int64)
+        if len(keys) == 0:
+            return out
         ordinals = ordinals_of(keys)
         order = np.argsort(ordinals, kind="stable")
         found, first = np.unique(ordinals[order], return_index=True)

@@ -73,7 +73,7 @@ class WindowColumns:
             for keys, labels in iter_labels(conn, *self._place, chunk=CHUNK):
                 kept = self._kept(keys)
                 # Postgres has no labels that arrived later.
-                yield keys[kept], self._view.labels_at(keys[kept]) if self._arrive_later else labels[kept]
+                yield keys[kept], self._view.labels_at(keys[kept]).astype(np.int64) if self._arrive_later else labels[kept]
 
     def attribute(self, name: str) -> Iterator[tuple[KeyArray, list[str | None]]]:
         """Keys and an attribute as text; None where a sample has none."""

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.results.training_sets import find_training_set
-from modyn_dagster.data.labels import n_classes
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.keys import KeyRange, key_of, ordinal_of
@@ -155,8 +154,7 @@ def test_a_score_with_too_few_known_labels_is_undefined_and_says_so(world_of: Wo
 
 
 def test_a_performance_trigger_waits_for_labels_below_its_coverage(world_of: Worlds) -> None:
-    trigger = {"every": 60, "decision": {"rule": "threshold", "value": 1.01}, "min_coverage": 0.5}
-    world = world_of(performance(**trigger))
+    world = world_of(performance(every=60, decision={"rule": "threshold", "value": 1.01}, min_coverage=0.5))
     world.deliver(range(6))
     labels = at_once(world)
     arrive_later(world)
@@ -220,9 +218,10 @@ def test_a_view_knows_what_the_definition_says_in_any_order_of_label_files(late_
             assert [int(key) for keys in columns for key in keys] == sorted(visible)
         assert columns.count() == len(visible)
         keys = np.array(sorted(visible), np.uint64)
-        assert view.reader.read(keys).labels.tolist() == [visible[int(key)] for key in keys]
-        seen = [label.value for label in labels if label.arrival <= ordinal]
-        assert n_classes(view) == (2 if view.spec.label.n_classes else max(2, 1 + max(seen, default=0)))
+        labels_read = view.reader.read(keys).labels
+        assert labels_read is not None
+        assert labels_read.tolist() == [visible[int(key)] for key in keys]
+        assert view.largest_class() == max((label.value for label in labels if label.arrival <= ordinal), default=-1)
 
 
 @pytest.mark.long
@@ -254,7 +253,9 @@ def test_whatever_arrives_after_a_position_changes_nothing_that_was_decided_up_t
             rows = [find_training_set(conn, each.id) for each in triggers]
             reached = late_world.platform.view(DATASET).batches[cut].time_max
             cells = [
-                cell for cell in list_evaluations(conn, run.id) if cell.interval_end <= reached and cell.ordinal < len(triggers)
+                cell
+                for cell in list_evaluations(conn, run.id)
+                if reached is not None and cell.interval_end <= reached and cell.ordinal < len(triggers)
             ]
         models = dict(each[:2] for each in late_world.outcome(run)["models"])
         ends.append(

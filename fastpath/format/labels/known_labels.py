@@ -105,4 +105,4 @@ def _winners(rows: LabelRows) -> LabelRows:
     starts = np.flatnonzero(begins_time)
     ends_key = np.concatenate((begins_key[starts[1:]], [True]))
     chosen = starts[ends_key]
-    return LabelRows(*(column[chosen] for column in rows))
+    return rows.take(chosen)

@@ -55,8 +55,11 @@ class LabelRows(NamedTuple):
 
     def sorted(self) -> Self:
         """The same rows in the order of the file."""
-        order = np.lexsort((self.digests, self.known_at, self.keys))
-        return type(self)(*(column[order] for column in self))
+        return self.take(np.lexsort((self.digests, self.known_at, self.keys)))
+
+    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice) -> Self:
+        """Some of the rows, by position, mask or slice."""
+        return type(self)(self.keys[rows], self.values[rows], self.known_at[rows], self.digests[rows])
 
     def parts(self) -> list[list[int]]:
         """``[ordinal, first row, number of rows]`` of each batch that has rows; the keys ascend."""

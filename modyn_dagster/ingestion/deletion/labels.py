@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import sqlalchemy as sa
 
-from fastpath.format.labels.label_file import LabelRows
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.deletions import lock_deletions
@@ -45,9 +44,8 @@ def _rewrite(conn: sa.Connection, home: Path, dataset: DatasetRow, file: LabelFi
     if kept.all():
         return 0
     stem, _, number = PurePosixPath(file.path).stem.partition(_REWRITE)
-    remaining = LabelRows(*(column[kept] for column in rows))
     name = f"{stem}{_REWRITE}{int(number or 0) + 1}"
-    replace_label_file(conn, file.id, write_label_file(home, dataset.name, name, remaining))
+    replace_label_file(conn, file.id, write_label_file(home, dataset.name, name, rows.take(kept)))
     return int(np.count_nonzero(~kept))
 
 

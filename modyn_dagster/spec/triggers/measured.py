@@ -103,7 +103,7 @@ class PerformanceTriggerSpec(BatchedTrigger):
         ge=0,
         le=1,
         exclude_if=lambda share: share == 0,
-        description="Share of the judged samples whose labels must be known; below it the trigger waits.",
+        description="Share of the judged samples whose labels must be known; below it they are judged at a later point.",
     )
 
     @model_validator(mode="after")

@@ -49,8 +49,8 @@ class PerformancePolicy(BatchedPolicy):
         forecast: None for hindsight.
         windows: of the pipeline's selection; the last training window is the one to calibrate on.
         label_free: estimate the accuracy from calibrated confidences.
-        min_coverage: share of the samples whose labels must be known; with fewer the policy waits. Says nothing of estimates
-            with ``label_free``.
+        min_coverage: share of the samples whose labels must be known; with fewer the policy waits, and judges them together with
+            those up to a later point. Says nothing of estimates with ``label_free``.
         warmup: decides at the first points.
 
     >>> from modyn_dagster.triggering import build_policy, simulate
@@ -79,6 +79,8 @@ class PerformancePolicy(BatchedPolicy):
         self.windows = windows
         self.label_free = label_free
         self.min_coverage = min_coverage
+        # Key after which samples are not judged yet, while the policy waits for their labels.
+        self._waits_after: int | None = None
 
     def __repr__(self) -> str:
         return f"PerformancePolicy(every={self.every}, {self.metric!r}, {self.rule!r}, forecast={self.forecast!r})"
@@ -87,7 +89,8 @@ class PerformancePolicy(BatchedPolicy):
         """The metric on new samples, and the last training window where something is calibrated on it."""
         calibrates = self.label_free or (isinstance(self.rule, MisclassificationLimit) and self.rule.tally.calibrates)
         calibrate = self.windows.newest(point.stream) if calibrates else None
-        return PerformanceNeed(point.ordinal, KeyRange(point.unseen_after, point.key), self.metric, self.label_free, calibrate)
+        after = point.unseen_after if self._waits_after is None else max(self._waits_after, point.trigger)
+        return PerformanceNeed(point.ordinal, KeyRange(after, point.key), self.metric, self.label_free, calibrate)
 
     def judge(self, point: DecisionPoint, measured: Measured | None) -> Decision:
         """Judge the measured score, or the forecast one."""
@@ -98,8 +101,10 @@ class PerformancePolicy(BatchedPolicy):
             coverage = 1.0 if measured is None else measured.values.get(COVERAGE, 1.0) or 0.0
             details[COVERAGE] = coverage
             if coverage < self.min_coverage:
+                self._waits_after = point.previous if self._waits_after is None else self._waits_after
                 reason = f"labels of {coverage:.1%} of the samples are known, below min_coverage {self.min_coverage:.1%}"
                 return Decision(False, point.key, reason, details=details)
+        self._waits_after = None
         if score is None or not isfinite(score):
             return Decision(False, point.key, f"{self.metric} is undefined here ({n:g} samples judged)", details=details)
         forecast = None if self.forecast is None else self.forecast.update(score)
@@ -119,6 +124,7 @@ class PerformancePolicy(BatchedPolicy):
     def triggered(self, key: int) -> None:
         """Reset count and forecast."""
         super().triggered(key)
+        self._waits_after = None
         if isinstance(self.rule, MisclassificationLimit):
             self.rule.tally.reset()
         if self.forecast is not None:
@@ -130,11 +136,14 @@ class PerformancePolicy(BatchedPolicy):
         self.windows.trained(trained.key)
 
     def own_state(self) -> State:
-        """State of rule and forecast, and keys of trained triggers."""
-        return {name: part.state_dict() for name, part in self._stateful_parts().items()}
+        """State of rule and forecast, keys of trained triggers, and the samples whose labels are waited for."""
+        waits = {} if self._waits_after is None else {"waits_after": self._waits_after}
+        return waits | {name: part.state_dict() for name, part in self._stateful_parts().items()}
 
     def load_own_state(self, state: Mapping[str, Any]) -> None:
         """Restore all of it."""
+        waits_after = state.get("waits_after")
+        self._waits_after = None if waits_after is None else int(waits_after)
         for name, part in self._stateful_parts().items():
             part.load_state_dict(state.get(name, {}))
 

@@ -98,7 +98,8 @@ def known_positions(context: TriggerContext, data: EvaluationSet, intervals: Int
     ends = np.array([interval.end for interval in intervals], dtype="datetime64[us]")
     closing = np.minimum(np.searchsorted(reached, ends, side="left"), len(batches) - 1)
     decided = int(np.searchsorted([batch.ordinal for batch in batches], ordinal_of(context.trigger.point)))
-    return np.maximum(arrivals[closing], arrivals[min(decided, len(batches) - 1)])
+    positions: npt.NDArray[np.int64] = np.maximum(arrivals[closing], arrivals[min(decided, len(batches) - 1)])
+    return positions
 
 
 class _Scoring:
