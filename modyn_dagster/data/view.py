@@ -1,131 +1,31 @@
 """A dataset as a pipeline sees it at one moment: an immutable list of ingested batches."""
 
-import weakref
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
-from fastpath.format.index import BatchIndex
-from fastpath.format.labels.known_labels import KnownLabels
 from fastpath.format.labels.label_file import LabelArray
-from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_place
+from modyn_dagster.catalog.batches import BatchRow, changed_batches
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.datasets import DatasetRow, sample
-from modyn_dagster.catalog.labels.label_files import LabelFileRow, label_files
-from modyn_dagster.catalog.samples import iter_values
-from modyn_dagster.data.batch_index import open_index
+from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.known_batches import BatchColumns
-from modyn_dagster.data.label_files import arrive_later, is_labelled, known_labels, largest_class
-from modyn_dagster.data.reader import SampleReader, reader_of
+from modyn_dagster.data.label_files import arrive_later, is_labelled, largest_class
+from modyn_dagster.data.reader import SampleReader
+from modyn_dagster.data.shared_data import SharedData
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of
-from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, ordinal_of, ordinals_of, positions_of
-from modyn_dagster.spec.dataset import DatasetSpec, Split
+from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, ordinal_of, ordinals_of, positions_of
+from modyn_dagster.spec.dataset import DatasetSpec
 
 Positions = npt.NDArray[np.int64]
 
 #: Keys of one chunk.
 CHUNK: Final = 100_000
-
-
-#: Batches that a reader has open before another one takes its place; each holds about twenty kilobytes of memory.
-MOST_OPEN: Final = 1024
-#: A reader that was asked for so few times is not replaced.
-_FEW_USES: Final = 2
-#: Positions whose labels are remembered, and those with an open reader.
-_MOST_POSITIONS: Final = 64
-_MOST_READERS: Final = 4
-
-
-class _SharedData:
-    """Files and cached arrays of some batches, which views of these batches, or of the first of them, share."""
-
-    def __init__(
-        self,
-        engine: sa.Engine,
-        home: Path,
-        row: DatasetRow,
-        spec: DatasetSpec,
-        root: str,
-        batches: Sequence[BatchRow],
-        columns: BatchColumns | None,
-        *,
-        strict: bool,
-    ) -> None:
-        self._columns = columns
-        self._reader: SampleReader | None = None
-        self._replacing, self._uses, self._most_open = Lock(), 0, MOST_OPEN
-        self._engine, self._home, self._row, self._spec, self._root = engine, home, row, spec, root
-        self.strict = strict
-        self._batches = batches
-        by_ordinal = {batch.ordinal: batch for batch in batches}
-        self.deleted = DeletedLists(home, row.name, batches)
-        # Caches of functions, not of methods: a cached method would keep this object and its open files alive.
-        self.index = lru_cache(maxsize=256)(partial(_read_index, home, by_ordinal))
-        self.sides = lru_cache(maxsize=256)(partial(_sides_of_batch, spec.split, by_ordinal))
-        self.attribute = lru_cache(maxsize=1024)(partial(_read_attribute, engine, row.id, by_ordinal))
-        known = partial(_labels_as_of, home, spec, weakref.proxy(self))
-        self.known = lru_cache(maxsize=_MOST_POSITIONS)(known)
-        self._readers: OrderedDict[int, SampleReader] = OrderedDict()
-
-    @cached_property
-    def columns(self) -> BatchColumns:
-        return BatchColumns.of(self._batches) if self._columns is None else self._columns
-
-    @cached_property
-    def label_files(self) -> Sequence[LabelFileRow]:
-        """Label files of the dataset, read once: those up to the position of a view were there when its batches were read."""
-        with transaction(self._engine) as conn:
-            return label_files(conn, self._row.id)
-
-    def reader(self, position: int | None) -> SampleReader:
-        """The reader in use, or a new one in its place once that has many batches open. Requests keep the reader they have.
-
-        Where labels arrive later, there is one for each of the last positions that were asked for.
-        """
-        with self._replacing:
-            if position is not None:
-                return self._reader_at(position)
-            self._uses += 1
-            if self._reader is not None and self._reader.store.n_opened > self._most_open and not self._reader.is_resident:
-                if self._uses > _FEW_USES:
-                    self._reader = None
-                else:
-                    # Single requests need so many.
-                    self._most_open = 2 * self._reader.store.n_opened
-            if self._reader is None:
-                self._reader, self._uses = self._opened_reader(), 0
-            return self._reader
-
-    def _reader_at(self, position: int) -> SampleReader:
-        reader = self._readers.pop(position, None) or self._opened_reader(self.known(position))
-        self._readers[position] = reader
-        if len(self._readers) > _MOST_READERS:
-            self._readers.popitem(last=False)
-        return reader
-
-    def _opened_reader(self, labels: KnownLabels | None = None) -> SampleReader:
-        with transaction(self._engine) as conn:
-            modified = mtimes_in_place(conn, self._row.id)
-        return reader_of(
-            self._batches,
-            self._spec,
-            self._row,
-            root=self._root,
-            home=self._home,
-            modified=modified,
-            deleted=self.deleted,
-            strict=self.strict,
-            labels=labels,
-        )
 
 
 class DatasetView:
@@ -154,7 +54,7 @@ class DatasetView:
         spec: DatasetSpec,
         root: str,
         batches: Sequence[BatchRow],
-        shared: _SharedData | None = None,
+        shared: SharedData | None = None,
         columns: BatchColumns | None = None,
         *,
         strict: bool = False,
@@ -167,7 +67,7 @@ class DatasetView:
         self.engine = engine
         self.home = home
         self._root = root
-        self._shared = shared or _SharedData(engine, home, row, spec, root, batches, columns, strict=strict)
+        self._shared = shared or SharedData(engine, home, row, spec, root, batches, columns, strict=strict)
 
     @property
     def columns(self) -> BatchColumns:
@@ -261,7 +161,9 @@ class DatasetView:
             return self
         batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
         strict = self._shared.strict
-        view = DatasetView(self.engine, self.home, self.row, self.spec, self._root, batches, strict=strict)
+        view = DatasetView(
+            self.engine, self.home, self.row, self.spec, self._root, batches, strict=strict, position=self._position
+        )
         view._shared.sides = self._shared.sides
         return view
 
@@ -311,18 +213,25 @@ class DatasetView:
     def scan(
         self, window: KeyRange, side: int, *, labelled: bool = False
     ) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64] | None]]:
-        """Keys as by ``keys_on``, in chunks, with their class indices; None where the dataset has no classes."""
-        is_late = self.label_position is not None
+        """Keys as by ``keys_on``, in chunks, with their class indices; None where the dataset has no classes.
+
+        Classes that arrive later come with ``labelled`` only; otherwise no label file is read.
+        """
         for batch in self._touched(window):
             base = key_of(batch.ordinal, 0)
             stop = min(int(batch.n_samples or 0), window.until + 1 - base)
             for begin in range(max(0, window.after + 1 - base), stop, CHUNK):
                 keys = np.arange(base + begin, base + min(begin + CHUNK, stop), dtype=np.uint64)
                 kept = (self.sides(keys) == side) & ~self.deleted.among(keys)
-                values, known = self.labels(batch) if is_late else (self._shared.index(batch.ordinal).labels, None)
-                if labelled and known is not None:
-                    kept &= known[begin : begin + len(keys)]
-                labels = None if values is None or values.dtype != np.int64 else values[begin : begin + len(keys)]
+                span = slice(begin, begin + len(keys))
+                if self.label_position is None:
+                    values: LabelArray | None = self._shared.index(batch.ordinal).labels
+                elif labelled:
+                    values, known = self.labels(batch)
+                    kept &= known[span]
+                else:
+                    values = None
+                labels = None if values is None or values.dtype != np.int64 else values.astype(np.int64, copy=False)[span]
                 if kept.any():
                     yield keys[kept], None if labels is None else labels[kept]
 
@@ -373,26 +282,3 @@ class DatasetView:
 
 def _ordinal(batch: BatchRow) -> int:
     return batch.ordinal
-
-
-def _labels_as_of(home: Path, spec: DatasetSpec, shared: "_SharedData", position: int) -> KnownLabels:
-    return known_labels(home, spec, shared.label_files, position)
-
-
-def _read_index(home: Path, batches: Mapping[int, BatchRow], ordinal: int) -> BatchIndex:
-    return open_index(home, batches[ordinal])
-
-
-def _sides_of_batch(split: Split, batches: Mapping[int, BatchRow], ordinal: int) -> npt.NDArray[np.uint8]:
-    return side_of(keys_of(ordinal, np.arange(int(batches[ordinal].n_samples or 0))), split)
-
-
-def _read_attribute(
-    engine: sa.Engine, dataset_id: int, batches: Mapping[int, BatchRow], name: str, ordinal: int
-) -> npt.NDArray[np.object_]:
-    values = np.full(int(batches[ordinal].n_samples or 0), None, dtype=object)
-    base, column = key_of(ordinal, 0), sample.c.attributes[name].as_string()
-    with engine.connect() as conn:
-        for keys, texts in iter_values(conn, dataset_id, base - 1, base + len(values) - 1, column):
-            values[positions_of(keys)] = texts
-    return values

@@ -134,6 +134,14 @@ def test_final_scores_follow_labels_as_they_arrive_and_then_stay(world_of: World
     assert any(cell.value != cell.final_value for cell in before)
     world.replay("by_amount")
     assert cells_of(world) == before
+    # A correction of everything: the scores as known stay.
+    add_labels(world, [replace(each, value=1 - each.value, arrival=20, known_at=1) for each in labels])
+    world.reload()
+    world.replay("by_amount")
+    after = cells_of(world)
+    assert [cell.value for cell in after] == [cell.value for cell in before]
+    assert [cell.final_value for cell in after] != [cell.final_value for cell in before]
+    assert {cell.final_arrival for cell in after} == {20}
 
 
 def test_a_score_with_too_few_known_labels_is_undefined_and_says_so(world_of: Worlds) -> None:
