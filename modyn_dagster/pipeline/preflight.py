@@ -11,7 +11,7 @@ from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.evaluation import EvaluateSplit
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
 from modyn_dagster.spec.learning.transforms import kind_after
-from modyn_dagster.spec.online import OnlineSpec
+from modyn_dagster.spec.online import CLIBSpec, GDumbSpec, GSSSpec, MIRSpec, OnlineSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.spec.triggers.base import TriggerBase
@@ -123,8 +123,8 @@ def check_late_labels(pipeline: PipelineSpec) -> None:
     source, late = f"pipeline {pipeline.name}", "the dataset's labels arrive later (label.arrives)"
     fields = ["strategy", *(f"schedule.{i}.strategy" for i in range(len(pipeline.selection.schedule)))]
     for field, strategy in zip(fields, pipeline.selection.strategies, strict=True):
-        if isinstance(strategy, OnlineSpec):
-            rule = f"{late}, and an online strategy looks at each sample once, before that; use a strategy over a window"
+        if isinstance(strategy, OnlineSpec) and not isinstance(strategy, GDumbSpec | CLIBSpec | GSSSpec | MIRSpec):
+            rule = f"{late}, and it takes each sample when that arrives; use a memory, or a strategy over a window"
             raise ConfigError(source, f"selection.{field}.kind", strategy.kind, rule)
     for field, block in nested_blocks(pipeline.trigger):
         if isinstance(block, DetectorTriggerSpec) and block.stream == "errors":

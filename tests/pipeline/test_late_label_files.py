@@ -86,7 +86,7 @@ def test_a_removed_dataset_takes_its_label_files_along(world: World) -> None:
 
 
 LATE = [
-    (amount(selection={"strategy": {"kind": "gdumb", "n": 10}}), "selection.strategy.kind"),
+    (amount(selection={"strategy": {"kind": "sliding_window", "n": 10}}), "selection.strategy.kind"),
     (triggered("t", {"kind": "detector", "detector": {"name": "adwin"}}), "trigger.stream"),
     (triggered("t", {"kind": "cost", "signal": "misclassifications", "regret_per_training_second": 1.0}), "trigger.signal"),
 ]

@@ -14,7 +14,7 @@ from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.keys import KeyRange, key_of, ordinal_of
 from modyn_dagster.pipeline.context import context_of
-from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
+from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from tests.examples import examples
 from tests.pipeline.late_labels import Label, add_labels, arrive_later, at_once, known_by_brute_force, replace_labels
 from tests.pipeline.measuring import drift, performance
@@ -80,6 +80,46 @@ def test_a_training_set_has_the_samples_whose_labels_are_known_at_its_trigger_an
         assert keys.tolist() == sorted(key for key in known if key <= trigger.key)
         in_window = context.view.count(KeyRange(row.after, row.until), TRAIN)
         assert row.details["n_unlabelled"] == in_window - len(keys) > 0
+
+
+MEMORIES = {
+    "gdumb": {"kind": "gdumb", "n": 30},
+    "clib": {"kind": "clib", "n": 30},
+    "gss": {"kind": "gss", "n": 30},
+    "mir": {"kind": "mir", "n": 30, "k": 20},
+}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_memories_of_equal_labels_at_once_are_those_of_labels_with_the_samples(world_of: Worlds, memory: str) -> None:
+    world = world_of(amount(selection={"strategy": MEMORIES[memory]}))
+    world.deliver(range(6))
+    before = replayed(world, "with samples")
+    labels = at_once(world)
+    arrive_later(world)
+    add_labels(world, labels)
+    assert replayed(world, "late") == before
+
+
+def test_a_memory_takes_each_sample_at_the_first_trigger_that_knows_its_label(world_of: Worlds) -> None:
+    world = world_of(amount(selection={"strategy": {"kind": "gdumb", "n": 1000}}))
+    world.deliver(range(6))
+    labels = delayed(at_once(world), 2)
+    arrive_later(world)
+    add_labels(world, labels)
+    world.replay("by_amount")
+    triggers = world.triggers(world.run("by_amount", "replay").id, "trained")
+    for trigger in triggers:
+        context = context_of(world.platform, "by_amount", trigger.partition_key)
+        assert context.training_set is not None
+        keys = np.concatenate([part.keys for part in open_training_set(context, context.training_set).partitions()])
+        known = known_by_brute_force(labels, ordinal_of(trigger.point))
+        assert keys.tolist() == sorted(key for key in known if key <= trigger.key)
+        # Computed again from the beginning, with later labels in the catalog: the same, or an error.
+        for path in (world.platform.home / "training_sets").rglob("*.state.json"):
+            path.unlink()
+        select_training_set(context)
+    assert len(triggers) > 1
 
 
 def test_late_labels_change_no_decision_training_set_model_or_score_as_known(world_of: Worlds) -> None:
