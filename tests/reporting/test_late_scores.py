@@ -7,8 +7,10 @@ import pytest
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.reporting.mlflow.series import composite_points
 from modyn_dagster.reporting.mlflow.stream_time import StreamTime
+from modyn_dagster.reporting.page.records import with_final_scores
 from modyn_dagster.reporting.scores import composite_series
 from modyn_dagster.reporting.tables import cell_text
+from modyn_dagster.spec.evaluation import lower_is_better
 from tests.reporting.story import year
 from tests.reporting.test_scores import a_model
 
@@ -49,3 +51,17 @@ def test_final_scores_and_coverage_are_series_of_their_own_in_mlflow() -> None:
     }
     plain = composite_points({"accuracy": composite_series(models, [CELL], "accuracy")}, time, ended=False)
     assert list(plain) == ["evaluation/active accuracy"]
+
+
+def test_the_report_has_final_scores_and_coverage_as_metrics_of_their_own() -> None:
+    loss = replace(LATE, metric="log_loss", value=0.5, final_value=None)
+    cells = with_final_scores([LATE, loss])
+    assert [(cell.metric, cell.value) for cell in cells] == [
+        ("accuracy", 0.75),
+        ("log_loss", 0.5),
+        ("accuracy (final)", 0.8),
+        ("log_loss (final)", None),
+        ("label coverage", 0.5),
+    ]
+    assert lower_is_better("log_loss (final)")
+    assert with_final_scores([CELL]) == [CELL]
