@@ -1,4 +1,4 @@
-"""Throughput of shuffled reads by key, and its effect on training: figures F0 to F13, F17 and F18.
+"""Throughput of shuffled reads by key, and its effect on training: figures F0 to F13 and F17 to F19.
 
 ``python benchmarks/throughput.py [--quick] [--json FILE] [--only F1,F5] [--work DIR] [--data FOLDER]``
 
@@ -36,6 +36,8 @@ F17  strict reads, which compare every byte with the digests of its ingestion, a
      store (F17.strict_first) and later passes (F17.strict).
 F18  shards read through a warm node cache (``MODYN_FILES``) against the same in a local home: an open store (F18), and one that
      is opened for each pass (F18.first).
+F19  labels that arrived in files of their own, against labels in the indexes: later passes (F19) and the first of a store
+     (F19.first).
 
 F6, F9, F11 and F13 themselves, which have a goal for each part, are the least of these parts over its goal: 1 reaches all.
 """
@@ -55,7 +57,18 @@ if __name__ == "__main__":
 
 import torch
 
-from benchmarks.figures import cold, libraries, node_cache, pictures, reading, scaling, strict, training, training_sets
+from benchmarks.figures import (
+    cold,
+    late_labels,
+    libraries,
+    node_cache,
+    pictures,
+    reading,
+    scaling,
+    strict,
+    training,
+    training_sets,
+)
 from benchmarks.groups import one_of
 from benchmarks.report import Figure, busyness, print_table, write_json
 from benchmarks.setting import QUICK, Setting, Sizes
@@ -70,6 +83,7 @@ _GROUPS: Final[Mapping[tuple[str, ...], Callable[[Setting], Iterator[Figure]]]] 
     ("F13",): training_sets.figures,
     ("F17",): strict.figures,
     ("F18",): node_cache.figures,
+    ("F19",): late_labels.figures,
     ("F3", "F11", "F12"): scaling.figures,
 }
 _IDS: Final = frozenset(id for ids in _GROUPS for id in ids)
@@ -89,7 +103,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Throughput of keyed, shuffled samples; figures F0 to F13, F17, F18.")
+    parser = argparse.ArgumentParser(description="Throughput of keyed, shuffled samples; figures F0 to F13, F17 to F19.")
     parser.add_argument("--quick", action="store_true", help="everything smaller, about a minute")
     parser.add_argument("--json", type=Path, help="file that maps each id to value, unit, min, max and goal")
     parser.add_argument("--only", type=one_of(sorted(_IDS)), default=(), help="figures to measure, for example F1,F5")

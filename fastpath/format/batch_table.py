@@ -3,7 +3,7 @@
 import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from fastpath.format.blocks import BLOCK_BYTES, Digests, first_changed_block
 from fastpath.format.deletions import newest_deleted, read_deleted
 from fastpath.format.file_table import FileTable, Opened
 from fastpath.format.index import BatchIndex, private_copy
+from fastpath.format.labels.label_file import LabelArray, LabelKind
 from fastpath.format.mapped_files import Expected, Version, open_verified, require_checksum, resident_copy
 from fastpath.format.opening import Opening
 from fastpath.kernels._batches import BATCH_FIELDS, MODES, fill_directory, publish
@@ -24,7 +25,11 @@ _WORD: Final = 64
 
 
 def batch_row(
-    index: BatchIndex, deleted: npt.NDArray[np.uint32], index_file: int, first_file: int
+    index: BatchIndex,
+    deleted: npt.NDArray[np.uint32],
+    index_file: int,
+    first_file: int,
+    known: LabelArray | None = None,
 ) -> tuple[int, Int64Array, list[object]]:
     """Row of the kernels' table: mode, fields behind the mode, and the arrays to keep as long as the row points to them.
 
@@ -33,6 +38,7 @@ def batch_row(
         deleted: positions, ascending and below ``index.n``.
         index_file: id of the index among the files.
         first_file: id of the batch's first file.
+        known: labels in place of those in the index.
     """
     extents = index.extents
     # Sizes are private copies, as is a single extent: they must stay right even if the mapped index is overwritten.
@@ -40,7 +46,9 @@ def batch_row(
     kept: list[object] = [sizes]
     row = {"n": index.n, "index_file": index_file, "first_file": first_file, "n_files": len(sizes), "size": address_of(sizes)}
     row |= {"length": -1 if index.width is None else index.width, "n_runs": len(extents.file), "time": address_of(index.times)}
-    labels = index.labels if index.labels is not None else index.targets
+    labels = known if known is not None else index.labels if index.labels is not None else index.targets
+    if known is not None:
+        kept.append(known)
     row["label"] = 0 if labels is None else address_of(labels)
     if len(deleted):
         bits = _bitmap(deleted, index.n)
@@ -81,8 +89,6 @@ def _bitmap(positions: npt.NDArray[np.uint32], n: int) -> npt.NDArray[np.uint64]
 def _words(row: dict[str, int]) -> Int64Array:
     return np.array([row.get(name, 0) for name in BATCH_FIELDS[1:]], dtype=np.int64)
 
-
-LabelKind = Literal["labels", "targets"]
 
 _MODE: Final = BATCH_FIELDS.index("mode")
 
@@ -138,7 +144,9 @@ class BatchTable:
         return width
 
     def label_kind(self) -> LabelKind | None:
-        """Kind of the labels in the indexes: class indices, regression targets, or None."""
+        """Kind of the labels: class indices, regression targets, or None."""
+        if self._opening.labels is not None:
+            return self._opening.labels.kind
         with self._files.opening:
             first = next(iter(self._opened.values()), None)
         if first is not None:
@@ -191,7 +199,9 @@ class BatchTable:
         self._fill(ordinal, _Entry(index, deleted, index_file, first_file))
 
     def _fill(self, ordinal: int, entry: "_Entry") -> None:
-        mode, row, kept = batch_row(entry.index, entry.deleted, entry.index_file, entry.first_file)
+        labels = self._opening.labels
+        known = None if labels is None else labels.of(ordinal, entry.index.n)
+        mode, row, kept = batch_row(entry.index, entry.deleted, entry.index_file, entry.first_file, known)
         slot = int(np.searchsorted(self.ordinals, ordinal))
         old, self._kept[ordinal] = self._kept.get(ordinal), (entry.index, kept)
         self._table[slot, _MODE + 1 :] = row

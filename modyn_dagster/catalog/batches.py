@@ -51,6 +51,7 @@ class BatchRow:
         deleted_checksum: checksum of that list.
         n_deleted: length of that list. Deleted samples stay in all other counts.
         layout: number of the layout of its rows, ``DatasetRow.layouts``.
+        arrival: position in the dataset's sequence of arrivals; None where labels arrive with their samples.
     """
 
     id: Id
@@ -74,6 +75,7 @@ class BatchRow:
     deleted_checksum: str | None
     n_deleted: Annotated[BigInt, Default("0")]
     layout: Annotated[int, Default("0"), Mark.APPENDED]
+    arrival: Annotated[int | None, Mark.APPENDED] = None
 
 
 batch: Final = table(

@@ -30,6 +30,8 @@ class DatasetRow:
         next_ordinal: ordinal of the next batch.
         layouts: columns of the rows in each layout that batches have, in the order of the files; append-only. Empty as long as
             all batches have all columns.
+        next_arrival: position of the next batch of samples or labels in the one sequence that both share; stays 0 where labels
+            arrive with their samples.
     """
 
     id: Id
@@ -39,6 +41,7 @@ class DatasetRow:
     class_names: Annotated[tuple[str, ...], Default("[]")]
     next_ordinal: Annotated[int, Default("0")]
     layouts: Annotated[tuple[tuple[str, ...], ...], Default("[]"), Mark.APPENDED] = ()
+    next_arrival: Annotated[int, Default("0"), Mark.APPENDED] = 0
 
 
 dataset: Final = table("dataset", DatasetRow, created_column())
@@ -112,4 +115,4 @@ def sample_bytes(conn: sa.Connection) -> dict[str, int]:
 def _dataset_row(row: sa.Row[Any]) -> DatasetRow:
     columns = None if row.columns is None else tuple(Column(**column) for column in row.columns)
     layouts = tuple(tuple(names) for names in row.layouts)
-    return DatasetRow(row.id, row.name, row.spec, columns, tuple(row.class_names), row.next_ordinal, layouts)
+    return DatasetRow(row.id, row.name, row.spec, columns, tuple(row.class_names), row.next_ordinal, layouts, row.next_arrival)

@@ -12,9 +12,12 @@ import sqlalchemy as sa
 
 from fastpath import Blobs, FixedRows, SampleStore
 from fastpath.array_types import ByteArray, Int64Array
+from fastpath.format.labels.known_labels import KnownLabels
 from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place, visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow, get_dataset
+from modyn_dagster.catalog.labels.label_files import label_files
 from modyn_dagster.data.deleted_lists import DeletedLists
+from modyn_dagster.data.label_files import arrive_later, known_labels
 from modyn_dagster.data.rows.layouts import Filling, Layouts, field_values, layouts_of, narrow_types
 from modyn_dagster.data.rows.row_decoding import record_dtype, row_decoder
 from modyn_dagster.data.samples import Samples
@@ -39,6 +42,7 @@ class SampleReader:
         threads: number of threads for a large request.
         layouts: columns of the rows of batches that have not all columns of the dataset in their order, by ordinal.
         strict: compare the bytes of each file with those of its ingestion when it is first opened.
+        labels: labels that arrived after their samples; None where they arrive with them.
 
     Attributes:
         store: bytes of the samples by key.
@@ -58,6 +62,7 @@ class SampleReader:
         threads: int = 1,
         layouts: Layouts | None = None,
         strict: bool = False,
+        labels: KnownLabels | None = None,
     ) -> None:
         self._spec, columns, layouts = spec, tuple(columns or ()), layouts or {}
         self._decoder, dtype = row_decoder(spec.format), record_dtype(spec.format, columns)
@@ -75,6 +80,7 @@ class SampleReader:
             narrow=narrow_types(dtype, layouts),
             fill=field_values(spec, columns, dtype),
             strict=strict,
+            labels=labels,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -141,7 +147,7 @@ class SampleReader:
 
 
 def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: str, home: Path) -> SampleReader:
-    """Open a reader of all batches that pipelines see at this moment.
+    """Open a reader of all batches that pipelines see at this moment, with the labels known now.
 
     Args:
         conn: of the ``modyn`` database.
@@ -154,10 +160,15 @@ def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: s
     # Columns, layouts and classes are only ever appended to: read after the batches, they hold those of all.
     row = get_dataset(conn, row.name)
     deleted = DeletedLists(home, spec.name, batches)
-    return reader_of(batches, spec, row, root=root, home=home, modified=mtimes_in_place(conn, row.id), deleted=deleted)
+    labels = None
+    if arrive_later(spec):
+        files = label_files(conn, row.id)
+        labels = known_labels(home, spec, files, max((file.arrival for file in files), default=-1))
+    modified = mtimes_in_place(conn, row.id)
+    return reader_of(batches, spec, row, root=root, home=home, modified=modified, deleted=deleted, labels=labels)
 
 
-def reader_of(
+def reader_of(  # noqa: PLR0913 - all but the first three are keywords
     batches: Sequence[BatchRow],
     spec: DatasetSpec,
     row: DatasetRow,
@@ -167,6 +178,7 @@ def reader_of(
     modified: Mapping[str, int],
     deleted: DeletedLists,
     strict: bool = False,
+    labels: KnownLabels | None = None,
 ) -> SampleReader:
     """A reader of batches by their rows. The lists of deleted positions are read now, indexes on first use."""
     return SampleReader(
@@ -180,6 +192,7 @@ def reader_of(
         deleted=deleted.verified_paths(),
         layouts=layouts_of(row, batches),
         strict=strict,
+        labels=labels,
     )
 
 

@@ -1,100 +1,31 @@
 """A dataset as a pipeline sees it at one moment: an immutable list of ingested batches."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
-from fastpath.format.index import BatchIndex
-from modyn_dagster.catalog.batches import BatchRow, changed_batches, mtimes_in_place
+from fastpath.format.labels.label_file import LabelArray
+from modyn_dagster.catalog.batches import BatchRow, changed_batches
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.datasets import DatasetRow, sample
-from modyn_dagster.catalog.samples import iter_values
-from modyn_dagster.data.batch_index import open_index
+from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.known_batches import BatchColumns
-from modyn_dagster.data.reader import SampleReader, reader_of
+from modyn_dagster.data.label_files import arrive_later, is_labelled, largest_class
+from modyn_dagster.data.reader import SampleReader
+from modyn_dagster.data.shared_data import SharedData
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of
-from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, keys_of, ordinal_of, positions_of
-from modyn_dagster.spec.dataset import DatasetSpec, Split
+from modyn_dagster.keys import MAX_BATCH_SIZE, ORIGIN, KeyArray, KeyRange, key_of, ordinal_of, ordinals_of, positions_of
+from modyn_dagster.spec.dataset import DatasetSpec
 
 Positions = npt.NDArray[np.int64]
 
 #: Keys of one chunk.
 CHUNK: Final = 100_000
-
-
-#: Batches that a reader has open before another one takes its place; each holds about twenty kilobytes of memory.
-MOST_OPEN: Final = 1024
-#: A reader that was asked for so few times is not replaced.
-_FEW_USES: Final = 2
-
-
-class _SharedData:
-    """Files and cached arrays of some batches, which views of these batches, or of the first of them, share."""
-
-    def __init__(
-        self,
-        engine: sa.Engine,
-        home: Path,
-        row: DatasetRow,
-        spec: DatasetSpec,
-        root: str,
-        batches: Sequence[BatchRow],
-        columns: BatchColumns | None,
-        *,
-        strict: bool,
-    ) -> None:
-        self._columns = columns
-        self._reader: SampleReader | None = None
-        self._replacing, self._uses, self._most_open = Lock(), 0, MOST_OPEN
-        self._engine, self._home, self._row, self._spec, self._root = engine, home, row, spec, root
-        self.strict = strict
-        self._batches = batches
-        by_ordinal = {batch.ordinal: batch for batch in batches}
-        self.deleted = DeletedLists(home, row.name, batches)
-        # Caches of functions, not of methods: a cached method would keep this object and its open files alive.
-        self.index = lru_cache(maxsize=256)(partial(_read_index, home, by_ordinal))
-        self.sides = lru_cache(maxsize=256)(partial(_sides_of_batch, spec.split, by_ordinal))
-        self.attribute = lru_cache(maxsize=1024)(partial(_read_attribute, engine, row.id, by_ordinal))
-
-    @cached_property
-    def columns(self) -> BatchColumns:
-        return BatchColumns.of(self._batches) if self._columns is None else self._columns
-
-    def reader(self) -> SampleReader:
-        """The reader in use, or a new one in its place once that has many batches open. Requests keep the reader they have."""
-        with self._replacing:
-            self._uses += 1
-            if self._reader is not None and self._reader.store.n_opened > self._most_open and not self._reader.is_resident:
-                if self._uses > _FEW_USES:
-                    self._reader = None
-                else:
-                    # Single requests need so many.
-                    self._most_open = 2 * self._reader.store.n_opened
-            if self._reader is None:
-                self._reader, self._uses = self._opened_reader(), 0
-            return self._reader
-
-    def _opened_reader(self) -> SampleReader:
-        with transaction(self._engine) as conn:
-            modified = mtimes_in_place(conn, self._row.id)
-        return reader_of(
-            self._batches,
-            self._spec,
-            self._row,
-            root=self._root,
-            home=self._home,
-            modified=modified,
-            deleted=self.deleted,
-            strict=self.strict,
-        )
 
 
 class DatasetView:
@@ -112,6 +43,7 @@ class DatasetView:
         shared: of a view of at least these batches.
         columns: facts of the batches; default: made of their rows when they are asked for.
         strict: compare the bytes of each file with those of its ingestion when it is first opened.
+        position: position in the sequence of arrivals that labels are read as of; default: that of the newest batch.
     """
 
     def __init__(  # noqa: PLR0913 - the last ones have defaults and are given by name
@@ -122,18 +54,20 @@ class DatasetView:
         spec: DatasetSpec,
         root: str,
         batches: Sequence[BatchRow],
-        shared: _SharedData | None = None,
+        shared: SharedData | None = None,
         columns: BatchColumns | None = None,
         *,
         strict: bool = False,
+        position: int | None = None,
     ) -> None:
+        self._position = position
         self.row = row
         self.spec = spec
         self.batches = batches
         self.engine = engine
         self.home = home
         self._root = root
-        self._shared = shared or _SharedData(engine, home, row, spec, root, batches, columns, strict=strict)
+        self._shared = shared or SharedData(engine, home, row, spec, root, batches, columns, strict=strict)
 
     @property
     def columns(self) -> BatchColumns:
@@ -142,8 +76,68 @@ class DatasetView:
 
     @property
     def reader(self) -> SampleReader:
-        """Reader of these batches, and maybe of later ones."""
-        return self._shared.reader()
+        """Reader of these batches, and maybe of later ones, with labels as of the view's position."""
+        return self._shared.reader(self.label_position)
+
+    @property
+    def label_position(self) -> int | None:
+        """Position in the sequence of arrivals that labels are read as of; None where they arrive with their samples."""
+        if not arrive_later(self.spec):
+            return None
+        if self._position is not None:
+            return self._position
+        return max((batch.arrival for batch in self.batches[-1:] if batch.arrival is not None), default=-1)
+
+    @property
+    def newest_label_position(self) -> int | None:
+        """Position of the newest batch or label that has arrived; None where labels arrive with their samples."""
+        if self.label_position is None:
+            return None
+        return max([self.label_position, *(file.arrival for file in self._shared.label_files[-1:])])
+
+    def labelled_as_of(self, position: int | None) -> "DatasetView":
+        """The same batches with labels as of another position."""
+        if position == self.label_position:
+            return self
+        return DatasetView(self.engine, self.home, self.row, self.spec, self._root, self.batches, self._shared, position=position)
+
+    def labels(self, batch: BatchRow) -> tuple[LabelArray, npt.NDArray[np.bool_]]:
+        """Labels of a batch as of the view's position, ``int64[n]`` or ``float64[n]``, and ``bool[n]``: which samples have one.
+
+        Where a sample has none, its value is -1 or NaN.
+        """
+        position, n = self.label_position, int(batch.n_samples or 0)
+        if position is not None:
+            values = self._shared.known(position).of(batch.ordinal, n)
+        else:
+            index = self._shared.index(batch.ordinal)
+            stored = index.labels if index.labels is not None else index.targets
+            values = np.full(n, -1) if stored is None else stored
+        return values, is_labelled(values)
+
+    def labels_at(self, keys: KeyArray) -> LabelArray:
+        """Labels of samples by key, deleted or not, as of the view's position; -1 or NaN where a sample has none."""
+        is_target = self.spec.label is not None and self.spec.label.kind == "target"
+        out: LabelArray = np.empty(len(keys), np.float64) if is_target else np.empty(len(keys), np.int64)
+        if len(keys) == 0:
+            return out
+        ordinals = ordinals_of(keys)
+        order = np.argsort(ordinals, kind="stable")
+        found, first = np.unique(ordinals[order], return_index=True)
+        for batch, rows in zip(self.batches_at(found.tolist()), np.split(order, first[1:]), strict=True):
+            out[rows] = self.labels(batch)[0][positions_of(keys[rows])]
+        return out
+
+    def label_version(self, batch: BatchRow) -> int:
+        """Number of label files with labels of a batch at the view's position: with it alone its labels can change."""
+        position = self.label_position
+        return 0 if position is None else len(self._shared.known(position).parts.get(batch.ordinal, ()))
+
+    def largest_class(self) -> int:
+        """Largest class that any label has had up to the view's position, -1 without labels; where labels arrive later."""
+        position = self.label_position if self.label_position is not None else -1
+        files = [file for file in self._shared.label_files if file.arrival <= position]
+        return max((largest_class(self.home / file.path, file.checksum) for file in files), default=-1)
 
     @property
     def deleted(self) -> DeletedLists:
@@ -167,7 +161,9 @@ class DatasetView:
             return self
         batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
         strict = self._shared.strict
-        view = DatasetView(self.engine, self.home, self.row, self.spec, self._root, batches, strict=strict)
+        view = DatasetView(
+            self.engine, self.home, self.row, self.spec, self._root, batches, strict=strict, position=self._position
+        )
         view._shared.sides = self._shared.sides
         return view
 
@@ -203,25 +199,41 @@ class DatasetView:
         times = times[~np.isnat(times)]
         return times.max() if len(times) else None
 
-    def keys_on(self, side: int, window: KeyRange) -> KeyArray:
-        """Keys of a window on one side of the split, in key order and without deleted ones, ``uint64[n]``."""
-        return np.concatenate([np.empty(0, np.uint64), *(keys for keys, _ in self.scan(window, side))])
+    def keys_on(self, side: int, window: KeyRange, *, labelled: bool = False) -> KeyArray:
+        """Keys of a window on one side of the split, in key order and without deleted ones, ``uint64[n]``.
 
-    def count(self, window: KeyRange, side: int) -> int:
+        ``labelled`` leaves out samples whose labels arrive later and are not known at the view's position.
+        """
+        return np.concatenate([np.empty(0, np.uint64), *(keys for keys, _ in self.scan(window, side, labelled=labelled))])
+
+    def count(self, window: KeyRange, side: int, *, labelled: bool = False) -> int:
         """Number of keys that ``keys_on`` returns."""
-        return sum(len(keys) for keys, _ in self.scan(window, side))
+        return sum(len(keys) for keys, _ in self.scan(window, side, labelled=labelled))
 
-    def scan(self, window: KeyRange, side: int) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64] | None]]:
-        """Keys as by ``keys_on``, in chunks, with their class indices; None where the dataset has no classes."""
+    def scan(
+        self, window: KeyRange, side: int, *, labelled: bool = False
+    ) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64] | None]]:
+        """Keys as by ``keys_on``, in chunks, with their class indices; None where the dataset has no classes.
+
+        Classes that arrive later come with ``labelled`` only; otherwise no label file is read.
+        """
         for batch in self._touched(window):
             base = key_of(batch.ordinal, 0)
             stop = min(int(batch.n_samples or 0), window.until + 1 - base)
             for begin in range(max(0, window.after + 1 - base), stop, CHUNK):
                 keys = np.arange(base + begin, base + min(begin + CHUNK, stop), dtype=np.uint64)
                 kept = (self.sides(keys) == side) & ~self.deleted.among(keys)
-                labels = self._shared.index(batch.ordinal).labels
+                span = slice(begin, begin + len(keys))
+                if self.label_position is None:
+                    values: LabelArray | None = self._shared.index(batch.ordinal).labels
+                elif labelled:
+                    values, known = self.labels(batch)
+                    kept &= known[span]
+                else:
+                    values = None
+                labels = None if values is None or values.dtype != np.int64 else values.astype(np.int64, copy=False)[span]
                 if kept.any():
-                    yield keys[kept], None if labels is None else labels[begin : begin + CHUNK][: len(keys)][kept]
+                    yield keys[kept], None if labels is None else labels[kept]
 
     def time_span(self, window: KeyRange) -> tuple[np.datetime64, np.datetime64] | None:
         """Smallest and largest time of the train samples of a window, deleted ones included; None when it has none."""
@@ -270,22 +282,3 @@ class DatasetView:
 
 def _ordinal(batch: BatchRow) -> int:
     return batch.ordinal
-
-
-def _read_index(home: Path, batches: Mapping[int, BatchRow], ordinal: int) -> BatchIndex:
-    return open_index(home, batches[ordinal])
-
-
-def _sides_of_batch(split: Split, batches: Mapping[int, BatchRow], ordinal: int) -> npt.NDArray[np.uint8]:
-    return side_of(keys_of(ordinal, np.arange(int(batches[ordinal].n_samples or 0))), split)
-
-
-def _read_attribute(
-    engine: sa.Engine, dataset_id: int, batches: Mapping[int, BatchRow], name: str, ordinal: int
-) -> npt.NDArray[np.object_]:
-    values = np.full(int(batches[ordinal].n_samples or 0), None, dtype=object)
-    base, column = key_of(ordinal, 0), sample.c.attributes[name].as_string()
-    with engine.connect() as conn:
-        for keys, texts in iter_values(conn, dataset_id, base - 1, base + len(values) - 1, column):
-            values[positions_of(keys)] = texts
-    return values

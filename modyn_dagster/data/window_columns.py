@@ -1,4 +1,7 @@
-"""Train keys of a window and their columns, from the indexes of the batches or from Postgres."""
+"""Train keys of a window and their columns, from the indexes of the batches or from Postgres.
+
+Samples whose labels arrive later, and are not known at the position of the view, are left out.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +13,7 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.datasets import sample
 from modyn_dagster.catalog.samples import iter_keys, iter_labels, iter_values
 from modyn_dagster.data.column_cache import ColumnCache
+from modyn_dagster.data.label_files import is_labelled
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.view import CHUNK, DatasetView
 from modyn_dagster.errors import SelectionError
@@ -32,7 +36,7 @@ class WindowColumns:
 
     def count(self) -> int:
         """Number of keys, from the indexes."""
-        return self._view.count(self._window, TRAIN)
+        return self._view.count(self._window, TRAIN, labelled=True)
 
     def repeatable(self) -> "WindowColumns":
         """The same keys for several passes; the first pass over Postgres is cached in unnamed temporary files."""
@@ -45,7 +49,7 @@ class WindowColumns:
     def __iter__(self) -> Iterator[KeyArray]:
         """Keys in chunks."""
         if self._backend == "arrow":
-            yield from (keys for keys, _ in self._view.scan(self._window, TRAIN))
+            yield from (keys for keys, _ in self._view.scan(self._window, TRAIN, labelled=True))
         else:
             yield from (keys for keys, *_ in self._cached("keys", self._keys_of_postgres))
 
@@ -53,12 +57,13 @@ class WindowColumns:
         present = any(batch.n_deleted for batch in self._view.batches)
         with self._view.engine.connect() as conn:
             for keys in iter_keys(conn, *self._place, chunk=CHUNK, present=present):
-                yield (keys[self._view.sides(keys) == TRAIN],)
+                kept = keys[self._view.sides(keys) == TRAIN]
+                yield (kept if not self._arrive_later else kept[is_labelled(self._view.labels_at(kept))],)
 
     def labels(self) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
         """Keys and class indices; -1 where a sample has none."""
         if self._backend == "arrow":
-            for keys, labels in self._view.scan(self._window, TRAIN):
+            for keys, labels in self._view.scan(self._window, TRAIN, labelled=True):
                 yield keys, np.full(len(keys), -1) if labels is None else labels
         else:
             yield from self._cached("labels", self._labels_of_postgres)
@@ -67,7 +72,8 @@ class WindowColumns:
         with self._view.engine.connect() as conn:
             for keys, labels in iter_labels(conn, *self._place, chunk=CHUNK):
                 kept = self._kept(keys)
-                yield keys[kept], labels[kept]
+                # Postgres has no labels that arrived later.
+                yield keys[kept], self._view.labels_at(keys[kept]).astype(np.int64) if self._arrive_later else labels[kept]
 
     def attribute(self, name: str) -> Iterator[tuple[KeyArray, list[str | None]]]:
         """Keys and an attribute as text; None where a sample has none."""
@@ -100,7 +106,11 @@ class WindowColumns:
 
     def _kept(self, keys: KeyArray) -> npt.NDArray[np.bool_]:
         kept: npt.NDArray[np.bool_] = (self._view.sides(keys) == TRAIN) & ~self._view.deleted.among(keys)
-        return kept
+        return kept & is_labelled(self._view.labels_at(keys)) if self._arrive_later else kept
+
+    @property
+    def _arrive_later(self) -> bool:
+        return self._view.label_position is not None
 
     def _values(self, value: sa.ColumnElement[Any]) -> Iterator[tuple[KeyArray, list[Any]]]:
         with self._view.engine.connect() as conn:

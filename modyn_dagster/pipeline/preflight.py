@@ -3,13 +3,15 @@
 from importlib.util import find_spec
 from typing import Final
 
+from modyn_dagster.data.label_files import arrive_later
 from modyn_dagster.errors import ConfigError, MissingExtra
 from modyn_dagster.evaluation.metrics.registry import METRICS, check_metrics
 from modyn_dagster.selection.online.samplers import check_selection
 from modyn_dagster.spec.dataset import DatasetSpec
-from modyn_dagster.spec.evaluation import estimated_metric
+from modyn_dagster.spec.evaluation import EvaluateSplit, estimated_metric
 from modyn_dagster.spec.learning.models import LogisticRegressionSpec, MLPSpec
 from modyn_dagster.spec.learning.transforms import kind_after
+from modyn_dagster.spec.online import CLIBSpec, GDumbSpec, GSSSpec, MIRSpec, OnlineSpec
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.training import TaskKind
 from modyn_dagster.spec.triggers.base import TriggerBase
@@ -112,6 +114,36 @@ def _check_layer(block: DriftTriggerSpec, pipeline: PipelineSpec, source: str, f
         raise ConfigError(source, f"{field}.features.layer", layer, rule)
 
 
+def check_late_labels(pipeline: PipelineSpec) -> None:
+    """Refuse the parts of a pipeline that take each label once, or where only one label of a sample is ever asked for.
+
+    Raises ``ConfigError`` by pipeline and field.
+    """
+    source, late = f"pipeline {pipeline.name}", "the dataset's labels arrive later (label.arrives)"
+    fields = ["strategy", *(f"schedule.{i}.strategy" for i in range(len(pipeline.selection.schedule)))]
+    for field, strategy in zip(fields, pipeline.selection.strategies, strict=True):
+        if isinstance(strategy, OnlineSpec) and not isinstance(strategy, GDumbSpec | CLIBSpec | GSSSpec | MIRSpec):
+            rule = f"{late}, and it takes each sample when that arrives; use a memory, or a strategy over a window"
+            raise ConfigError(source, f"selection.{field}.kind", strategy.kind, rule)
+    for field, block in nested_blocks(pipeline.trigger):
+        if isinstance(block, DetectorTriggerSpec) and block.stream == "errors":
+            rule = f"{late}, and a detector reads each error once; use `scores`, or a trigger of kind performance"
+            raise ConfigError(source, f"{field}.stream", block.stream, rule)
+        if isinstance(block, CostTriggerSpec) and block.signal == "misclassifications":
+            rule = f"{late}, and each misclassification is counted once; use `latency`"
+            raise ConfigError(source, f"{field}.signal", block.signal, rule)
+    evaluation = pipeline.evaluation
+    if pipeline.training.label_transform is not None:
+        rule = f"{late}, and stored predictions are scored with labels as they arrive; let the label files have the final classes"
+        raise ConfigError(source, "training.label_transform", "(on)", rule)
+    if not isinstance(evaluation.data, EvaluateSplit):
+        rule = f"{late}; evaluate on the split of the dataset (leave `data` out)"
+        raise ConfigError(source, "evaluation.data", evaluation.data.model_dump(mode="json"), rule)
+    if "label" in evaluation.slices:
+        rule = f"{late}, and a slice would change with every one; use attributes"
+        raise ConfigError(source, "evaluation.slices", evaluation.slices, rule)
+
+
 def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     """Import the user code of a pipeline, build its samplers, and check its metrics and triggers against the dataset.
 
@@ -123,6 +155,8 @@ def require_runnable(pipeline: PipelineSpec, dataset: DatasetSpec) -> None:
     if dataset.label is None:
         raise ConfigError(source, "dataset", dataset.name, "has no label; training needs one")
     check_selection(pipeline.selection, dataset.label.kind, source=source)
+    if arrive_later(dataset):
+        check_late_labels(pipeline)
     check_user_code(pipeline.training, source=source)
     check_task(pipeline.training, dataset.label.kind, source=source)
     check_ranks(pipeline.training, source=source)

@@ -1,9 +1,9 @@
 """Scores of the composite models of a run, interval by interval, from the cells of its evaluation matrix."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,33 @@ NOT_EVALUATED = "not evaluated yet"
 
 
 @dataclass(frozen=True, slots=True)
+class LateScore:
+    """Final score of an interval whose labels arrive later than its samples, beside its score as known.
+
+    Attributes:
+        coverage: share of the samples whose label was known when the score became known.
+        final: score with all labels that have arrived; None without one.
+        final_coverage: share of the samples with a label by now.
+    """
+
+    coverage: float
+    final: float | None
+    final_coverage: float
+
+    @classmethod
+    def of(cls, cell: EvaluationRow) -> Self | None:
+        """Final score of a cell; None where labels arrive with their samples."""
+        if cell.n_labelled is None:
+            return None
+        n = max(1, cell.n_samples)
+        return cls(cell.n_labelled / n, cell.final_value, (cell.final_labelled or 0) / n)
+
+    def __str__(self) -> str:
+        final = "no final score" if self.final is None else f"final {self.final:.4f}"
+        return f"{self.coverage:.0%} labelled; {final}, {self.final_coverage:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
 class IntervalScore:
     """Score of a composite model on ``[start, end)``.
 
@@ -37,6 +64,7 @@ class IntervalScore:
         seen_in_training: the model was trained on samples of the interval.
         low: lower end of the confidence interval, if there is one.
         high: its upper end.
+        late: the score with the labels that have arrived until now, and label coverages; None where labels arrive with samples.
     """
 
     start: datetime
@@ -48,6 +76,7 @@ class IntervalScore:
     seen_in_training: bool
     low: float | None = None
     high: float | None = None
+    late: LateScore | None = None
 
     @property
     def interval(self) -> Interval:
@@ -66,6 +95,7 @@ class IntervalScore:
             "seen_in_training": self.seen_in_training,
             "low": self.low,
             "high": self.high,
+            **({} if self.late is None else {"late": asdict(self.late)}),
         }
 
 
@@ -128,7 +158,7 @@ class _Matrix:
         if cell is None:
             return IntervalScore(*interval, None, NOT_EVALUATED, self._n_samples[interval], ordinal, False)
         score = IntervalScore(*interval, cell.value, cell.undefined, cell.n_samples, ordinal, cell.seen_in_training)
-        return replace(score, low=cell.low, high=cell.high)
+        return replace(score, low=cell.low, high=cell.high, late=LateScore.of(cell))
 
 
 def spec_of(run: RunRow) -> PipelineSpec:

@@ -10,7 +10,7 @@ from typing import Final
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.reporting.comparison import Comparison
 from modyn_dagster.reporting.estimates import hold
-from modyn_dagster.reporting.scores import IntervalScore
+from modyn_dagster.reporting.scores import IntervalScore, LateScore
 from modyn_dagster.reporting.summary import RunSummary, Spread, TriggerCounts
 from modyn_dagster.reporting.terminal import TerminalTable
 
@@ -163,9 +163,8 @@ def _score(value: float | None) -> str:
 
 
 def _marked_score(score: IntervalScore) -> str:
-    return with_confidence(score.value, score.low, score.high) + (
-        "*" if score.seen_in_training and score.value is not None else ""
-    )
+    mark = "*" if score.seen_in_training and score.value is not None else ""
+    return with_confidence(score.value, score.low, score.high) + mark + _late_text(score.late)
 
 
 def with_confidence(value: float | None, low: float | None, high: float | None) -> str:
@@ -181,7 +180,12 @@ def cell_text(cell: EvaluationRow | None) -> str:
     """Value of a cell with its confidence interval, or the reason why it has none; a dash without a cell."""
     if cell is None:
         return ABSENT
-    return str(cell.undefined) if cell.value is None else with_confidence(cell.value, cell.low, cell.high)
+    text = str(cell.undefined) if cell.value is None else with_confidence(cell.value, cell.low, cell.high)
+    return text + _late_text(LateScore.of(cell))
+
+
+def _late_text(late: LateScore | None) -> str:
+    return "" if late is None else f" [{late}]"
 
 
 def _moment(moment: datetime) -> str:

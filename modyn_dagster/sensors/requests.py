@@ -43,7 +43,7 @@ class EvaluationCursor:
     """Cursor of the evaluation requests, kept by the sensor between ticks.
 
     Attributes:
-        settled: the run, as far as it and deletions had come, when nothing was left to judge; saves looking again.
+        settled: the run, as far as it, deletions and labels had come, when nothing was left to judge; saves looking again.
         asked: what was asked for last, and
         attempt: how often.
         looking: what ``settled`` is going to be, while the look at all models takes several ticks, and
@@ -74,8 +74,8 @@ def evaluation_request(
     What was asked for and failed is asked for again, as often as the pipeline's ``max_attempts``, but not after an error that
     every attempt would meet; then only when there is something else to judge.
     """
-    deletions = _deletions(platform, run)
-    here = f"{run.id}:{run.epoch}:{deletions}"
+    changes = _changes(platform, run)
+    here = f"{run.id}:{run.epoch}:{changes}"
     if mark.settled == here:
         return None, mark, "nothing new to judge"
     if unfinished_runs(instance, {EVALUATION_TAG: assets.name}):
@@ -91,7 +91,7 @@ def evaluation_request(
     due = due or unshown_triggers(instance, platform, assets, run)[:MODELS_AT_ONCE]
     if not due:
         return None, EvaluationCursor(settled=here), "every model is judged"
-    wanted = _due_name(run, deletions, due)
+    wanted = _due_name(run, changes, due)
     attempt = mark.attempt + 1 if mark.asked == wanted else 1
     if attempt > 1 and (reason := _given_up(instance, assets, wanted, mark.attempt)) is not None:
         text = f"judging {len(due)} models failed {reason}, see the runs of evaluate__{assets.name}"
@@ -113,17 +113,20 @@ def _run_key(assets: PipelineAssets, wanted: str, attempt: int) -> str:
     return f"{assets.name}:evaluation:{wanted}:{attempt}"
 
 
-def _deletions(platform: "Platform", run: "RunRow") -> int:
+def _changes(platform: "Platform", run: "RunRow") -> str:
+    """Version of what changes scores without new samples: deletions, and labels that arrived later."""
     from modyn_dagster.catalog.deletions import deletion_stamp
+    from modyn_dagster.catalog.labels.label_files import label_files_version
 
     with platform.transaction() as conn:
-        return deletion_stamp(conn, run.dataset_id)
+        labels = label_files_version(conn, run.dataset_id)
+        return f"{deletion_stamp(conn, run.dataset_id)}" + (f".{labels[:12]}" if labels else "")
 
 
-def _due_name(run: "RunRow", deletions: int, due: "Sequence[TriggerRow]") -> str:
+def _due_name(run: "RunRow", changes: str, due: "Sequence[TriggerRow]") -> str:
     """Short name of what is due, another one whenever that changes."""
     keys = ",".join(trigger.partition_key for trigger in due)
-    return f"{run.id}:{run.last_ordinal}:{deletions}:{bytes_digest(keys.encode(), 8)}"
+    return f"{run.id}:{run.last_ordinal}:{changes}:{bytes_digest(keys.encode(), 8)}"
 
 
 def _evaluation_run(assets: PipelineAssets, due: "Sequence[TriggerRow]", run_key: str) -> dg.RunRequest:

@@ -128,6 +128,13 @@ class EvaluationSpec(Spec):
     metrics: list[MetricId] = Field(["accuracy"], min_length=1)
     score: MetricId | None = Field(None, description="The metric of the pipeline score; default: the first one.")
     min_samples: PositiveInt = Field(1, description="An interval with fewer samples is undefined.")
+    min_coverage: float = Field(
+        0,
+        ge=0,
+        le=1,
+        exclude_if=lambda share: share == 0,
+        description="Share of an interval's samples whose labels must be known; with fewer a score is undefined.",
+    )
     confidence: ConfidenceSpec = Field(
         ConfidenceSpec(), exclude_if=lambda block: block == ConfidenceSpec(), description="Confidence interval of every cell."
     )

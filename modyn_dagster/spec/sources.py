@@ -125,6 +125,11 @@ class LabelSpec(Spec):
     )
     n_classes: PositiveInt | None = Field(None, description="Integer classes are 0 .. n_classes - 1; default: any >= 0.")
     from_: Annotated[ColumnLabel | SidecarLabel | FolderLabel, Field(discriminator="source")] = Field(alias="from")
+    arrives: Literal["with_sample", "later"] = Field(
+        "with_sample",
+        exclude_if=lambda moment: moment == "with_sample",
+        description="`later`: labels come in files of their own, may be corrected, and a sample may have none.",
+    )
 
     @model_validator(mode="after")
     def _classes_are_for_classes(self) -> Self:

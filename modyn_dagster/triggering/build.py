@@ -158,6 +158,7 @@ def _performance(spec: PerformanceTriggerSpec, windows: TrainingWindows, warmup:
         windows=windows,
         label_free=spec.label_free,
         interval=spec.interval,
+        min_coverage=spec.min_coverage,
         warmup=warmup,
     )
 

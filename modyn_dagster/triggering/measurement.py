@@ -6,11 +6,14 @@ member's member. Wrappers (budget, cooldown) keep the paths of the policy inside
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.spec.triggers.detector import DetectorSpec
 from modyn_dagster.spec.triggers.drift import DriftMetricSpec, FeaturesSpec
+
+#: Measured share of the evaluated samples whose label is known at the point.
+COVERAGE: Final = "label_coverage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,8 @@ class DriftNeed:
 class PerformanceNeed:
     """Performance of the newest model on samples it has not trained on.
 
-    Values of the answer: the metric by its name, ``n_samples`` (number of samples evaluated), and ``expected_accuracy`` where
-    ``calibrate`` is given.
+    Values of the answer: the metric by its name, ``n_samples`` (number of samples evaluated), ``expected_accuracy`` where
+    ``calibrate`` is given, and ``label_coverage`` where labels arrive later than samples.
 
     Attributes:
         ordinal: number of the policy's decision point, from 0.

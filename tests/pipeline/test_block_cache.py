@@ -12,7 +12,7 @@ def block(*taps: str, width: int = 8) -> BlockValues:
 
 
 def key(number: int, model: str = "m", deleted: int = 0) -> BlockKey:
-    return BlockKey(model, 0, number, deleted)
+    return BlockKey(model, 0, number, deleted, 0)
 
 
 def test_a_block_is_found_when_it_shows_what_is_asked_for():

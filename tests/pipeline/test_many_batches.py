@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modyn_dagster.data import view as views
+from modyn_dagster.data import shared_data
 from modyn_dagster.keys import KeyRange, key_of, keys_of
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount
@@ -15,7 +15,7 @@ BATCHES = 12
 
 @pytest.fixture
 def world(world_of, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(views, "MOST_OPEN", FEW)
+    monkeypatch.setattr(shared_data, "MOST_OPEN", FEW)
     world: World = world_of(amount(every=40))
     world.deliver(range(BATCHES))
     return world
@@ -65,7 +65,7 @@ def test_views_of_one_dataset_share_their_rows(world: World):
 
 def test_a_replay_with_few_batches_open_is_the_replay_with_all_of_them_open(world: World, monkeypatch: pytest.MonkeyPatch):
     world.replay("by_amount", name="few")
-    monkeypatch.setattr(views, "MOST_OPEN", BATCHES)
+    monkeypatch.setattr(shared_data, "MOST_OPEN", BATCHES)
     world.reload()
     world.replay("by_amount", name="all")
     few, whole = (world.outcome(world.run_named("by_amount", name)) for name in ("few", "all"))

@@ -4,6 +4,7 @@ import base64
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from modyn_dagster.errors import WriteFailed
 from modyn_dagster.reporting.comparison import Comparison, compare_runs
 from modyn_dagster.reporting.plots import runs
 from modyn_dagster.reporting.plots.figures import MAX_MARKDOWN, as_markdown, save
-from modyn_dagster.reporting.scores import NO_ACTIVE_MODEL, IntervalScore
+from modyn_dagster.reporting.scores import NO_ACTIVE_MODEL, IntervalScore, LateScore
 from modyn_dagster.reporting.summary import RunSummary, TrainedModel, TriggerCounts
 from tests.reporting.story import year
 
@@ -163,3 +164,13 @@ def test_costs_are_stacked_by_stage() -> None:
     ends = {bar.get_x() + bar.get_width() for bar in seconds.patches}  # type: ignore[attr-defined]  # patches of bars are rectangles
     assert {2.85, 24.85, 40.85} <= {round(end, 2) for end in ends}
     assert [bar.get_width() for bar in samples.patches] == [100, 1200, 2000]  # type: ignore[attr-defined]  # patches of bars are rectangles
+
+
+def test_the_scores_of_a_run_whose_labels_arrive_later_have_a_line_with_the_labels_so_far() -> None:
+    plain = a_summary("p", [None, 0.5, 0.6])
+    late = tuple(replace(score, late=LateScore(0.5, score.value and score.value + 0.1, 1.0)) for score in plain.active)
+    [axes] = runs.score_over_time(replace(plain, active=late)).axes
+    [line] = [line for line in axes.lines if line.get_label() == "currently active, with the labels so far"]
+    np.testing.assert_allclose(np.asarray(line.get_ydata(), float), [np.nan, 0.6, 0.7])
+    [axes] = runs.score_over_time(plain).axes
+    assert "currently active, with the labels so far" not in [line.get_label() for line in axes.lines]

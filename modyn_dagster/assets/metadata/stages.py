@@ -99,6 +99,7 @@ def _training_set(row: TrainingSetRow) -> dict[str, Any]:
         "dagster/row_count": row.n_samples,
         "samples": row.n_samples,
         "window_samples": row.n_pool,
+        **({"unlabelled_samples": row.details["n_unlabelled"]} if "n_unlabelled" in row.details else {}),
         "first_time": time_text(row.time_min),
         "last_time": time_text(row.time_max),
     }

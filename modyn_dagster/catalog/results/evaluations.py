@@ -21,7 +21,11 @@ from modyn_dagster.catalog.database.mapping import (
 from modyn_dagster.catalog.triggers import trigger
 
 _CELL: Final = ("trigger_id", "interval_start", "interval_end", "metric", "subset")
-_RESULT: Final = ("n_samples", "n_deleted", "value", "undefined", "seen_in_training", "address", "low", "high")
+_FINAL: Final = ("final_value", "final_undefined", "final_low", "final_high", "final_labelled", "final_address", "final_arrival")
+_RESULT: Final = (
+    *("n_samples", "n_deleted", "value", "undefined", "seen_in_training", "address", "low", "high", "n_labelled"),
+    *_FINAL,
+)
 #: Addresses looked up at once.
 _CHUNK: Final = 10_000
 
@@ -37,6 +41,11 @@ class EvaluationRow:
         address: digest of model, samples, interval and metric. Cells with equal addresses have equal values; empty: unknown.
         subset: scored samples of the interval: empty for all, else ``attribute=value``.
         low, high: ends of the confidence interval, where there is one.
+        n_labelled: samples with a label when the cell became known; None where labels arrive with their samples. Where they
+            arrive later, ``value`` is the score as known then, and no later label changes it.
+        final_value, final_undefined, final_low, final_high, final_labelled, final_address: the same with the labels that had
+            arrived up to ``final_arrival``.
+        final_arrival: position in the dataset's sequence of arrivals.
     """
 
     trigger_id: Annotated[int, References("trigger.id")]
@@ -54,6 +63,14 @@ class EvaluationRow:
     low: float | None = None
     high: float | None = None
     id: Id = 0
+    n_labelled: Annotated[BigInt | None, Mark.APPENDED] = None
+    final_value: Annotated[float | None, Mark.APPENDED] = None
+    final_undefined: Annotated[str | None, Mark.APPENDED] = None
+    final_low: Annotated[float | None, Mark.APPENDED] = None
+    final_high: Annotated[float | None, Mark.APPENDED] = None
+    final_labelled: Annotated[BigInt | None, Mark.APPENDED] = None
+    final_address: Annotated[str | None, Mark.APPENDED] = None
+    final_arrival: Annotated[int | None, Mark.APPENDED] = None
 
 
 evaluation: Final = table(

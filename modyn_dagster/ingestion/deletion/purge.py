@@ -18,8 +18,10 @@ from modyn_dagster.catalog.batches import BatchRow, FileFacts, lock_batch, set_i
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.deletions import forget_samples, lock_deletions, unpurged_keys
+from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.errors import CorruptFile
 from modyn_dagster.ingestion.deletion.delete import BatchDeletion, is_replaced, plan_deletion, sweep_replaced
+from modyn_dagster.ingestion.deletion.labels import purge_labels
 from modyn_dagster.ingestion.deletion.rewrite import Rewrite
 from modyn_dagster.keys import KeyArray, keys_of, positions_of
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -58,6 +60,8 @@ def purge_samples(engine: sa.Engine, home: Path, spec: DatasetSpec, dataset: Dat
         if len(purged) % _SWEEP_EVERY == 0:
             sweep_replaced(engine, home, dataset)
     sweep_replaced(engine, home, dataset)
+    deleted = DeletedLists(home, dataset.name, [each.batch for each in purged]).among(keys)
+    purge_labels(engine, home, dataset, keys[deleted])
     return purged
 
 

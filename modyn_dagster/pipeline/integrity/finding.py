@@ -13,6 +13,7 @@ Kind = Literal[
     "sources",
     "indexes",
     "shards",
+    "labels",
     "training-sets",
     "selector-states",
     "models",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.errors import ModynError
 from modyn_dagster.pipeline.integrity.checks.check import Check
-from modyn_dagster.pipeline.integrity.checks.dataset_files import batch_checks, deleted_list_checks
+from modyn_dagster.pipeline.integrity.checks.dataset_files import batch_checks, deleted_list_checks, label_file_checks
 from modyn_dagster.pipeline.integrity.checks.models import model_checks, unnamed_models, weight_checks
 from modyn_dagster.pipeline.integrity.checks.run_files import optimizer_checks, prediction_checks, training_set_checks
 from modyn_dagster.pipeline.integrity.checks.source_files import source_checks
@@ -101,6 +101,7 @@ def planned_checks(platform: Platform, scope: Scope) -> list[Check]:
         checks += deleted_list_checks(platform, dataset)
         checks += _or_unverified("sources", f"dataset {dataset.name}", source_checks(platform, dataset))
         checks += batch_checks(platform, dataset)
+        checks += label_file_checks(platform, dataset)
     seen: set[tuple[str, str]] = set()
     for run in scope.runs:
         checks += _checks_of_run(platform, run, seen)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from modyn_dagster.data.label_files import is_labelled
 from modyn_dagster.data.split import CALIBRATE
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.evaluation.label_free.estimator import Estimator
@@ -17,6 +18,7 @@ from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.evaluation import lower_is_better
 from modyn_dagster.training.data import OUTPUTS
 from modyn_dagster.triggering import DetectorNeed, DriftNeed, Measured, PerformanceNeed
+from modyn_dagster.triggering.measurement import COVERAGE
 
 if TYPE_CHECKING:
     from modyn_dagster.triggering.stream_detectors import DetectorReader
@@ -66,6 +68,9 @@ def answer_performance(context: MeasurementContext, need: PerformanceNeed) -> Me
     else:
         values, reason = _scored(need, samples)
         details |= {"undefined": reason} if reason else {}
+    if context.view.label_position is not None:
+        known = 0 if samples.truth is None else np.count_nonzero(is_labelled(samples.truth))
+        values[COVERAGE] = known / max(1, len(samples.keys))
     if calibrating is not None:
         values["expected_accuracy"] = _accuracy(calibrating)
     return Measured(values, details)
@@ -87,7 +92,7 @@ def _calibrating(context: MeasurementContext, need: PerformanceNeed) -> WindowVa
     if dataset.split.calibrate == 0:
         rule = f"must leave a `calibrate` share for the trigger of {context.run.pipeline}, which measures the accuracy to expect"
         raise ConfigError(f"dataset {dataset.name}", "split", dataset.split.model_dump(), rule)
-    return context.samples(need.calibrate, CALIBRATE)
+    return context.samples(need.calibrate, CALIBRATE, labelled=True)
 
 
 def _estimated(

@@ -26,12 +26,13 @@ _MOST_BYTES: Final = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class BlockKey:
-    """Key of one block of a batch under one model; ``deleted`` is the version of the batch's deleted list."""
+    """Key of one block of a batch under one model; ``deleted`` and ``labels`` are versions of its deleted list and its labels."""
 
     model_hash: str
     ordinal: int
     block: int
     deleted: int
+    labels: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,12 @@ class FeatureExtractor:
     ) -> dict[int, BlockValues]:
         blocks: dict[int, BlockValues] = {}
         for number in numbers.tolist():
-            block = self._cache.find(self._key(batch, number), taps)
+            block = self._cache.find(self._key(view, batch, number), taps)
             if block is not None:
                 blocks[number] = block
         missing = [number for number in numbers.tolist() if number not in blocks]
         for number, values in zip(missing, self._passes(view, batch, missing, taps), strict=True):
-            self._cache.keep(self._key(batch, number), values)
+            self._cache.keep(self._key(view, batch, number), values)
             blocks[number] = values
         return {number: blocks[number] for number in numbers.tolist()}
 
@@ -165,8 +166,8 @@ class FeatureExtractor:
                 values = BlockValues(positions_of(samples.keys), truth, arrays)
                 yield _take(values, block.rows, taps)
 
-    def _key(self, batch: BatchRow, number: int) -> BlockKey:
-        return BlockKey(self._model_hash, batch.ordinal, number, batch.deleted_version)
+    def _key(self, view: DatasetView, batch: BatchRow, number: int) -> BlockKey:
+        return BlockKey(self._model_hash, batch.ordinal, number, batch.deleted_version, view.label_version(batch))
 
 
 def _take(values: BlockValues, rows: npt.NDArray[np.int64], taps: frozenset[str]) -> BlockValues:

@@ -44,9 +44,9 @@ class MeasurementContext:
     taps: frozenset[str]
     detectors: "Detectors"
 
-    def samples(self, window: KeyRange, side: int = TRAIN) -> WindowValues:
-        """Compute the taps for the present samples of a window on one side of the split."""
-        return self.extractor.values(self.view, self.view.keys_on(side, window), self.taps)
+    def samples(self, window: KeyRange, side: int = TRAIN, *, labelled: bool = False) -> WindowValues:
+        """Compute the taps for the present samples of a window on one side of the split, or for those with a known label."""
+        return self.extractor.values(self.view, self.view.keys_on(side, window, labelled=labelled), self.taps)
 
     def unseen(self, window: KeyRange) -> KeyRange:
         """Return the part of a window that the model has not trained on."""

@@ -10,6 +10,7 @@ from modyn_dagster.catalog.results.models import ModelRow, newest_model
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.errors import CorruptFile, DeletedKey, RunError
+from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.measure.answers import answer_detector, answer_drift, answer_performance
 from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, FeatureExtractor
 from modyn_dagster.pipeline.measure.measurement_context import Detectors, MeasurementContext, taps_of
@@ -78,6 +79,8 @@ class Measurer:
             self._predictor = None
 
     def _measure(self, run: RunRow, view: DatasetView, point: int, needs: MeasurementSpec) -> Measurement:
+        # Labels that arrived after the point count for no decision at it.
+        view = view.up_to(ordinal_of(point))
         model, extractor = self._newest(run, view)
         taps = frozenset().union(*(taps_of(need) for need in needs.values()))
         context = MeasurementContext(run, point, view, model, extractor, taps, self._detectors)

@@ -13,6 +13,7 @@ _PLACES: Final = (
     ("batches", ".deleted", "deleted lists"),
     ("batches", "", "indexes"),
     ("shards", "", "shards"),
+    ("labels", "", "labels"),
     ("training_sets", ".json", "selector states"),
     ("training_sets", "", "training sets"),
     ("predictions", "", "predictions"),

@@ -187,4 +187,12 @@ def composite_points(series: Mapping[str, CompositeSeries], time: StreamTime, *,
             candidates = [interval_point(time, score.interval, score.value) for score in scores]
             if defined := [point for point in candidates if point is not None]:
                 points[f"evaluation/{name} {metric}"] = defined
+            late = [(score.interval, score.late) for score in scores if score.late is not None]
+            for kind, values in (
+                (f"{metric} final", [(interval, each.final) for interval, each in late]),
+                ("label coverage", [(interval, each.coverage) for interval, each in late]),
+            ):
+                shown = [interval_point(time, interval, value) for interval, value in values]
+                if defined := [point for point in shown if point is not None]:
+                    points[f"evaluation/{name} {kind}"] = defined
     return points

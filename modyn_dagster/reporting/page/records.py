@@ -1,6 +1,7 @@
 """Comparison report from the catalog: one record per run, on the intervals of all runs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
@@ -20,6 +21,9 @@ from modyn_dagster.reporting.page.data import Counts, DecisionSeries, Float64, P
 from modyn_dagster.reporting.scores import Interval, spec_of, times_of
 
 _STAGES: Final = ("select", "train", "save", "evaluate")
+#: Behind the name of a metric that is scored with the labels so far.
+_FINAL: Final = " (final)"
+_COVERAGE: Final = "label coverage"
 
 
 #: Confusion of the composite models of a run; a damaged prediction file is an error.
@@ -48,7 +52,9 @@ def read_report(
     """
     runs, missing = choose_runs(conn, pipelines)
     metrics = common_metrics(runs, metric) if runs else ()
-    cells = {run.id: list_evaluations(conn, run.id, subsets=True) for run in runs}
+    cells = {run.id: with_final_scores(list_evaluations(conn, run.id, subsets=True)) for run in runs}
+    found = {cell.metric for rows in cells.values() for cell in rows}
+    metrics = (*metrics, *(name for name in (*(f"{each}{_FINAL}" for each in metrics), _COVERAGE) if name in found))
     intervals = sorted({(cell.interval_start, cell.interval_end) for rows in cells.values() for cell in rows})
     starts, ends = (times_of(interval[side] for interval in intervals) for side in (0, 1))
     return ReportData(
@@ -60,6 +66,22 @@ def read_report(
         pipelines=tuple(_record(conn, run, runs, cells[run.id], intervals, metrics, confusion_of) for run in runs),
         missing=tuple(missing),
     )
+
+
+def with_final_scores(cells: Sequence[EvaluationRow]) -> list[EvaluationRow]:
+    """Add the final scores of cells whose labels arrive later, and their label coverage as known, as metrics of their own."""
+    late = [cell for cell in cells if cell.n_labelled is not None]
+    final = [
+        replace(cell, metric=f"{cell.metric}{_FINAL}", value=cell.final_value, low=cell.final_low, high=cell.final_high)
+        for cell in late
+    ]
+    # Every metric of an interval has the same coverage.
+    coverage = {(cell.ordinal, cell.interval_start, cell.interval_end, cell.subset): cell for cell in late}
+    shares = [
+        replace(cell, metric=_COVERAGE, value=(cell.n_labelled or 0) / max(1, cell.n_samples), low=None, high=None)
+        for cell in coverage.values()
+    ]
+    return [*cells, *final, *shares]
 
 
 def _anchors(runs: Sequence[RunRow], cells: Mapping[int, Sequence[EvaluationRow]], intervals: Sequence[Interval]) -> Times:

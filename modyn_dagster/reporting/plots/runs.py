@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -67,10 +68,13 @@ def score_over_time(summary: RunSummary) -> Figure:
     figure, axes = new_axes(f"{summary.pipeline}: {summary.metric} over time", _TIME, summary.metric)
     _plot_scores(axes, summary.trained, "currently trained", color=COLOURS[1], linestyle="--", marker="s", markersize=4)
     _plot_scores(axes, summary.active, "currently active", color=COLOURS[0], marker="o", markersize=5)
+    final = [replace(score, value=None if score.late is None else score.late.final) for score in summary.active]
+    if any(score.value is not None for score in final):
+        _plot_scores(axes, final, "currently active, with the labels so far", color=COLOURS[2], marker="^", markersize=4)
     if summary.estimated:
         _plot_estimates(axes, summary.estimated)
     _mark_triggers(axes, summary)
-    _finish_scores(axes, [*summary.active, *summary.trained, *summary.estimated])
+    _finish_scores(axes, [*summary.active, *summary.trained, *final, *summary.estimated])
     return figure
 
 

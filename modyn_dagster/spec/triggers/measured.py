@@ -109,6 +109,13 @@ class PerformanceTriggerSpec(BatchedTrigger):
     )
     decision: PerformanceDecisionSpec
     forecast: Forecast | None = Field(None, description="Default: hindsight, the measured score.")
+    min_coverage: float = Field(
+        0,
+        ge=0,
+        le=1,
+        exclude_if=lambda share: share == 0,
+        description="Share of the judged samples whose labels must be known; below it they are judged at a later point.",
+    )
 
     @model_validator(mode="after")
     def _can_be_measured(self) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 from modyn_dagster.keys import KeyRange
 from modyn_dagster.spec.evaluation import MetricName
 from modyn_dagster.triggering.criteria import Criterion, Verdict, compared
-from modyn_dagster.triggering.measurement import Measured, PerformanceNeed
+from modyn_dagster.triggering.measurement import COVERAGE, Measured, PerformanceNeed
 from modyn_dagster.triggering.policies.batched import BatchedPolicy, DecisionPoint, Warmup, value_of
 from modyn_dagster.triggering.policies.forecasts import ScoreForecast
 from modyn_dagster.triggering.policies.misclassification_tally import MisclassificationTally
@@ -50,6 +50,8 @@ class PerformancePolicy(BatchedPolicy):
         windows: of the pipeline's selection; the last training window is the one to calibrate on.
         label_free: estimate the metric from calibrated probabilities.
         interval: probability of the estimate's interval, whose better end is judged; None: the estimate is judged.
+        min_coverage: share of the samples whose labels must be known; with fewer the policy waits, and judges them together with
+            those up to a later point. Says nothing of estimates with ``label_free``.
         warmup: decides at the first points.
 
     >>> from modyn_dagster.triggering import build_policy, simulate
@@ -69,6 +71,7 @@ class PerformancePolicy(BatchedPolicy):
         windows: TrainingWindows,
         label_free: bool = False,
         interval: float | None = None,
+        min_coverage: float = 0,
         warmup: Warmup | None = None,
     ) -> None:
         super().__init__(every, warmup)
@@ -78,6 +81,9 @@ class PerformancePolicy(BatchedPolicy):
         self.windows = windows
         self.label_free = label_free
         self.interval = interval
+        self.min_coverage = min_coverage
+        # Key after which samples are not judged yet, while the policy waits for their labels.
+        self._waits_after: int | None = None
 
     def __repr__(self) -> str:
         return f"PerformancePolicy(every={self.every}, {self.metric!r}, {self.rule!r}, forecast={self.forecast!r})"
@@ -86,13 +92,23 @@ class PerformancePolicy(BatchedPolicy):
         """The metric on new samples, and the last training window where something is calibrated on it."""
         calibrates = self.label_free or (isinstance(self.rule, MisclassificationLimit) and self.rule.tally.calibrates)
         calibrate = self.windows.newest(point.stream) if calibrates else None
-        window = KeyRange(point.unseen_after, point.key)
+        after = point.unseen_after if self._waits_after is None else max(self._waits_after, point.trigger)
+        window = KeyRange(after, point.key)
         return PerformanceNeed(point.ordinal, window, self.metric, self.label_free, calibrate, self.interval)
 
     def judge(self, point: DecisionPoint, measured: Measured | None) -> Decision:
         """Judge the measured score, or the forecast one."""
         score, n = value_of(measured, self.metric, point.key), value_of(measured, "n_samples", point.key) or 0.0
         details: dict[str, Any] = {"n_samples": n}
+        if self.min_coverage and not self.label_free:
+            # Measured where labels arrive later only; elsewhere every sample has one.
+            coverage = 1.0 if measured is None else measured.values.get(COVERAGE, 1.0) or 0.0
+            details[COVERAGE] = coverage
+            if coverage < self.min_coverage:
+                self._waits_after = point.previous if self._waits_after is None else self._waits_after
+                reason = f"labels of {coverage:.1%} of the samples are known, below min_coverage {self.min_coverage:.1%}"
+                return Decision(False, point.key, reason, details=details)
+        self._waits_after = None
         if score is None or not isfinite(score):
             return Decision(False, point.key, f"{self.metric} is undefined here ({n:g} samples judged)", details=details)
         forecast = None if self.forecast is None else self.forecast.update(score)
@@ -112,6 +128,7 @@ class PerformancePolicy(BatchedPolicy):
     def triggered(self, key: int) -> None:
         """Reset count and forecast."""
         super().triggered(key)
+        self._waits_after = None
         if isinstance(self.rule, MisclassificationLimit):
             self.rule.tally.reset()
         if self.forecast is not None:
@@ -123,11 +140,14 @@ class PerformancePolicy(BatchedPolicy):
         self.windows.trained(trained.key)
 
     def own_state(self) -> State:
-        """State of rule and forecast, and keys of trained triggers."""
-        return {name: part.state_dict() for name, part in self._stateful_parts().items()}
+        """State of rule and forecast, keys of trained triggers, and the samples whose labels are waited for."""
+        waits = {} if self._waits_after is None else {"waits_after": self._waits_after}
+        return waits | {name: part.state_dict() for name, part in self._stateful_parts().items()}
 
     def load_own_state(self, state: Mapping[str, Any]) -> None:
         """Restore all of it."""
+        waits_after = state.get("waits_after")
+        self._waits_after = None if waits_after is None else int(waits_after)
         for name, part in self._stateful_parts().items():
             part.load_state_dict(state.get(name, {}))
 

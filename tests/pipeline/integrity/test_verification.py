@@ -139,7 +139,7 @@ def test_trainings_ahead_are_stray_files_once_their_run_is_over(world: World) ->
 
 
 def test_every_kind_of_file_has_a_check(world: World) -> None:
-    assert set(KINDS) == {*DERIVED, "sources", "weights", "unnamed"}
+    assert set(KINDS) == {*DERIVED, "sources", "labels", "weights", "unnamed"}
 
 
 def test_a_file_delivered_anew_with_equal_size_and_time_is_found(world: World) -> None:

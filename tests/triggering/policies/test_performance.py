@@ -213,3 +213,33 @@ def test_labels_and_the_window_reach_a_callable():
 
     made = simulate(build_policy(performance(BELOW_HALF, every=4)), np.arange(12), labels, score)
     assert [(one.score, one.fire) for one in made] == [(None, True), (0.6, False), (pytest.approx(0.2), True)]
+
+
+def test_samples_whose_labels_are_not_known_yet_are_judged_at_a_later_point():
+    block = performance(BELOW_HALF, every=10) | {"min_coverage": 0.6}
+    policy = after_triggers(block, 3)
+    assert needs_of(policy).window == KeyRange(3, 9)
+    waiting = policy.decide(9, {"": Measured({"accuracy": 0.1, "n_samples": 2, "label_coverage": 0.25})})
+    assert not waiting.fire
+    assert waiting.reason == "labels of 25.0% of the samples are known, below min_coverage 60.0%"
+    # A policy that is stopped here goes on waiting.
+    restored = build_policy(block)
+    restored.load_state_dict(policy.state_dict())
+    assert needs_of(restored).window == KeyRange(3, 19)
+    judged = restored.decide(19, {"": Measured({"accuracy": 0.1, "n_samples": 12, "label_coverage": 0.75})})
+    assert judged.fire
+    assert needs_of(restored).window == KeyRange(19, 29)
+
+
+def test_a_trigger_ends_the_wait_for_labels():
+    policy = after_triggers(performance(BELOW_HALF, every=10) | {"min_coverage": 0.6}, 3)
+    needs_of(policy)
+    policy.decide(9, {"": Measured({"accuracy": 0.1, "n_samples": 2, "label_coverage": 0.25})})
+    policy.triggered(12)
+    assert needs_of(policy).window == KeyRange(12, 19)
+
+
+def test_without_a_measured_coverage_every_sample_has_its_label():
+    made = decide(performance(BELOW_HALF, every=2) | {"min_coverage": 1.0}, [0.0, 0.8, 0.4], n=6)
+    assert [one.fire for one in made] == [True, False, True]
+    assert made[1].details == {"n_samples": 2.0, "label_coverage": 1.0}

@@ -1,4 +1,4 @@
-"""Checks of a dataset's own files: lists of deleted samples, indexes and shards."""
+"""Checks of a dataset's own files: lists of deleted samples, indexes, shards and label files."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,6 +8,7 @@ from fastpath.format.deletions import read_deleted
 from fastpath.format.index import BatchIndex
 from modyn_dagster.catalog.batches import BatchRow, get_batch, list_batches
 from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.labels.label_files import LabelFileRow, label_files
 from modyn_dagster.data.batch_index import deleted_list_path, rewrite_number, shard_path
 from modyn_dagster.errors import CorruptFile, UnknownName
 from modyn_dagster.files.mounting import files_at
@@ -37,6 +38,23 @@ def batch_checks(platform: Platform, dataset: DatasetRow) -> Iterator[Check]:
         findings = partial(_batch_findings, platform.home, index, shard, dataset, batch)
         remake = partial(remake_batch_files, platform, dataset, batch)
         yield Check(["indexes", "shards"], [index, shard], findings, partial(_is_current, platform, batch), remake)
+
+
+def label_file_checks(platform: Platform, dataset: DatasetRow) -> Iterator[Check]:
+    """Check each label file. Nothing of ours can make it again: it may hold what several sources delivered."""
+    with platform.transaction() as conn:
+        files = label_files(conn, dataset.id)
+    remedy = f"restore a backup of MODYN_HOME/labels/{dataset.name}"
+    for row in files:
+        path, owner = platform.home / row.path, f"dataset {dataset.name}, labels of arrival {row.arrival}"
+        findings = partial(file_findings, "labels", platform.home, path, row.checksum, owner, remedy)
+        yield Check(["labels"], [path], findings, partial(_is_named, platform, dataset, row))
+
+
+def _is_named(platform: Platform, dataset: DatasetRow, row: LabelFileRow) -> bool:
+    """True unless a purge has written the labels again, or the dataset was removed."""
+    with platform.transaction() as conn:
+        return row in label_files(conn, dataset.id)
 
 
 def owner_of(dataset: DatasetRow, batch: BatchRow) -> str:

@@ -1,4 +1,4 @@
-"""Removal of a dataset: its batches with their samples, indexes, shards and lists of deleted samples."""
+"""Removal of a dataset: its batches with their samples, indexes, shards, label files and lists of deleted samples."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.spec.evaluation import OtherDataset
 
 #: Folders of the home folder with a folder for each dataset.
-DATASET_FOLDERS: Final = ("batches", "shards")
+DATASET_FOLDERS: Final = ("batches", "shards", "labels")
 
 
 def plan_dataset_removal(platform: Platform, name: str) -> RemovalPlan:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +11,13 @@ from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.data.known_batches import BatchColumns
 from modyn_dagster.data.samples import Samples
 from modyn_dagster.data.view import DatasetView, Positions
+from modyn_dagster.evaluation.metrics.losses import sample_losses
 from modyn_dagster.evaluation.predictions.forward import Predictions
 from modyn_dagster.keys import ORIGIN, KeyArray, key_of, keys_of
 
 Times = npt.NDArray[np.datetime64]
+#: Position before all arrivals.
+_NOTHING_KNOWN: Final = -1
 
 
 class EvaluationSet:
@@ -60,12 +64,12 @@ class EvaluationSet:
         return np.ones(len(keys), dtype=np.bool_)
 
     def read(self, keys: KeyArray) -> Samples:
-        """Read samples by key."""
-        return self.view.reader.read(keys)
+        """Read samples by key; without labels where these arrive later: files of predictions hold none of them."""
+        return self._unlabelled.reader.read(keys)
 
     def times_and_labels(self, keys: KeyArray) -> tuple[Times, npt.NDArray[np.int64]]:
         """Return the times and classes of samples as ``read`` does, from the indexes alone; the dataset has classes."""
-        store = self.view.reader.store
+        store = self._unlabelled.reader.store
         labels = store.labels(keys)
         if labels is None:
             labels = np.full(len(keys), -1)
@@ -96,8 +100,22 @@ class EvaluationSet:
         return np.concatenate(times)
 
     def evaluated(self, predictions: Predictions) -> Predictions:
-        """Filter predictions: drop deleted samples and samples that are not evaluated."""
-        return predictions.take(np.flatnonzero(self.is_evaluated(predictions.keys) & ~self.view.deleted.among(predictions.keys)))
+        """Filter predictions: drop deleted samples and samples that are not evaluated.
+
+        Where labels arrive later, samples get those that have arrived until now.
+        """
+        kept = np.flatnonzero(self.is_evaluated(predictions.keys) & ~self.view.deleted.among(predictions.keys))
+        position = self.view.newest_label_position
+        return predictions.take(kept) if position is None else self.relabelled(predictions.take(kept), position)
+
+    def relabelled(self, predictions: Predictions, position: int) -> Predictions:
+        """Return predictions with the labels known at a position in the sequence of arrivals, and their losses."""
+        truth = self.view.labelled_as_of(position).labels_at(predictions.keys)
+        return replace(predictions, truth=truth, losses=sample_losses(predictions.outputs, truth, predictions.kind))
+
+    @property
+    def _unlabelled(self) -> DatasetView:
+        return self.view if self.view.label_position is None else self.view.labelled_as_of(_NOTHING_KNOWN)
 
     def _evaluated_positions(self, batch: BatchRow) -> Positions:
         positions = self.positions(batch)

@@ -107,6 +107,9 @@ def _is_outdated(context: TriggerContext, data: EvaluationSet, cells: Sequence[E
     scored = {(cell.interval_start, cell.interval_end, cell.metric) for cell in cells}
     if any((*span, metric) not in scored for span in spans for metric in context.spec.evaluation.metrics):
         return True
+    if any(cell.final_arrival != data.view.newest_label_position for cell in cells if cell.final_arrival is not None):
+        # Labels have arrived since.
+        return True
     codes = {metric: _code(metric) for metric in context.spec.evaluation.metrics}
     if any(codes[cell.metric] not in (None, code_of(cell.address)) for cell in cells if cell.metric in codes):
         return True

@@ -25,6 +25,7 @@ from modyn_dagster.pipeline.models import predictor_id, predictor_of
 from modyn_dagster.pipeline.stages.evaluation.cells.closed_intervals import ScoredCells, score_closed_intervals
 from modyn_dagster.pipeline.stages.evaluation.damaged_predictions import read_linked, read_recorded
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
+from modyn_dagster.pipeline.stages.evaluation.cells.late_cells import score_late_cells
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
     PredictedStretch,
     equal_predictions,
@@ -98,7 +99,8 @@ def compute_evaluation(
             if stretches:
                 _predict(context, model, data, writer, stretches, predicted, progress)
             predictions = _concatenated(context, model, data, recorded.files, rows, predicted)
-            evaluated.cells = score_closed_intervals(
+            score = score_closed_intervals if data.view.label_position is None else score_late_cells
+            evaluated.cells = score(
                 context, model, data, predictions, recorded.cells, lambda a: _known_results(context, a), finished=finished
             )
         finally:

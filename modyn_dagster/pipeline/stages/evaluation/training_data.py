@@ -12,9 +12,10 @@ from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.results.models import ModelRow, list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, list_training_sets
 from modyn_dagster.catalog.runs import RunRow, choose_run
+from modyn_dagster.data.label_files import arrive_later
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.view import DatasetView, Positions
-from modyn_dagster.errors import RunError
+from modyn_dagster.errors import ConfigError, RunError
 from modyn_dagster.keys import ORIGIN, KeyArray
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet, OtherDatasetEvaluation
@@ -34,6 +35,9 @@ def evaluation_set(context: TriggerContext) -> EvaluationSet:
         case EvaluateSplit():
             return EvaluationSet(context.view, origin=context.run.origin)
         case OtherDataset(dataset=name):
+            if arrive_later(context.platform.dataset(name)):
+                rule = "labels of that dataset arrive later (label.arrives); evaluate on one whose labels come with its samples"
+                raise ConfigError(f"pipeline {context.run.pipeline}", "evaluation.data.dataset", name, rule)
             return OtherDatasetEvaluation(context.platform.view(name), context.view)
         case TrainingSetData(pipeline=name) | TriggerSpanData(pipeline=name) as data:
             run, models, sets = _training_history(context, name, with_sets=isinstance(data, TrainingSetData))

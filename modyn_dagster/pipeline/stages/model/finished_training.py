@@ -54,7 +54,11 @@ def training_digest(context: TriggerContext, row: TrainingSetRow) -> str:
     spec = with_class_numbers(context.spec.training.at(trigger), context.view, source)
     task = task_of(context.view, source)
     initial = None if spec.initial_weights is None else context.platform.project.folder / spec.initial_weights
-    calibrate = context.view.keys_on(CALIBRATE, KeyRange(row.after, row.until)) if spec.early_stopping is not None else None
+    calibrate = (
+        context.view.keys_on(CALIBRATE, KeyRange(row.after, row.until), labelled=True)
+        if spec.early_stopping is not None
+        else None
+    )
     return json_digest(
         {
             "spec": spec.model_dump(mode="json", exclude=HOW_FIELDS["training"]),

@@ -108,7 +108,7 @@ def _calibration(context: TriggerContext, row: TrainingSetRow, fast_path: FastPa
     """Return the calibration samples of the window, where early stopping watches them."""
     if context.spec.training.early_stopping is None:
         return None
-    keys = context.view.keys_on(CALIBRATE, KeyRange(row.after, row.until))
+    keys = context.view.keys_on(CALIBRATE, KeyRange(row.after, row.until), labelled=True)
     if len(keys) == 0:
         window = f"keys after {row.after} up to {row.until}"
         raise TrainingError(f"early_stopping: the window ({window}) has no sample on the split's side `calibrate`")

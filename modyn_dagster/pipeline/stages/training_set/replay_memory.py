@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.data.label_files import is_labelled
 from modyn_dagster.data.labels import task_kind
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.window_columns import WindowColumns
-from modyn_dagster.keys import KeyArray, KeyRange
+from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange, keys_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, FeatureExtractor
 from modyn_dagster.pipeline.models import predictor_of
@@ -26,17 +29,53 @@ def update_replay_memory(context: TriggerContext, state: OnlineState, memory: Me
 
     Losses and gradients come from the model of the last trained trigger before it, on the fixed blocks of positions that all
     measurements use, so they are equal live and in a replay. Before the first model the memory gets none.
+
+    Where labels arrive later, a sample is added at the first trigger that knows its label: first those of earlier windows whose
+    labels have arrived since the previous trigger, then those of the new window.
     """
+    # As of this trigger, also where its state is computed again for a later one.
+    context = replace(context, view=context.view.up_to(ordinal_of(trigger.point)))
     window = KeyRange(state.until, trigger.key)
     with _newest_model(context, memory, trigger) as model:
+        for keys, labels in _labelled_since(context, trigger, until=state.until):
+            values = _known_values(context, memory, model, keys, labels)
+            state.remember(keys, 0, state.time or 0, state.until, **values)
         for part in batch_parts(context.view, window):
             keys, labels = _labelled(context, part)
-            values: dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]] = {}
-            if isinstance(memory, GDumb | CLIB):
-                values["labels"] = labels
-            if model is not None and memory.VALUES and len(keys):
-                values |= _values(context, model, memory.needs(keys))
+            values = _known_values(context, memory, model, keys, labels)
             state.remember(keys, len(part.keys), part.time, part.until, **values)
+
+
+def _known_values(
+    context: TriggerContext, memory: Memory, model: FeatureExtractor | None, keys: KeyArray, labels: npt.NDArray[np.int64]
+) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]]:
+    """Values that a memory asks for of some new samples: their classes, and losses or gradients once there is a model."""
+    values: dict[str, npt.NDArray[np.float64] | npt.NDArray[np.int64]] = {}
+    if isinstance(memory, GDumb | CLIB):
+        values["labels"] = labels
+    if model is not None and memory.VALUES and len(keys):
+        values |= _values(context, model, memory.needs(keys))
+    return values
+
+
+def _labelled_since(context: TriggerContext, trigger: TriggerRow, until: int) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
+    """Yield, batch by batch, the present train samples up to a key whose labels have arrived since the previous trigger."""
+    view, previous = context.view, [each for each in context.triggers if each.ordinal < trigger.ordinal]
+    if view.label_position is None or not previous:
+        return
+    before = view.up_to(ordinal_of(previous[-1].point))
+    origin = ORIGIN if context.spec.selection.window == "all" else context.run.origin
+    for batch in before.batches:
+        if view.label_version(batch) == before.label_version(batch):
+            continue
+        values, known = view.labels(batch)
+        positions = np.flatnonzero(known & ~before.labels(batch)[1])
+        keys = keys_of(batch.ordinal, positions)
+        kept = (keys.astype(np.int64) > origin) & (keys.astype(np.int64) <= until) & (view.sides(keys) == TRAIN)
+        kept &= ~view.deleted.among(keys)
+        if kept.any():
+            is_class = values.dtype == np.int64
+            yield keys[kept], values[positions[kept]].astype(np.int64) if is_class else np.zeros(int(kept.sum()), np.int64)
 
 
 @contextmanager
@@ -55,7 +94,10 @@ def _newest_model(context: TriggerContext, memory: Memory, trigger: TriggerRow) 
 def _labelled(context: TriggerContext, part: BatchPart) -> tuple[KeyArray, npt.NDArray[np.int64]]:
     """Return the present samples of a part and their classes, without unlabelled ones where the dataset has classes."""
     if context.view.spec.label is None or context.view.spec.label.kind != "class":
-        return part.keys[~part.deleted], np.zeros(int(np.count_nonzero(~part.deleted)), np.int64)
+        present = part.keys[~part.deleted]
+        if context.view.label_position is not None:
+            present = present[is_labelled(context.view.labels_at(present))]
+        return present, np.zeros(len(present), np.int64)
     window = KeyRange(int(part.keys[0]) - 1, part.until)
     chunks = list(WindowColumns(context.view, window, context.spec.selection.backend).labels())
     keys = np.concatenate([np.empty(0, np.uint64), *(chunk for chunk, _ in chunks)])

@@ -10,6 +10,7 @@ from modyn_dagster.catalog.database.mapping import as_timestamp
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, list_training_sets, record_training_set
 from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.catalog.triggers import get_trigger, hold
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.errors import RunError
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
@@ -78,7 +79,7 @@ def stage_selection(
         "time_max": as_timestamp(span[1]) if span else None,
         "path": relative,
         "checksum": written.checksum,
-        "details": selected.details,
+        "details": selected.details | _unlabelled(context, selected.window),
     }
     if selected.state is None:
         return [staged], values
@@ -114,6 +115,14 @@ def select_samples(context: TriggerContext) -> Selected:
     keys = WindowColumns(context.view, window, context.spec.selection.backend)
     place = {"seed": context.run.seed, "trigger": context.trigger.ordinal}
     return Selected(Selection(context.spec.selection, keys, **place, history=_history(context)), window)
+
+
+def _unlabelled(context: TriggerContext, window: KeyRange) -> dict[str, Any]:
+    """Count the train samples of a window that were left out for want of a label; nothing where labels arrive with samples."""
+    view = context.view
+    if view.label_position is None:
+        return {}
+    return {"n_unlabelled": view.count(window, TRAIN) - view.count(window, TRAIN, labelled=True)}
 
 
 def trigger_window(context: TriggerContext) -> KeyRange:

@@ -68,17 +68,17 @@ def score_closed_intervals(
     contents = stored.contents(data.view.batches_at(np.unique(ordinals_of(subsets[ALL].keys)).tolist()))
     calibration = calibration_of(context) if estimated_metrics(context) else None
     made = cell_plans(context, model, data, subsets, intervals, contents, calibration)
-    plans = {_key(intervals, plan): plan for plan in made}
+    plans = {cell_key(intervals, plan): plan for plan in made}
     recorded = {(cell.interval_start, cell.interval_end, cell.metric, cell.subset): cell for cell in cells}
     outdated = [plan for key, plan in plans.items() if not _is_current(recorded.get(key), plan)]
     results = dict(known_results([plan.address for plan in outdated])) if outdated else {}
     missing = [plan for plan in outdated if plan.address not in results]
     for subset, members in subsets.items():
         measured = [plan for plan in missing if plan.subset == subset and estimated_metric(plan.metric) is None]
-        results |= _computed(context, members, intervals, measured)
+        results |= computed_results(context, members, intervals, measured)
     if calibration is not None:
         results |= estimated_cells(context, model, calibration, subsets, intervals, wanted_estimates(missing))
-    rows = [_row(context, model, data, intervals, plan, results[plan.address]) for plan in outdated]
+    rows = [cell_row(context, model, data, intervals, plan, results[plan.address]) for plan in outdated]
     # Intervals of the whole matrix that were scored on request stay as they are.
     scored = {key[:2] for key in plans}
     return ScoredCells(rows, [c.id for key, c in recorded.items() if c.subset != ALL and key[:2] in scored and key not in plans])
@@ -88,7 +88,7 @@ def _is_current(cell: EvaluationRow | None, plan: CellPlan) -> bool:
     return cell is not None and (cell.address, cell.n_deleted) == (plan.address, plan.n_deleted)
 
 
-def _computed(
+def computed_results(
     context: TriggerContext, predictions: Predictions, intervals: Intervals, plans: Sequence[CellPlan]
 ) -> Mapping[str, CellResult]:
     """Compute the results of some cells, by address; intervals that lack the same metrics are scored in one batch."""
@@ -112,15 +112,17 @@ def _computed(
     return results
 
 
-def _key(intervals: Intervals, plan: CellPlan) -> CellKey:
+def cell_key(intervals: Intervals, plan: CellPlan) -> CellKey:
+    """Identify a planned cell among those of its model."""
     interval = intervals[plan.interval]
     return as_timestamp(interval.start), as_timestamp(interval.end), plan.metric, plan.subset
 
 
-def _row(
+def cell_row(
     context: TriggerContext, model: ModelRow, data: EvaluationSet, intervals: Intervals, plan: CellPlan, result: CellResult
 ) -> dict[str, Any]:
-    start, end, metric, subset = _key(intervals, plan)
+    """Values of the row of a cell."""
+    start, end, metric, subset = cell_key(intervals, plan)
     return {
         "trigger_id": context.trigger.id,
         "interval_start": start,

@@ -39,12 +39,15 @@ class Calibration:
 
 
 def calibration_of(context: TriggerContext) -> Calibration:
-    """Return the newest samples of the calibration side in the window that the trigger's model was selected from."""
+    """Return the newest samples of the calibration side in the window that the trigger's model was selected from.
+
+    Where labels arrive later, these are the samples whose labels are known at the position of the context's view.
+    """
     with context.platform.transaction() as conn:
         window = find_training_set(conn, context.trigger.id)
     view, keys = context.view, np.empty(0, np.uint64)
     if window is not None:
-        keys = view.keys_on(CALIBRATE, KeyRange(window.after, window.until))[-MOST_CALIBRATING:]
+        keys = view.keys_on(CALIBRATE, KeyRange(window.after, window.until), labelled=True)[-MOST_CALIBRATING:]
     labels = view.reader.store.labels(keys) if len(keys) else None
     batches = view.batches_at(np.unique(ordinals_of(keys)).tolist())
     contents = [f"{batch.ordinal} {batch.content_checksum}".encode() for batch in batches]

@@ -75,7 +75,7 @@ def _attribute(data: EvaluationSet, name: str, predictions: Predictions) -> npt.
 
 def count_in(data: EvaluationSet, intervals: Intervals, *, deleted: bool) -> list[int]:
     """Count the deleted samples of each interval, or the present ones."""
-    return _counts(data.times(deleted=deleted), intervals)
+    return count_times(data.times(deleted=deleted), intervals)
 
 
 def cell_plans(
@@ -102,14 +102,15 @@ def cell_plans(
     # Bits of predictions depend not only on weights, but also on how samples are read and on the number of threads.
     name = predictor_id(model.hash, context.spec.training)
     predictor = json.dumps([name, context.run.spec["training"], context.run.threads], sort_keys=True)
-    settings = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
+    settings: list[float] = [spec.min_samples, spec.confidence.level, spec.confidence.resamples]
+    covered = [*settings, spec.min_coverage] if spec.min_coverage else settings
     codes = {metric: metric_code(metric) for metric in spec.metrics}
     deleted = count_in(data, intervals, deleted=True)
     plans = []
 
     def add(subset: str, predictions: Predictions, metrics: Sequence[str], settings: Sequence[object]) -> None:
         versions = data_versions(predictions, intervals, data.view.row.name, contents)
-        counts = _counts(predictions.times, intervals)
+        counts = count_times(predictions.times, intervals)
         for i, (version, n_samples, n_deleted) in enumerate(zip(versions, counts, deleted, strict=True)):
             if subset == ALL or n_samples:
                 for metric in metrics:
@@ -117,7 +118,7 @@ def cell_plans(
                     plans.append(CellPlan(subset, i, metric, address, n_samples, n_deleted))
 
     for subset, predictions in subsets.items():
-        add(subset, predictions, [metric for metric in spec.metrics if estimated_metric(metric) is None], settings)
+        add(subset, predictions, [metric for metric in spec.metrics if estimated_metric(metric) is None], covered)
         # Slices by label are made of labels, which an estimate must not see.
         if calibration is not None and not subset.startswith(_BY_LABEL):
             add(subset, without_truth(predictions), estimated_metrics(context), [*settings, calibration.version])
@@ -138,7 +139,7 @@ def wanted_estimates(plans: Sequence[CellPlan]) -> dict[tuple[str, int], dict[st
     return wanted
 
 
-def _counts(times: npt.NDArray[np.datetime64], intervals: Intervals) -> list[int]:
+def count_times(times: npt.NDArray[np.datetime64], intervals: Intervals) -> list[int]:
     """Count the times in each interval."""
     times = np.sort(times)
     starts, ends = (np.array([getattr(i, side) for i in intervals], dtype="datetime64[us]") for side in ("start", "end"))

@@ -1,0 +1,108 @@
+"""Labels known at a position in the sequence of arrivals, merged from label files batch by batch.
+
+Every sample has one label or none: among its rows the latest ``known_at`` wins, then the smallest digest, in whatever order the
+files came. -1 and NaN stand for a sample without a label.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from fastpath.errors import CorruptFile
+from fastpath.format.labels.label_file import LabelArray, LabelFile, LabelKind, LabelRows
+
+_POSITION_MASK: Final = np.uint64((1 << 32) - 1)
+#: Batches whose merged labels stay in memory; a store keeps those of the batches that it has open.
+_MOST_MERGED: Final = 64
+_MOST_FILES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPart:
+    """Rows of one batch in a label file.
+
+    Attributes:
+        path: of the file.
+        checksum: of the file, hex BLAKE2b of 16 bytes; None skips the comparison.
+        first: first row.
+        n: number of rows.
+    """
+
+    path: Path
+    checksum: str | None
+    first: int
+    n: int
+
+
+@dataclass(frozen=True)
+class KnownLabels:
+    """Labels of a dataset known at one position.
+
+    Attributes:
+        kind: ``labels`` (class indices) or ``targets``.
+        parts: rows of each batch that were known, by ordinal; a batch without any has no entry.
+    """
+
+    kind: LabelKind
+    parts: Mapping[int, Sequence[LabelPart]]
+
+    def of(self, ordinal: int, n: int) -> LabelArray:
+        """Labels of the ``n`` samples of a batch, ``int64[n]`` (-1: none) or ``float64[n]`` (NaN: none), read-only.
+
+        Raises ``CorruptFile`` for a file that is missing or damaged, or holds labels of samples that the batch does not have.
+        """
+        return _merged(tuple(self.parts.get(ordinal, ())), self.kind, ordinal, n)
+
+
+@lru_cache(maxsize=_MOST_FILES)
+def _opened(path: Path, checksum: str | None) -> LabelFile:
+    return LabelFile.open(path, checksum)
+
+
+@lru_cache(maxsize=_MOST_MERGED)
+def _merged(parts: tuple[LabelPart, ...], kind: LabelKind, ordinal: int, n: int) -> LabelArray:
+    is_class = kind == "labels"
+    values: LabelArray = np.full(n, -1, np.int64) if is_class else np.full(n, np.nan, np.float64)
+    # One part alone, the usual case, needs no comparison of times.
+    known_at = np.full(n, np.iinfo(np.int64).min) if len(parts) > 1 else None
+    digests = np.zeros(n, np.uint64) if len(parts) > 1 else None
+    for part in parts:
+        rows = _winners(_rows(part, kind, ordinal, n))
+        positions = (rows.keys & _POSITION_MASK).astype(np.int64)
+        if known_at is None or digests is None:
+            values[positions] = rows.values
+            continue
+        times, before = rows.known_at.view(np.int64), known_at[positions]
+        better = (times > before) | ((times == before) & (rows.digests < digests[positions]))
+        positions = positions[better]
+        values[positions], known_at[positions] = rows.values[better], times[better]
+        digests[positions] = rows.digests[better]
+    values.flags.writeable = False
+    return values
+
+
+def _rows(part: LabelPart, kind: LabelKind, ordinal: int, n: int) -> LabelRows:
+    file = _opened(part.path, part.checksum)
+    if file.kind != kind:
+        raise CorruptFile(part.path, kind, file.kind)
+    rows = file.rows(part.first, part.n)
+    if part.n and not ordinal << 32 <= int(rows.keys[0]) <= int(rows.keys[-1]) < (ordinal << 32) + n:
+        raise CorruptFile(part.path, f"labels of the {n} samples of batch {ordinal}", f"keys {rows.keys[0]} to {rows.keys[-1]}")
+    return rows
+
+
+def _winners(rows: LabelRows) -> LabelRows:
+    """The row of each key that counts: of the last ``known_at`` the first one, as digests ascend."""
+    begins_key = np.concatenate(([True], rows.keys[1:] != rows.keys[:-1]))
+    if begins_key.all():
+        return rows
+    begins_time = begins_key | np.concatenate(([True], rows.known_at[1:] != rows.known_at[:-1]))
+    # The last beginning of a time before the next key begins.
+    starts = np.flatnonzero(begins_time)
+    ends_key = np.concatenate((begins_key[starts[1:]], [True]))
+    chosen = starts[ends_key]
+    return rows.take(chosen)

@@ -1,0 +1,1 @@
+"""Labels that arrive after their samples, in the catalog."""

@@ -1,0 +1,121 @@
+"""Label files of a home: verified, counted and removed with their dataset; purged samples leave no label behind."""
+
+from collections.abc import Callable
+
+import pytest
+
+from modyn_dagster.catalog.labels.label_files import LabelFileRow, label_files
+from modyn_dagster.data.split import TRAIN
+from modyn_dagster.errors import ConfigError
+from modyn_dagster.ingestion.deletion.purge import purge_samples
+from modyn_dagster.keys import ORIGIN, KeyRange, key_of
+from modyn_dagster.pipeline.operate.removal.datasets import commit_dataset_removal, plan_dataset_removal
+from modyn_dagster.pipeline.preflight import require_runnable
+from tests.pipeline.deleting import purge
+from tests.pipeline.integrity.homes import findings, flip
+from tests.pipeline.late_labels import add_labels, arrive_later, at_once
+from tests.pipeline.world import World
+from tests.projects.tiny import DATASET, amount, triggered
+
+
+@pytest.fixture
+def world(world_of: Callable[..., World]) -> World:
+    """Three batches, each with a label file of its own."""
+    world = world_of()
+    world.deliver(range(3))
+    labels = at_once(world)
+    arrive_later(world)
+    add_labels(world, labels)
+    return world
+
+
+def files_of(world: World) -> list[LabelFileRow]:
+    with world.platform.transaction() as conn:
+        view = world.platform.read_view(conn, DATASET)
+        return label_files(conn, view.row.id)
+
+
+def test_a_damaged_and_a_missing_label_file_are_found_by_a_verification(world: World) -> None:
+    first, second, _ = files_of(world)
+    assert findings(world, kinds=["labels"]) == []
+    flip(world.platform.home / first.path, 700)
+    (world.platform.home / second.path).unlink()
+    found = findings(world, kinds=["labels"])
+    assert [(each.state, each.path) for each in found] == [("damaged", first.path), ("missing", second.path)]
+    assert found[0].owner == "dataset tiny, labels of arrival 0"
+    assert "MODYN_HOME/labels/tiny" in found[0].remedy
+
+
+def test_a_purge_takes_the_labels_of_its_samples_out_of_their_files_and_leaves_no_other_file(world: World) -> None:
+    before = files_of(world)
+    keys = [key_of(1, position) for position in (0, 3, 39)]
+    purge(world, keys)
+    after = files_of(world)
+    assert [row.n_rows for row in after] == [40, 37, 40]
+    assert (after[0], after[2]) == (before[0], before[2])
+    folder = world.platform.home / "labels" / DATASET
+    assert sorted(path.name for path in folder.iterdir()) == sorted(row.path.rpartition("/")[2] for row in after)
+    assert findings(world, kinds=["labels"]) == []
+    view = world.platform.view(DATASET)
+    _, known = view.labels(view.batches[1])
+    assert (~known).nonzero()[0].tolist() == [0, 3, 39]
+    # Again, as after a kill: nothing is left to do.
+    purge(world, keys)
+    assert files_of(world) == after
+
+
+def test_a_purge_that_was_killed_before_it_removed_an_old_file_removes_it_when_it_is_called_again(world: World) -> None:
+    [_, old, _] = files_of(world)
+    content = (world.platform.home / old.path).read_bytes()
+    purge(world, [key_of(1, 5)])
+    (world.platform.home / old.path).write_bytes(content)
+    purge(world, [key_of(1, 5)])
+    assert not (world.platform.home / old.path).exists()
+
+
+def test_labels_of_samples_that_are_not_deleted_stay(world: World) -> None:
+    before, platform, view = files_of(world), world.platform, world.platform.view(DATASET)
+    purge_samples(platform.engine, platform.home, view.spec, view.row, view.keys_on(TRAIN, KeyRange(ORIGIN, view.last_key)))
+    assert files_of(world) == before
+
+
+def test_a_removed_dataset_takes_its_label_files_along(world: World) -> None:
+    plan = plan_dataset_removal(world.platform, DATASET)
+    assert f"labels/{DATASET}" in plan.paths
+    commit_dataset_removal(world.platform, plan)
+
+
+LATE = [
+    (amount(selection={"strategy": {"kind": "sliding_window", "n": 10}}), "selection.strategy.kind"),
+    (triggered("t", {"kind": "detector", "detector": {"name": "adwin"}}), "trigger.stream"),
+    (triggered("t", {"kind": "cost", "signal": "misclassifications", "regret_per_training_second": 1.0}), "trigger.signal"),
+]
+
+
+@pytest.mark.parametrize(("pipeline", "field"), LATE, ids=[field for _, field in LATE])
+def test_parts_that_ask_for_each_label_once_are_refused_by_name_where_labels_arrive_later(world_of, pipeline, field) -> None:
+    world = world_of(pipeline)
+    spec, dataset = world.platform.pipeline(pipeline["name"]), world.platform.dataset(DATASET)
+    require_runnable(spec, dataset)
+    late = dataset.model_copy(update={"label": dataset.label.model_copy(update={"arrives": "later"})})
+    with pytest.raises(ConfigError, match=rf"{field}.*labels arrive later"):
+        require_runnable(spec, late)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"evaluation": {"data": {"kind": "trigger_spans"}}}, "evaluation.data"),
+        ({"evaluation": {"slices": ["label"]}}, "evaluation.slices"),
+        ({"training": {"label_transform": {"positive": [1]}}}, "training.label_transform"),
+    ],
+)
+def test_evaluations_that_would_mix_labels_of_several_positions_are_refused_by_name(world_of, change, field) -> None:
+    content = amount()
+    for block, fields in change.items():
+        content[block] |= fields
+    world = world_of(content)
+    dataset = world.platform.dataset(DATASET)
+    late = dataset.model_copy(update={"label": dataset.label.model_copy(update={"arrives": "later"})})
+    with pytest.raises(ConfigError, match=rf"{field}.*labels arrive later"):
+        require_runnable(world.platform.pipeline("by_amount"), late)
