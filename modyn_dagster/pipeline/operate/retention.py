@@ -20,7 +20,7 @@ from modyn_dagster.training.checkpoint.parts import SUFFIXES
 #: Seconds after which a temporary file counts as abandoned by its writer.
 ABANDONED: Final = 86_400.0
 #: Folders of the home folder with files that are written under temporary names.
-_FOLDERS: Final = ("batches", "shards", "training_sets", "predictions", "checkpoints", "optimizers", "ahead")
+_FOLDERS: Final = ("batches", "shards", "labels", "training_sets", "predictions", "checkpoints", "optimizers", "ahead")
 
 
 @dataclass(frozen=True, slots=True)
