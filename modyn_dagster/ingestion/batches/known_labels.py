@@ -16,9 +16,10 @@ from modyn_dagster.catalog.database.mapping import as_datetime64
 from modyn_dagster.catalog.datasets import DatasetRow, append_class_names
 from modyn_dagster.catalog.labels.label_files import record_label_file
 from modyn_dagster.catalog.labels.waiting import WaitingLabel, take_waiting
-from modyn_dagster.data.label_files import write_label_file
+from modyn_dagster.data.label_files import label_file_path, write_label_file
 from modyn_dagster.ingestion.batches.placed_ids import PlacedIds
 from modyn_dagster.keys import KeyArray, keys_of
+from modyn_dagster.storage import sweep_unfinished
 
 
 def numbered(conn: sa.Connection, dataset: DatasetRow, names: pa.Array, order: Int64Array) -> tuple[DatasetRow, Int64Array]:
@@ -51,11 +52,14 @@ def record_labels(conn: sa.Connection, home: Path, dataset: DatasetRow, stem: st
         dataset: its row.
         stem: beginning of the names of the files; unique to the batch.
         rows: n labels, in any order.
-        arrivals: from which on each label is known, ``int64[n]``: that its label batch's, or its sample batch's if later.
+        arrivals: from which on each label is known, ``int64[n]``: its label batch's, or its sample batch's if later.
     """
-    for arrival in np.unique(arrivals).tolist():
+    names = {arrival: f"{stem}_{arrival}" for arrival in np.unique(arrivals).tolist()}
+    # The lock of the dataset, which the caller holds, makes this the only writer.
+    sweep_unfinished(home / label_file_path(dataset.name, name) for name in names.values())
+    for arrival, name in names.items():
         chosen = arrivals == arrival
-        facts = write_label_file(home, dataset.name, f"{stem}_{arrival}", LabelRows(*(column[chosen] for column in rows)))
+        facts = write_label_file(home, dataset.name, name, LabelRows(*(column[chosen] for column in rows)))
         record_label_file(conn, dataset.id, arrival, facts)
 
 

@@ -13,7 +13,7 @@ from tests.ingestion.killing import DONE, work_until
 from tests.ingestion.labels.label_world import LabelWorld, later_spec, samples
 
 #: Steps of a short run: around the label file and the commit of each kind of batch.
-FEW = (6, 11, 16)
+FEW = (6, 10, 16)
 
 
 def import_in_a_process(world: LabelWorld, spec: DatasetSpec, step: int) -> int | None:
