@@ -21,6 +21,7 @@ from modyn_dagster.assets.jobs import (
     train_job,
     trigger_now_job,
 )
+from modyn_dagster.assets.labels.asset import labels_asset
 from modyn_dagster.assets.measurement import measurement_asset
 from modyn_dagster.assets.replay import replay_asset
 from modyn_dagster.assets.samples import freshness_check, samples_asset
@@ -36,6 +37,7 @@ from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.postgres import PostgresResource
 from modyn_dagster.sensors.freshness import freshness_sensor
 from modyn_dagster.sensors.new_data import new_data_sensor
+from modyn_dagster.sensors.new_labels import new_labels_sensor
 from modyn_dagster.sensors.notification import notifying_sensor
 from modyn_dagster.sensors.schedules import retention_schedule
 from modyn_dagster.sensors.triggering import triggering_sensor
@@ -99,10 +101,14 @@ def _datasets(project: Project, translator: ModynTranslator) -> list[DatasetAsse
 
 
 def _of_dataset(assets: DatasetAssets) -> dg.Definitions:
-    freshness = assets.dataset.freshness
+    freshness, has_label_files = assets.dataset.freshness, assets.dataset.has_label_files
     alone = dg.Definitions(
-        assets=[samples_asset(assets), comparison_asset(assets)],
-        sensors=[new_data_sensor(assets), *([freshness_sensor(assets, freshness.maximum)] if freshness else [])],
+        assets=[samples_asset(assets), *([labels_asset(assets)] if has_label_files else []), comparison_asset(assets)],
+        sensors=[
+            new_data_sensor(assets),
+            *([new_labels_sensor(assets)] if has_label_files else []),
+            *([freshness_sensor(assets, freshness.maximum)] if freshness else []),
+        ],
         asset_checks=[freshness_check(assets)] if freshness else [],
     )
     return dg.Definitions.merge(alone, *map(_of_pipeline, assets.of_pipelines()))

@@ -26,6 +26,12 @@ _CHECKS: Final[Mapping[str, Sequence[_Check]]] = {
         _Check("labels_present", True, "Every sample has its label."),
         _Check("in_order", False, "No sample is older than what earlier batches had reached."),
     ],
+    "labels": [
+        _Check("ids_known", False, "Every label names a sample that is there; the others wait for theirs."),
+        _Check("ids_once", False, "No file names a sample twice."),
+        _Check("after_sample", False, "No label was known before the time of its sample."),
+        _Check("covered", False, "Older samples have labels about as often as younger ones, or more often."),
+    ],
     "training_set": [
         _Check("not_empty", False, "The window held samples to train on; a trigger without any is skipped."),
         _Check("only_train_samples", True, "No calibrating or evaluating sample is in the training set."),

@@ -34,6 +34,8 @@ NOTIFY_TAG: Final = "modyn/notify"
 DATASET_TAG: Final = "modyn/dataset"
 BATCH_TAG: Final = "modyn/batch"
 STRETCH_TAG: Final = "modyn/batches"
+#: Dataset of a run that ingests a label batch.
+LABELS_TAG: Final = "modyn/labels"
 #: Dagster's own tags for the partition a run is about, and for the request of a sensor that it answers.
 PARTITION_TAG: Final = "dagster/partition"
 RUN_KEY_TAG: Final = "dagster/run_key"

@@ -23,6 +23,11 @@ def batches_of(dataset: str) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=f"batches/{dataset}")
 
 
+def labels_of(dataset: str) -> dg.DynamicPartitionsDefinition:
+    """One partition per label batch of a dataset, in announcement order."""
+    return dg.DynamicPartitionsDefinition(name=f"labels/{dataset}")
+
+
 def triggers_of(pipeline: str) -> dg.DynamicPartitionsDefinition:
     """One partition per trigger of a pipeline, of live runs and replays alike."""
     return dg.DynamicPartitionsDefinition(name=f"triggers/{pipeline}")
@@ -58,7 +63,7 @@ def _spec_file(project: Path | None, kind: str, name: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class DatasetAssets:
-    """``samples`` and ``comparison`` of a dataset; ``pipelines`` are those on it, ``folder`` is their project's."""
+    """``samples``, ``labels`` and ``comparison`` of a dataset; ``pipelines`` are those on it, ``folder`` is their project's."""
 
     dataset: DatasetSpec
     pipelines: Sequence[PipelineSpec]

@@ -16,7 +16,7 @@ from modyn_dagster.spec.load import spec_hash
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.values.digest import json_digest
 
-DatasetAsset = Literal["samples", "comparison"]
+DatasetAsset = Literal["samples", "labels", "comparison"]
 TriggerAsset = Literal["training_set", "model", "evaluation"]
 PipelineAsset = TriggerAsset | Literal["replay", "measurement"]
 
@@ -44,6 +44,7 @@ class AssetProps:
 
 _TEXTS: Final[Mapping[str, str]] = {
     "samples": "Samples of the dataset, one partition per batch: their keys, times and labels in Postgres, their bytes in files.",
+    "labels": "Labels that arrive after their samples, one partition per label batch: known, corrected, or waiting for a sample.",
     "comparison": "The pipelines of the dataset side by side: triggers, cost, and score over time.",
     "training_set": "Keys and weights of the samples that the selection policy chose, one partition per trigger.",
     "model": "The model trained on the training set, one partition per trigger.",
@@ -56,6 +57,7 @@ _TEXTS: Final[Mapping[str, str]] = {
 
 _KINDS: Final[Mapping[str, Callable[[AssetProps], set[str]]]] = {
     "samples": lambda props: {"postgres", props.dataset.format.kind},
+    "labels": lambda _: {"arrow"},
     "comparison": lambda _: {"matplotlib"},
     "training_set": lambda _: {"arrow"},
     "model": lambda _: {"pytorch", "mlflow"},

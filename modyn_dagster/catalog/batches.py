@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
+from modyn_dagster.catalog.database.failures import failed_values
 from modyn_dagster.catalog.database.mapping import (
     TIME,
     BigInt,
@@ -21,17 +22,12 @@ from modyn_dagster.catalog.database.mapping import (
     table,
 )
 from modyn_dagster.catalog.datasets import dataset
-from modyn_dagster.errors import UnknownName, shortened
+from modyn_dagster.catalog.labels.label_batches import first_open_arrival
+from modyn_dagster.errors import UnknownName
 from modyn_dagster.keys import MAX_ORDINAL
 
-#: Field of a failed batch's source with the states that its files had when it failed.
-FAILED_STATES: Final = "seen"
-#: Field of a failed batch's source with the traceback of an exception that nobody foresaw.
-TRACEBACK: Final = "traceback"
 #: Field of a batch's source with the keys of the batches that it replaces, the newest first.
 REPLACES: Final = "replaces"
-#: Characters of an error that are kept: a message may quote a whole header.
-_LONGEST_ERROR: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ def partition_keys(conn: sa.Connection, dataset_id: int) -> list[str]:
 
 
 def visible_batches(conn: sa.Connection, dataset_id: int) -> list[BatchRow]:
-    """Batches that pipelines see: the ingested ones before the first open one, in ordinal order."""
+    """Batches that pipelines see, in ordinal order: the ingested ones before the first open one, of samples or of labels."""
     return list_rows(conn, BatchRow, sa.select(batch).where(_visible(dataset_id)).order_by(batch.c.ordinal))
 
 
@@ -181,7 +177,11 @@ def _visible(dataset_id: int) -> sa.ColumnElement[bool]:
         .where(batch.c.dataset_id == dataset_id, batch.c.state == "open")
         .scalar_subquery()
     )
-    return (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested") & (batch.c.ordinal < first_open)
+    # Labels of an earlier arrival, or of the same, are known to whoever sees a batch.
+    first_label = first_open_arrival(dataset_id)
+    labels_are_in = sa.or_(batch.c.arrival.is_(None), first_label.is_(None), batch.c.arrival < first_label)
+    before_open = (batch.c.ordinal < first_open) & labels_are_in
+    return (batch.c.dataset_id == dataset_id) & (batch.c.state == "ingested") & before_open
 
 
 def changed_batches(conn: sa.Connection, dataset_id: int, earlier: Sequence[BatchRow]) -> dict[int, BatchRow]:
@@ -238,22 +238,9 @@ def mark_ingested(conn: sa.Connection, row: BatchRow, facts: BatchFacts, files: 
 def mark_failed(
     conn: sa.Connection, row: BatchRow, error: str, file_states: Mapping[str, Any], traceback: str | None = None
 ) -> None:
-    """Close an open batch with the reason; ``file_states``, JSON, tells later whether its files have changed.
-
-    The texts may quote a file: they are stored without what Postgres cannot hold, and the error without its excess length.
-    """
+    """Close an open batch with the reason, as ``failed_values`` keeps it."""
     where = (batch.c.id == row.id) & (batch.c.state == "open")
-    source = {**row.source, FAILED_STATES: file_states}
-    if traceback is not None:
-        source[TRACEBACK] = _storable(traceback)
-    conn.execute(
-        sa.update(batch).where(where).values(state="failed", error=_storable(shortened(error, _LONGEST_ERROR)), source=source)
-    )
-
-
-def _storable(text: str) -> str:
-    """A text with escapes in place of null characters and lone surrogates."""
-    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+    conn.execute(sa.update(batch).where(where).values(failed_values(row.source, error, file_states, traceback)))
 
 
 def set_index(conn: sa.Connection, batch_id: int, *, path: str, checksum: str) -> None:

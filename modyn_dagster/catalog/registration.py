@@ -1,4 +1,4 @@
-"""Registration of datasets, with their partition of ``sample``, and of batches, under the next ordinals."""
+"""Registration of datasets, with their partition of ``sample``, and of batches of samples and labels, under the next ordinals."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,11 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from modyn_dagster.catalog.batches import FAILED_STATES, REPLACES, TRACEBACK, BatchRow, batch
+from modyn_dagster.catalog.batches import REPLACES, BatchRow, batch
+from modyn_dagster.catalog.database.failures import without_failure
 from modyn_dagster.catalog.database.mapping import list_rows
 from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset
+from modyn_dagster.catalog.labels.label_batches import LabelBatchRow, label_batch
 from modyn_dagster.catalog.layouts import widen
 from modyn_dagster.catalog.removal.journal import require_no_removal
 from modyn_dagster.errors import CatalogError, ConfigError
@@ -18,7 +20,7 @@ from modyn_dagster.keys import MAX_ORDINAL
 from modyn_dagster.spec.dataset import DatasetSpec
 
 #: Fields that decide keys, labels and sides; fixed once a batch is ingested.
-FROZEN_FIELDS: Final = ("format", "time", "label", "attributes", "split")
+FROZEN_FIELDS: Final = ("format", "time", "id", "label", "attributes", "split")
 
 
 def ensure_dataset(conn: sa.Connection, spec: DatasetSpec) -> DatasetRow:
@@ -60,9 +62,11 @@ def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any]) -> None:
     before = _stored(DatasetSpec.model_validate(row.spec))
     new = after["absent"].keys() - {column.name for column in row.columns or ()}
     for field in FROZEN_FIELDS:
-        if _decisive(before[field]) != _decisive(after[field], new):
-            rule = f"cannot change once data are ingested, it was {before[field]!r}; restore it, or name a new dataset"
-            raise ConfigError(f"dataset {row.name}", field, after[field], rule)
+        # A field that is not used may be left out.
+        earlier, later = before.get(field), after.get(field)
+        if _decisive(earlier) != _decisive(later, new):
+            rule = f"cannot change once data are ingested, it was {earlier!r}; restore it, or name a new dataset"
+            raise ConfigError(f"dataset {row.name}", field, later, rule)
     for name, value in before["absent"].items():
         if after["absent"].get(name) != value:
             rule = f"cannot change once data are ingested, it was {value!r}: samples were read with it; restore it"
@@ -77,6 +81,9 @@ def _decisive(field: Any, new: Collection[str] = ()) -> Any:
     if not isinstance(field, dict):
         return field
     kept = {name: value for name, value in field.items() if name != "packed_bytes"}
+    if isinstance(kept.get("files"), dict):
+        # Label files may move, and have another pattern.
+        kept["files"] = {name: value for name, value in kept["files"].items() if name not in ("root", "batches")}
     if isinstance(kept.get("columns"), dict):
         kept["columns"] = {name: dtype for name, dtype in kept["columns"].items() if name not in new}
     if "dtype" in kept:
@@ -111,7 +118,7 @@ def register(conn: sa.Connection, dataset_id: int, announcements: Sequence[Annou
     row = lock_dataset(conn, dataset_id)
     registered = known_paths(conn, dataset_id)
     fresh = [item for item in announcements if registered.isdisjoint(item.source["paths"])]
-    return _insert(conn, dataset_id, row.next_ordinal, fresh)
+    return _insert(conn, row, fresh)
 
 
 def register_again(conn: sa.Connection, failed: BatchRow) -> BatchRow | None:
@@ -120,8 +127,8 @@ def register_again(conn: sa.Connection, failed: BatchRow) -> BatchRow | None:
     state = conn.execute(sa.select(batch.c.state, batch.c.repaired_by).where(batch.c.id == failed.id)).one()
     if state.state != "failed" or state.repaired_by is not None:
         return None
-    source = {name: value for name, value in failed.source.items() if name not in (FAILED_STATES, TRACEBACK)}
-    [again] = _insert(conn, failed.dataset_id, row.next_ordinal, [Announcement(source["key"], source)])
+    source = without_failure(failed.source)
+    [again] = _insert(conn, row, [Announcement(source["key"], source)])
     conn.execute(sa.update(batch).where(batch.c.id == failed.id).values(repaired_by=again.id))
     return again
 
@@ -141,7 +148,7 @@ def register_replacement(conn: sa.Connection, replaced: BatchRow) -> BatchRow:
         return again
     replaces = [replaced.partition_key, *replaced.source.get(REPLACES, ())]
     source = {"paths": replaced.source["paths"], REPLACES: replaces}
-    [added] = _insert(conn, row.id, row.next_ordinal, [Announcement(replaced.source["key"], source)])
+    [added] = _insert(conn, row, [Announcement(replaced.source["key"], source)])
     return added
 
 
@@ -151,7 +158,61 @@ def known_paths(conn: sa.Connection, dataset_id: int) -> set[str]:
     return set(conn.execute(sa.select(paths).where(batch.c.dataset_id == dataset_id)).scalars())
 
 
-def _insert(conn: sa.Connection, dataset_id: int, first: int, items: Sequence[Announcement]) -> list[BatchRow]:
+def register_labels(
+    conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement], arrival: int | None = None
+) -> list[LabelBatchRow]:
+    """Give label batches the next ordinals, in the order announced, and one arrival; a registered path is left out.
+
+    ``arrival`` is that of a sample batch which was registered in the same transaction; None: the next one.
+    """
+    row = lock_dataset(conn, dataset_id)
+    registered = known_label_paths(conn, dataset_id)
+    fresh = [item for item in announcements if registered.isdisjoint(item.source["paths"])]
+    return _insert_labels(conn, row, fresh, arrival)
+
+
+def register_labels_again(conn: sa.Connection, failed: LabelBatchRow) -> LabelBatchRow | None:
+    """Deliver a failed label batch again, with the next arrival, under the key ``<key>~2``; None if it was done before."""
+    row = lock_dataset(conn, failed.dataset_id)
+    columns = label_batch.c.state, label_batch.c.repaired_by
+    state = conn.execute(sa.select(*columns).where(label_batch.c.id == failed.id)).one()
+    if state.state != "failed" or state.repaired_by is not None:
+        return None
+    source = without_failure(failed.source)
+    [again] = _insert_labels(conn, row, [Announcement(source["key"], source)])
+    conn.execute(sa.update(label_batch).where(label_batch.c.id == failed.id).values(repaired_by=again.id))
+    return again
+
+
+def known_label_paths(conn: sa.Connection, dataset_id: int) -> set[str]:
+    """Paths under which label batches of a dataset were announced."""
+    paths = sa.func.jsonb_array_elements_text(label_batch.c.source["paths"])
+    return set(conn.execute(sa.select(paths).where(label_batch.c.dataset_id == dataset_id)).scalars())
+
+
+def _insert_labels(
+    conn: sa.Connection, row: DatasetRow, items: Sequence[Announcement], arrival: int | None = None
+) -> list[LabelBatchRow]:
+    of_dataset = label_batch.c.dataset_id == row.id
+    taken = set(conn.execute(sa.select(label_batch.c.partition_key).where(of_dataset)).scalars())
+    first, place = len(taken), row.next_arrival if arrival is None else arrival
+    values = []
+    for ordinal, item in enumerate(items, first):
+        key = _free_key(item.partition_key, taken)
+        taken.add(key)
+        source = {**item.source, "key": item.partition_key}
+        values.append({"dataset_id": row.id, "ordinal": ordinal, "arrival": place, "partition_key": key, "source": source})
+    if not values:
+        return []
+    conn.execute(sa.insert(label_batch), values)
+    if arrival is None:
+        conn.execute(sa.update(dataset).where(dataset.c.id == row.id).values(next_arrival=row.next_arrival + 1))
+    added = sa.select(label_batch).where(of_dataset & (label_batch.c.ordinal >= first)).order_by(label_batch.c.ordinal)
+    return list_rows(conn, LabelBatchRow, added)
+
+
+def _insert(conn: sa.Connection, row: DatasetRow, items: Sequence[Announcement]) -> list[BatchRow]:
+    dataset_id, first = row.id, row.next_ordinal
     if first + len(items) > MAX_ORDINAL:
         raise CatalogError(
             f"dataset {dataset_id} would pass batch ordinal {MAX_ORDINAL}; register larger batches in a new dataset"
@@ -165,8 +226,12 @@ def _insert(conn: sa.Connection, dataset_id: int, first: int, items: Sequence[An
         values.append({"dataset_id": dataset_id, "ordinal": ordinal, "partition_key": key, "source": source})
     if not values:
         return []
+    counters = {"next_ordinal": first + len(values)}
+    if (row.spec["label"] or {}).get("arrives") == "later":
+        values = [each | {"arrival": arrival} for arrival, each in enumerate(values, row.next_arrival)]
+        counters["next_arrival"] = row.next_arrival + len(values)
     conn.execute(sa.insert(batch), values)
-    conn.execute(sa.update(dataset).where(dataset.c.id == dataset_id).values(next_ordinal=first + len(values)))
+    conn.execute(sa.update(dataset).where(dataset.c.id == dataset_id).values(counters))
     where = (batch.c.dataset_id == dataset_id) & (batch.c.ordinal >= first)
     return list_rows(conn, BatchRow, sa.select(batch).where(where).order_by(batch.c.ordinal))
 

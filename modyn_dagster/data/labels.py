@@ -31,8 +31,8 @@ def n_classes(view: DatasetView) -> int:
 
 
 def non_feature_columns(spec: DatasetSpec) -> frozenset[str]:
-    """Columns with a role: time, label and attributes. ``features: numeric`` leaves them out."""
-    columns = set(spec.attributes)
+    """Columns with a role: id, time, label and attributes. ``features: numeric`` leaves them out."""
+    columns = {*spec.attributes, *spec.id_columns}
     if spec.time.source == "column":
         columns.add(spec.time.column)
     if spec.label is not None and spec.label.from_.source == "column":

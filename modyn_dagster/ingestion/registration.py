@@ -7,8 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.batches import FAILED_STATES, BatchRow, get_batch, list_batches
+from modyn_dagster.catalog.batches import BatchRow, get_batch, list_batches
 from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.database.failures import FAILED_STATES
 from modyn_dagster.catalog.registration import ensure_dataset, known_paths, register, register_again
 from modyn_dagster.errors import UnknownName
 from modyn_dagster.ingestion.batches.members import involved_paths

@@ -19,9 +19,13 @@ def replaceable_batch(engine: sa.Engine, spec: DatasetSpec, root: str, partition
 
     Raises:
         UnknownName: the dataset has no such batch.
-        RunError: the batch is not ingested, shares its files with other batches, was replaced already, or has not changed.
+        RunError: the batch is not ingested, shares its files with other batches, was replaced already, or has not changed; or
+            the samples of the dataset have ids, which the old ones keep.
         DataError: one of its files is missing.
     """
+    if spec.id is not None:
+        remedy = "delete the samples (`dataset delete`) and deliver the corrected ones with other ids as a new file"
+        raise RunError(f"batch {partition_key}: samples of {spec.name} have ids, and a deleted sample keeps its own; {remedy}")
     source = open_source(root, spec.storage_options)
     with transaction(engine) as conn:
         batch = get_batch(conn, ensure_dataset(conn, spec).id, partition_key)

@@ -86,11 +86,26 @@ def _requests(instance: dg.DagsterInstance, dataset: DatasetSpec, stretch: "Sequ
 
 def _single(instance: dg.DagsterInstance, dataset: DatasetSpec, partition: str) -> dg.RunRequest | None:
     tags = {DATASET_TAG: dataset.name, BATCH_TAG: partition}
+    return patient_request(instance, partition, tags, f"{dataset.name}:{partition}", dataset.sensor_interval)
+
+
+def patient_request(
+    instance: dg.DagsterInstance, partition: str, tags: Mapping[str, str], name: str, interval: int
+) -> dg.RunRequest | None:
+    """Run for one partition that no run is under way for; None while the pause after the last one is not over.
+
+    Args:
+        instance: Dagster's.
+        partition: key of the partition.
+        tags: of the run; earlier ones for the same partition have them.
+        name: beginning of the run's key.
+        interval: seconds of the first pause.
+    """
     ended = ended_runs(instance, tags)
     if ended is None:
         return None
     if ended:
-        pause = growing_pause(dataset.sensor_interval, len(ended), _LONGEST_PAUSE)
+        pause = growing_pause(interval, len(ended), _LONGEST_PAUSE)
         if time.time() - (ended[0].end_time or 0) < pause:
             return None
-    return dg.RunRequest(run_key=f"{dataset.name}:{partition}:{len(ended) + 1}", partition_key=partition, tags=tags)
+    return dg.RunRequest(run_key=f"{name}:{len(ended) + 1}", partition_key=partition, tags=dict(tags))

@@ -32,7 +32,13 @@ class Project:
 
     def root_of(self, dataset: str) -> str:
         """Root of a dataset's files: a URL unchanged, a local path made absolute."""
-        root = self.datasets[dataset].root
+        return self._absolute(self.datasets[dataset].root)
+
+    def label_root_of(self, dataset: str) -> str:
+        """Root of the label files of a dataset whose labels arrive later, as by ``root_of``."""
+        return self._absolute(self.datasets[dataset].label_rows().root)
+
+    def _absolute(self, root: str) -> str:
         return root if "://" in root else str((self.folder / "datasets" / root).resolve())
 
 

@@ -1,4 +1,4 @@
-"""Specs of sources: the files of a batch, and the places of sample times and labels."""
+"""Specs of sources: the files of a batch, and the places of sample times, labels and ids."""
 
 import re
 from pathlib import PurePosixPath
@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from modyn_dagster.spec.base import Spec
+from modyn_dagster.spec.formats import CsvFormat, FixedRowsFormat, JsonlFormat, ParquetFormat
 
 
 def _check_glob(pattern: str) -> str:
@@ -116,6 +117,48 @@ class FolderLabel(Spec):
     source: Literal["folder"]
 
 
+class LaterLabel(Spec):
+    """No label in the samples' own files: all come in the files of ``label.files``."""
+
+    source: Literal["label_files"] = "label_files"
+
+
+class ColumnId(Spec):
+    """A sample's id is the value of a column: integers or text."""
+
+    source: Literal["column"]
+    column: str
+
+
+class ColumnsId(Spec):
+    """A sample's id is the values of several columns together."""
+
+    source: Literal["columns"]
+    columns: list[str] = Field(min_length=2)
+
+
+class FileId(Spec):
+    """A sample that is a file has its name, with suffix, as its id, or its path below the root."""
+
+    source: Literal["file_name", "path"]
+
+
+SampleId = Annotated[ColumnId | ColumnsId | FileId, Field(discriminator="source")]
+
+
+class LabelFiles(Spec):
+    """Files of labels that arrive later: rows with the id of a sample, its label, and the time at which that was known."""
+
+    root: str = Field(description="Local folder (relative to the folder of datasets/) or fsspec URL.")
+    format: Annotated[CsvFormat | JsonlFormat | ParquetFormat | FixedRowsFormat, Field(discriminator="kind")]
+    batches: Batches = FileBatches()
+    id: list[str] | None = Field(
+        None, min_length=1, description="Columns with the id; default: those of the samples, `id` for samples that are files."
+    )
+    column: str = Field("label", description="Column of the label.")
+    known_at: Time = ColumnTime(source="column", column="known_at")
+
+
 class LabelSpec(Spec):
     """The label to learn: a class (integer or string) or a regression target (float)."""
 
@@ -124,12 +167,15 @@ class LabelSpec(Spec):
         None, description="String classes allowed, in the order of their index; default: any, numbered as they come."
     )
     n_classes: PositiveInt | None = Field(None, description="Integer classes are 0 .. n_classes - 1; default: any >= 0.")
-    from_: Annotated[ColumnLabel | SidecarLabel | FolderLabel, Field(discriminator="source")] = Field(alias="from")
+    from_: Annotated[ColumnLabel | SidecarLabel | FolderLabel | LaterLabel, Field(discriminator="source")] = Field(
+        LaterLabel(), alias="from", description="Required, unless labels arrive later."
+    )
     arrives: Literal["with_sample", "later"] = Field(
         "with_sample",
         exclude_if=lambda moment: moment == "with_sample",
         description="`later`: labels come in files of their own, may be corrected, and a sample may have none.",
     )
+    files: LabelFiles | None = Field(None, exclude_if=lambda files: files is None, description="Labels that arrive later.")
 
     @model_validator(mode="after")
     def _classes_are_for_classes(self) -> Self:
@@ -137,4 +183,18 @@ class LabelSpec(Spec):
             raise ValueError("classes and n_classes belong to kind `class`")
         if self.classes is not None and self.n_classes is not None:
             raise ValueError("give classes (strings) or n_classes (integers), not both")
+        return self
+
+    @model_validator(mode="after")
+    def _labels_come_from_one_place(self) -> Self:
+        elsewhere = isinstance(self.from_, LaterLabel)
+        if self.arrives == "with_sample":
+            if self.files is not None:
+                raise ValueError("`files` holds labels that come after their samples: add `arrives: later`, or remove it")
+            if elsewhere:
+                raise ValueError("`from` is missing: the place of the labels")
+        elif elsewhere and self.files is None:
+            raise ValueError("labels that arrive later need `files`, the files in which they come")
+        elif not elsewhere and self.from_.source != "column":
+            raise ValueError("with `arrives: later`, labels that are known at once come from a column of the samples")
         return self

@@ -7,7 +7,8 @@ import pytest
 from modyn_dagster.assets.metadata.entries import DETAILS
 from modyn_dagster.assets.samples import announce_batches
 from modyn_dagster.assets.specs import add_partitions, batches_of
-from modyn_dagster.catalog.batches import TRACEBACK, BatchRow, list_batches
+from modyn_dagster.catalog.batches import BatchRow, list_batches
+from modyn_dagster.catalog.database.failures import TRACEBACK
 from modyn_dagster.catalog.datasets import get_dataset
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.formats.csv import Csv, CsvFile

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modyn_dagster.catalog.batches import TRACEBACK
+from modyn_dagster.catalog.database.failures import TRACEBACK
 from tests.ingestion.mutating import mutated
 from tests.ingestion.poison import FORMATS
 from tests.ingestion.world import World, dataset_spec

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modyn_dagster.catalog.batches import TRACEBACK
+from modyn_dagster.catalog.database.failures import TRACEBACK
 from modyn_dagster.errors import DataError, UnexpectedFault
 from modyn_dagster.ingestion.formats.csv import Csv
 from modyn_dagster.spec.dataset import DatasetSpec

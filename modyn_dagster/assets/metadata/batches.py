@@ -51,7 +51,7 @@ def samples_metadata(batch: BatchRow, dataset: DatasetRow, n_late: int) -> dict[
 
 def failure(key: dg.AssetKey, batch: BatchRow, reason: str) -> dg.AssetObservation:
     """Event on the partition of a batch that could not be ingested: its files, the reason, and what to do."""
-    from modyn_dagster.catalog.batches import TRACEBACK
+    from modyn_dagster.catalog.database.failures import TRACEBACK
 
     content = {"ordinal": batch.ordinal, "files": list(batch.source["paths"]), "traceback": batch.source.get(TRACEBACK)}
     metadata = {"File": files_text(batch), REASON: reason, "Remedy": _REMEDY} | details(content)

@@ -10,7 +10,10 @@ from modyn_dagster.catalog.batches import batch, source_file
 from modyn_dagster.catalog.datasets import dataset
 from modyn_dagster.catalog.decisions import decision, measurement
 from modyn_dagster.catalog.deletions import deletion
+from modyn_dagster.catalog.labels.label_batches import label_batch
 from modyn_dagster.catalog.labels.label_files import label_file
+from modyn_dagster.catalog.labels.sample_ids import sample_id
+from modyn_dagster.catalog.labels.waiting import waiting_label
 from modyn_dagster.catalog.notifications import notification
 from modyn_dagster.catalog.removal.deletion_requests import deletion_request
 from modyn_dagster.catalog.results.evaluations import evaluation
@@ -71,7 +74,8 @@ def delete_dataset(conn: sa.Connection, dataset_id: int) -> Mapping[str, int]:
     """Delete a locked dataset without pipelines, with its batches and samples; returns the number of rows by table."""
     # A batch that was delivered again refers to another one.
     conn.execute(sa.update(batch).where(batch.c.dataset_id == dataset_id).values(repaired_by=None))
-    of_dataset = (deletion_request, deletion, label_file, source_file, batch)
+    conn.execute(sa.update(label_batch).where(label_batch.c.dataset_id == dataset_id).values(repaired_by=None))
+    of_dataset = (deletion_request, deletion, waiting_label, label_file, label_batch, sample_id, source_file, batch)
     deleted = {table.name: _delete(conn, table, table.c.dataset_id == dataset_id) for table in of_dataset}
     deleted[dataset.name] = _delete(conn, dataset, dataset.c.id == dataset_id)
     # By a function with the rights of the schema's owner: this role may write rows only.

@@ -11,6 +11,7 @@ from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.dagster_runs import dagster_instance
 from modyn_dagster.cli.dataset.delete import delete
 from modyn_dagster.cli.dataset.deletion_report import verify_deletion
+from modyn_dagster.cli.dataset.labels import labels
 from modyn_dagster.cli.dataset.lineage import lineage
 from modyn_dagster.cli.dataset.replace import replace
 from modyn_dagster.cli.project import dataset_spec, open_platform
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 def batch_status(name: str, batch: "BatchRow", n_late: int | None) -> dict[str, Any]:
     """A batch as JSON."""
-    from modyn_dagster.catalog.batches import TRACEBACK
+    from modyn_dagster.catalog.database.failures import TRACEBACK
 
     return {
         "dataset": name,
@@ -83,6 +84,7 @@ def dataset() -> None:
 
 dataset.add_command(delete)
 dataset.add_command(lineage)
+dataset.add_command(labels)
 dataset.add_command(remove_dataset)
 dataset.add_command(replace)
 dataset.add_command(verify_dataset)
@@ -103,19 +105,31 @@ def import_(name: str, by: str) -> None:
 
     After an interruption, run it again to continue. A batch that cannot be ingested is closed as failed, the others continue,
     and the exit code is 1. Batches show up in Dagster as if its sensor had found them.
+
+    Label files arrive among the batches, each once the time of the stream has reached its newest label.
     """
+    from modyn_dagster.assets.labels.asset import announce_labels
     from modyn_dagster.assets.samples import announce_batches
     from modyn_dagster.ingestion.history import import_history
 
     with closing(open_platform()) as platform:
         spec, root = dataset_spec(platform, name), platform.project.root_of(name)
+        label_root = platform.project.label_root_of(name) if spec.has_label_files else None
         with dagster_instance(platform.settings) as instance:
             with progress_bar(f"import {name}") as show:
                 summary = import_history(
-                    platform.engine, platform.home, spec, root, by=by, progress=lambda done, total, _: show(done, total)
+                    platform.engine,
+                    platform.home,
+                    spec,
+                    root,
+                    by=by,
+                    label_root=label_root,
+                    progress=lambda done, total, _: show(done, total),
                 )
             with progress_bar(f"show {name} in Dagster") as show:
                 announce_batches(instance, platform, name, progress=show)
+            if spec.has_label_files:
+                announce_labels(instance, platform, name)
         if not _batches(platform, name):
             settings = ", ".join(f"{field}: {value}" for field, value in spec.batches)
             say(f"nothing in {without_secrets(root)} is a batch as `batches` says ({settings})", err=True)
@@ -131,7 +145,7 @@ def status(name: str | None, as_json: bool, show_tracebacks: bool) -> None:
 
     Late samples are older than the newest sample of earlier batches: they change nothing that was decided.
     """
-    from modyn_dagster.catalog.batches import TRACEBACK
+    from modyn_dagster.catalog.database.failures import TRACEBACK
     from modyn_dagster.data.batch_index import late_by_batch
 
     with closing(open_platform()) as platform:
@@ -193,7 +207,12 @@ def _batches(platform: "Platform", name: str) -> "list[BatchRow]":
 def _report(name: str, summary: "ImportSummary") -> None:
     """Print the counts of an import; the exit code is 1 when a batch failed."""
     say(f"{name}: {len(summary.ingested)} batches ingested, {summary.n_samples} samples, {len(summary.failed)} failed")
+    if summary.labels or summary.failed_labels:
+        rows, waiting = sum(result.n_labels for result in summary.labels), sum(result.n_waiting for result in summary.labels)
+        say(f"{name}: {len(summary.labels)} label batches ingested, {rows} labels, {waiting} waited for their samples")
     for key, error in summary.failed:
         say(f"batch {key} failed: {error}", err=True)
-    if summary.failed:
+    for key, error in summary.failed_labels:
+        say(f"label batch {key} failed: {error}", err=True)
+    if summary.failed or summary.failed_labels:
         raise click.exceptions.Exit(1)

@@ -15,6 +15,7 @@ from fastpath.array_types import ByteArray, Int64Array, TimeArray
 from modyn_dagster.catalog.datasets import Column
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.piece import Piece, SmallFiles, concatenate
+from modyn_dagster.ingestion.batches.placed_ids import PlacedIds
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.formats.parquet import encode_table
 from modyn_dagster.ingestion.sources.files import natural_key
@@ -38,6 +39,7 @@ class Assembled:
         file: index into ``paths``, ``int32[n]``; ``len(paths)`` is the shard.
         offsets, lengths: in that file, ``int64[n]`` each.
         shard: parts to write one after the other, computed on demand; None where everything is read in place.
+        ids: of the samples; None where the dataset has none.
     """
 
     times: TimeArray
@@ -49,6 +51,7 @@ class Assembled:
     offsets: Int64Array
     lengths: Int64Array
     shard: Iterable[ByteArray] | None
+    ids: PlacedIds | None = None
 
 
 def assemble(
@@ -74,6 +77,7 @@ def assemble(
         labels=_take(concatenate([piece.labels for piece in pieces]), order),
         targets=_take(concatenate([piece.targets for piece in pieces]), order),
         attributes=_take(concatenate([piece.attributes for piece in pieces]), order),
+        ids=_ids(stacked, order),
         **_files(stacked, order),
         **_bytes(stacked, order, columns),
     )
@@ -116,6 +120,14 @@ class _Stacked:
         times = self.times.view(np.int64)
         before = (times < time) | ((times == time) & ((self.path_of < earlier_paths) | (same_path & (rows < row))))
         return np.asarray(before, dtype=bool)
+
+
+def _ids(stacked: _Stacked, order: Int64Array | None) -> PlacedIds | None:
+    ids = concatenate([piece.ids for piece in stacked.pieces])
+    if ids is None:
+        return None
+    rows = np.concatenate([piece.rows for piece in stacked.pieces])
+    return PlacedIds(_take(ids, order), stacked.paths, _take(stacked.path_of, order), _take(rows, order))
 
 
 def _files(stacked: _Stacked, order: Int64Array | None) -> dict[str, Any]:

@@ -12,19 +12,21 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from fastpath.array_types import Int64Array
-from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, lock_batch, mark_ingested, owners_of
+from modyn_dagster.catalog.batches import BatchFacts, BatchRow, FileFacts, batches_at, lock_batch, mark_ingested, owners_of
 from modyn_dagster.catalog.database.mapping import as_timestamp
 from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_dataset, set_columns
+from modyn_dagster.catalog.labels.sample_ids import add_sample_ids
 from modyn_dagster.catalog.layouts import append_layout, layout_number
 from modyn_dagster.catalog.samples import SampleRows, copy_samples, joined_rows
 from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.data.split import TRAIN, side_of
 from modyn_dagster.errors import DataError, DuplicateFile
 from modyn_dagster.ingestion.batches.batch_files import BatchContent, StagedShard, content_checksum, publish_files, sweep_remains
+from modyn_dagster.ingestion.batches.known_labels import resolve_waiting
 from modyn_dagster.ingestion.formats.attributes import as_bytes
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.sources.files import FileVersion
-from modyn_dagster.keys import KeyArray, key_of
+from modyn_dagster.keys import KeyArray, key_of, keys_of, ordinal_of
 from modyn_dagster.spec.dataset import DatasetSpec
 
 #: Files that are written at a time: a disk makes several durable in hardly more time than one.
@@ -57,6 +59,7 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
             return False
         for path, owner in owners_of(conn, item.batch, item.content.paths).items():
             raise DuplicateFile(path, owner)
+        _record_ids(conn, dataset, item)
     if dataset.columns is None:
         set_columns(conn, dataset.id, ready[0].content.columns)
         dataset = replace(dataset, columns=tuple(ready[0].content.columns))
@@ -77,17 +80,34 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
             written.append(pool.submit(_write_and_count, home, spec, item, labels, dataset, keys))
         copy_samples(conn, dataset.id, joined_rows(rows))
         facts = [future.result() for future in written]
+    for item in ready:
+        if item.content.assembled.ids is not None:
+            dataset = resolve_waiting(conn, home, dataset, item.batch, item.content.assembled.ids)
     for item, fact in zip(ready, facts, strict=True):
         mark_ingested(conn, item.batch, fact, _file_facts(item.content.files, set(item.content.assembled.paths)))
     return True
 
 
+def _record_ids(conn: sa.Connection, dataset: DatasetRow, item: ReadyBatch) -> None:
+    """Record the ids of a batch. Raises ``DataError`` naming both samples with one id; nothing is published by then."""
+    placed = item.content.assembled.ids
+    if placed is None:
+        return
+    placed.require_unique()
+    keys = keys_of(item.batch.ordinal, np.arange(len(placed)))
+    taken = add_sample_ids(conn, dataset.id, placed.ids.to_pylist(), keys)
+    if taken is not None:
+        sample, key = taken
+        [other] = batches_at(conn, dataset.id, [ordinal_of(key)])
+        placed.refuse(sample, f"the sample with key {key}, of batch {other.partition_key}, has it")
+
+
 def class_indices(labels: ClassLabels | None, names: Sequence[str]) -> Int64Array | None:
-    """Class indices ``int64[n]``: names by their position in ``names``, integers unchanged."""
+    """Class indices ``int64[n]``: names by their position in ``names``, -1 for an empty one, integers unchanged."""
     if labels is None or isinstance(labels, np.ndarray):
         return labels
     positions = pc.index_in(labels, value_set=pa.array(names, pa.string()))
-    indices: Int64Array = positions.cast(pa.int64()).to_numpy()
+    indices: Int64Array = pc.fill_null(positions.cast(pa.int64()), -1).to_numpy()
     return indices
 
 
@@ -95,8 +115,11 @@ def _needs_lock(spec: DatasetSpec, dataset: DatasetRow, content: BatchContent) -
     """Test that the commit adds columns, layouts or classes to the dataset, or compares its files with those of all batches."""
     if dataset.columns is None or layout_number(dataset, content.layout) is None:
         return True
+    if content.assembled.ids is not None:
+        # Labels that wait for these samples: a label batch is ingested before or after, never meanwhile.
+        return True
     labels, known = content.assembled.labels, set(dataset.class_names)
-    is_new = isinstance(labels, pa.Array) and any(name not in known for name in pc.unique(labels).to_pylist())
+    is_new = isinstance(labels, pa.Array) and any(name not in known for name in pc.unique(labels).to_pylist() if name)
     return is_new or spec.batches.kind != "file"
 
 
@@ -105,7 +128,7 @@ def _class_names(conn: sa.Connection, dataset: DatasetRow, labels: ClassLabels |
         return dataset.class_names
     distinct: list[str] = pc.unique(labels).to_pylist()  # in order of first appearance
     known = set(dataset.class_names)
-    new = [name for name in distinct if name not in known]
+    new = [name for name in distinct if name and name not in known]
     for name in new:
         if "\0" in name:
             raise DataError(path, f"the name of the class {name!r} has a null character")
@@ -140,7 +163,11 @@ def _write_and_count(
 def _label_counts(labels: Int64Array | None, names: Sequence[str]) -> dict[str, int]:
     if labels is None:
         return {}
-    if labels.max() < len(labels):  # classes are never negative
+    # A sample whose label is not known yet has -1.
+    labels = labels if labels.min() >= 0 else labels[labels >= 0]
+    if len(labels) == 0:
+        return {}
+    if labels.max() < len(labels):
         totals = np.bincount(labels)
         values = np.flatnonzero(totals)
         counts = totals[values]

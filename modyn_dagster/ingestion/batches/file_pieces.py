@@ -11,6 +11,7 @@ from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.members import Members, sidecar_of
 from modyn_dagster.ingestion.batches.piece import Piece, SmallFiles
 from modyn_dagster.ingestion.formats.base import Ranges
+from modyn_dagster.ingestion.formats.ids import ids_of_files
 from modyn_dagster.ingestion.formats.labels import ClassLabels, class_texts, target_texts
 from modyn_dagster.ingestion.formats.times import time_of_file
 from modyn_dagster.ingestion.sources.files import FileState, FileVersion, LoadedFile
@@ -62,6 +63,7 @@ def file_piece(
         in_place=in_place,
         ranges=Ranges(np.zeros(len(lengths), dtype=np.int64), lengths),
         payload=SmallFiles(source, members.paths, states, record),
+        ids=None if spec.id is None else ids_of_files(members.paths, spec.id.source),
     )
 
 
@@ -88,7 +90,7 @@ def _times(spec: DatasetSpec, members: Members, states: Sequence[FileState]) -> 
 def _labels(
     spec: DatasetSpec, members: Members, source: Source, record: Record, as_integers: bool | None
 ) -> tuple[ClassLabels | None, npt.NDArray[np.float64] | None]:
-    if spec.label is None:
+    if spec.label is None or spec.label.from_.source == "label_files":
         return None, None
 
     def read(group: Sequence[str]) -> list[tuple[str, LoadedFile | None]]:

@@ -82,6 +82,7 @@ class Piece:
         ranges: of the samples' bytes, in the source file or in ``payload``; None where ``payload`` is a table.
         payload: content of the shard: bytes, a converted table, or files to read when the shard is written.
         layout: columns of the rows, in their order; empty where samples are files.
+        ids: of the samples (Arrow ``string``); None where the dataset has none.
     """
 
     paths: tuple[str, ...]
@@ -93,6 +94,7 @@ class Piece:
     ranges: Ranges | None
     payload: ByteArray | pa.Table | SmallFiles | None
     layout: tuple[str, ...] = ()
+    ids: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.times)

@@ -1,6 +1,7 @@
 """Pieces of files of rows: times, labels and attributes by the roles of columns in the dataset's spec."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.piece import Piece
 from modyn_dagster.ingestion.formats.attributes import json_objects
 from modyn_dagster.ingestion.formats.base import OpenRows
+from modyn_dagster.ingestion.formats.ids import ids_of_rows, shown_id
 from modyn_dagster.ingestion.formats.labels import ClassLabels, class_labels, target_labels
 from modyn_dagster.ingestion.formats.times import parse_times, time_of_file
 from modyn_dagster.ingestion.sources.files import LoadedFile
@@ -47,14 +49,17 @@ def row_piece(
     n, ranges = len(opened), opened.ranges
     parsed = opened.convert(present, roles - {column.name for column in absent})
     parsed |= {column.name: _filled(spec, column, n) for column in absent if column.name in roles}
-    labels, targets = labels_of(spec, parsed, loaded.path)
+    ids = ids_of_rows([(name, parsed[name]) for name in spec.id_columns], loaded.path) if spec.id_columns else None
+    with _named_by(ids):
+        labels, targets = labels_of(spec, parsed, loaded.path)
+        times_of_rows = times_of(spec, loaded, parsed, n, times)
     table = opened.table(present)
     if table is not None:
         for column in absent:
             table = table.append_column(column.name, _filled(spec, column, n))
     return Piece(
         paths=(loaded.path,),
-        times=times_of(spec, loaded, parsed, n, times),
+        times=times_of_rows,
         labels=labels,
         targets=targets,
         attributes=json_objects({name: parsed[name] for name in spec.attributes}, loaded.path) if spec.attributes else None,
@@ -63,7 +68,20 @@ def row_piece(
         payload=table if table is not None else None if in_place else loaded.data,
         # Converted rows have all columns, whatever the file had.
         layout=tuple(column.name for column in (present if table is None else columns)),
+        ids=ids,
     )
+
+
+@contextmanager
+def _named_by(ids: pa.Array | None) -> Iterator[None]:
+    """Name the id of the sample in errors about a row."""
+    try:
+        yield
+    except DataError as error:
+        if ids is None or error.row is None:
+            raise
+        about = f"{error.message} (id {shown_id(ids[error.row - 1].as_py())})"
+        raise DataError(error.file, about, row=error.row, column=error.column) from error
 
 
 def _filled(spec: DatasetSpec, column: Column, n: int) -> pa.Array:
@@ -80,7 +98,7 @@ def labels_of(
         return None, None
     column = spec.label.from_.column
     if spec.label.kind == "target":
-        return None, target_labels(parsed[column], path, column)
+        return None, target_labels(parsed[column], path, column, may_miss=spec.label.arrives == "later")
     return class_labels(parsed[column], spec.label, path, column), None
 
 

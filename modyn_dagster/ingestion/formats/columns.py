@@ -144,7 +144,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _class_column(spec: DatasetSpec) -> str | None:
     label = spec.label
-    return label.from_.column if label is not None and label.kind == "class" and label.from_.source == "column" else None
+    if label is None or label.kind != "class" or label.from_.source != "column" or label.arrives == "later":
+        return None
+    return label.from_.column
 
 
 def _pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
@@ -158,7 +160,8 @@ def _pinned_dtypes(spec: DatasetSpec) -> dict[str, str]:
         elif spec.label.classes is not None:
             pinned[spec.label.from_.column] = "string"
         elif spec.label.n_classes is not None:
-            pinned[spec.label.from_.column] = "int64"
+            # A missing label is NaN, where it may come later.
+            pinned[spec.label.from_.column] = "int64" if spec.label.arrives == "with_sample" else "float64"
     explicit = spec.format.columns if spec.format.kind in ("csv", "jsonl") else {}
     return pinned | explicit | {name: str(rule.dtype) for name, rule in spec.absent.items() if rule.dtype is not None}
 

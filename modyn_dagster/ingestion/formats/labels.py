@@ -18,15 +18,19 @@ ClassLabels: TypeAlias = Int64Array | pa.Array
 
 
 def class_labels(values: pa.Array, spec: LabelSpec, file: str, column: str) -> ClassLabels:
-    """Classes of n rows.
+    """Classes of n rows. Where labels arrive later, a missing one is -1, or an empty name: the sample has none yet.
 
     Raises ``DataError`` naming the row: a label is missing, unknown, negative, or not below ``n_classes``.
     """
+    if spec.arrives == "later" and not pa.types.is_large_string(values.type) and not pa.types.is_string(values.type):
+        return _classes_with_gaps(values, spec, file, column)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         names = values.cast(pa.string())
-        _require_present(pc.equal(names, ""), file, column)
+        if spec.arrives == "with_sample":
+            _require_present(pc.equal(names, ""), file, column)
         if spec.classes is not None:
-            _require_known(names, spec.classes, file, column)
+            known = [*spec.classes, ""] if spec.arrives == "later" else spec.classes
+            _require_known(names, known, file, column)
         return names
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         labels: Int64Array = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -37,12 +41,30 @@ def class_labels(values: pa.Array, spec: LabelSpec, file: str, column: str) -> C
     raise DataError(file, f"class labels are integers or text, this column is {values.type}", column=column)
 
 
-def target_labels(values: pa.Array, file: str, column: str) -> Float64Array:
-    """Regression targets of n rows, ``float64[n]``; ``DataError`` names the first that is not a finite number."""
+def _classes_with_gaps(values: pa.Array, spec: LabelSpec, file: str, column: str) -> Int64Array:
+    """Integer classes of a column that may have NaN for samples without a label: -1 there."""
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_boolean(values.type)):
+        raise DataError(file, f"class labels are integers or text, this column is {values.type}", column=column)
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    missing = np.isnan(numbers)
+    broken = ~missing & (numbers != np.floor(numbers))
+    if broken.any():
+        row = int(np.argmax(broken))
+        raise DataError(file, f"the class {numbers[row]} is not an integer", row=row + 1, column=column)
+    labels = np.where(missing, 0, numbers).astype(np.int64)
+    _require_in_range(labels, spec.n_classes, file, column)
+    return np.where(missing, np.int64(-1), labels)
+
+
+def target_labels(values: pa.Array, file: str, column: str, *, may_miss: bool = False) -> Float64Array:
+    """Regression targets of n rows, ``float64[n]``; ``DataError`` names the first that is not a finite number.
+
+    ``may_miss`` allows NaN for samples without one.
+    """
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise DataError(file, f"a regression target is a number, this column is {values.type}", column=column)
     targets = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    unusable = ~np.isfinite(targets)
+    unusable = ~np.isfinite(targets) & ~(may_miss & np.isnan(targets))
     if unusable.any():
         row = int(np.argmax(unusable))
         problem = "the target is missing" if np.isnan(targets[row]) else f"the target is {targets[row]}, not a finite number"

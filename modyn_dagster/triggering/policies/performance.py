@@ -61,7 +61,7 @@ class PerformancePolicy(BatchedPolicy):
     ['no model yet', 'accuracy 0.9 > 0.8', 'accuracy 0.7 <= 0.8']
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last ones have defaults and are given by name
         self,
         every: int,
         metric: MetricName,

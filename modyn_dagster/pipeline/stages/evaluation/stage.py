@@ -23,9 +23,9 @@ from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.models import predictor_id, predictor_of
 from modyn_dagster.pipeline.stages.evaluation.cells.closed_intervals import ScoredCells, score_closed_intervals
+from modyn_dagster.pipeline.stages.evaluation.cells.late_cells import score_late_cells
 from modyn_dagster.pipeline.stages.evaluation.damaged_predictions import read_linked, read_recorded
 from modyn_dagster.pipeline.stages.evaluation.evaluation_data import EvaluationSet
-from modyn_dagster.pipeline.stages.evaluation.cells.late_cells import score_late_cells
 from modyn_dagster.pipeline.stages.evaluation.prediction_files import (
     PredictedStretch,
     equal_predictions,

@@ -129,7 +129,7 @@ class _Scoring:
         self.intervals: dict[CellKey, Intervals] = {}
 
     def scores(self, predictions: Predictions, intervals: Intervals, position: int | None) -> dict[CellKey, _Score]:
-        """Score predictions, with the labels that they have, on intervals; estimates are calibrated on labels as of a position."""
+        """Score predictions, with the labels that they have, on intervals; calibrate estimates on labels as of a position."""
         context = replace(self._context, view=self._context.view.labelled_as_of(position))
         calibration = calibration_of(context) if estimated_metrics(context) else None
         subsets = subsets_of(context, self._data, predictions)

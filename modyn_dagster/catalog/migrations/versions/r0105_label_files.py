@@ -4,8 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0104"
-down_revision = "0103"
+revision = "0105"
+down_revision = "0104"
 
 
 def upgrade() -> None:

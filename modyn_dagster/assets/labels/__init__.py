@@ -1,0 +1,1 @@
+"""The asset ``<dataset>/labels`` of datasets whose labels arrive later."""

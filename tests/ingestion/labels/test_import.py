@@ -1,0 +1,194 @@
+"""A bulk import lets label files arrive among the samples of history; open label batches hold later samples back."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from modyn_dagster.catalog.batches import visible_batches
+from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.labels.sample_ids import keys_of_ids
+from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.errors import ConfigError, DataError
+from modyn_dagster.keys import key_of
+from modyn_dagster.spec.dataset import DatasetSpec
+from tests.ingestion.labels.label_world import LabelWorld, later_spec, samples
+from tests.ingestion.world import dataset_spec
+
+
+def arrivals(world: LabelWorld, spec: DatasetSpec) -> list[tuple[int | None, str]]:
+    found = [(batch.arrival, batch.partition_key) for batch in world.batches(spec)]
+    return sorted([*found, *((batch.arrival, f"label {batch.partition_key}") for batch in world.label_batches(spec))], key=str)
+
+
+def visible(world: LabelWorld, spec: DatasetSpec) -> list[str]:
+    with transaction(world.engine) as conn:
+        return [batch.partition_key for batch in visible_batches(conn, ensure_dataset(conn, spec).id)]
+
+
+def with_history(world: LabelWorld) -> None:
+    for day in (1, 2, 3, 4):
+        world.write(f"day_{day}.csv", samples(day, [10 * day, 10 * day + 1]))
+    world.write_labels("x.csv", "10,1,2024-01-02T00:30:00\n")
+    world.write_labels("y.csv", "10,0,2024-01-02T00:45:00\n11,0,2024-01-01T12:00:00\n")
+    world.write_labels("z.csv", "20,1,2024-01-03T00:30:00\n99,1,2024-02-01\n")
+
+
+@pytest.mark.parametrize("by", ["file", "count:2", "time:1d"])
+def test_label_files_arrive_where_the_stream_has_reached_their_newest_label(world: LabelWorld, by: str) -> None:
+    spec = later_spec()
+    with_history(world)
+    summary = world.import_all(spec, by)
+    assert [result.partition_key for result in summary.labels] == ["x", "y", "z"]
+    keys = [batch.partition_key for batch in world.batches(spec)]
+    expected = [(0, keys[0]), (1, keys[1]), (2, "label x"), (2, "label y"), (3, keys[2]), (4, keys[3]), (5, "label z")]
+    assert arrivals(world, spec) == expected
+    assert [(key, value, arrival) for key, value, _, arrival in world.known(spec)] == [
+        (0, 0, 2),
+        (0, 1, 2),
+        (1, 0, 2),
+        (key_of(1, 0), 1, 5),
+    ]
+    assert [row.sample_id for row in world.waiting(spec)] == ["99"]
+    again = world.import_all(spec, by)
+    assert (again.ingested, again.labels) == ([], [])
+
+
+def test_an_open_label_batch_holds_back_samples_that_arrive_with_it_or_later(world: LabelWorld) -> None:
+    spec = later_spec()
+    with_history(world)
+    world.run_import(spec)
+    assert visible(world, spec) == ["day_1", "day_2", "day_3", "day_4"]
+    world.register_labels(spec, "x.csv")
+    world.register_labels(spec, "y.csv", arrival=2)
+    assert visible(world, spec) == ["day_1", "day_2"]
+    world.ingest_labels(spec, "y")
+    world.write("day_5.csv", samples(5, [50]))
+    world.run_import(spec)
+    assert visible(world, spec) == ["day_1", "day_2", "day_3", "day_4"]
+    world.write_labels("x.csv", "10,broken\n")
+    with pytest.raises(DataError):
+        world.ingest_labels(spec, "x")
+    assert visible(world, spec) == ["day_1", "day_2", "day_3", "day_4", "day_5"]
+
+
+def test_label_batches_that_are_registered_together_share_one_arrival(world: LabelWorld) -> None:
+    spec = later_spec()
+    with_history(world)
+    world.run_import(spec)
+    first = world.look_at_labels(spec)
+    assert len(first.waiting) == 3
+    registered = world.look_at_labels(spec, first).registered
+    assert [(batch.partition_key, batch.arrival) for batch in registered] == [("x", 4), ("y", 4), ("z", 4)]
+    assert world.dataset(spec).next_arrival == 5
+
+
+def test_two_samples_with_one_id_fail_the_batch_and_both_are_named(world: LabelWorld) -> None:
+    spec = later_spec()
+    world.write("1.csv", samples(1, [7, 8, 7]))
+    world.write("2.csv", samples(2, [9, 8]))
+    world.write("3.csv", samples(3, [9]))
+    world.write("4.csv", samples(4, [10]))
+    failed = {key: str(error) for key, error in world.import_all(spec).failed}
+    assert failed.keys() == {"1", "3"}
+    assert "1.csv, row 3: the id '7' is not unique" in failed["1"]
+    assert "1.csv, row 1 has it too" in failed["1"]
+    assert f"3.csv, row 1: the id '9' is not unique in the dataset: the sample with key {key_of(1, 0)}, of batch 2" in failed["3"]
+    assert {path for path in world.files() if path.startswith("batches/")} == {"batches/d/1.arrow", "batches/d/3.arrow"}
+
+
+def test_ids_of_several_columns_and_of_files(world: LabelWorld) -> None:
+    spec = later_spec(id={"source": "columns", "columns": ["shop", "order"]}, label={"files": {**files_of(), "id": ["s", "o"]}})
+    world.write("1.csv", "time,shop,order\n2024-01-01,1,12\n2024-01-02,11,2\n")
+    world.write("../labels/a.csv", "s,o,label,known_at\n11,2,1,2024-01-03\n1,12,0,2024-01-03\n")
+    world.import_all(spec)
+    assert [(key, value) for key, value, *_ in world.known(spec)] == [(0, 0), (1, 1)]
+
+
+def files_of() -> dict[str, object]:
+    return {"root": "labels", "format": {"kind": "csv"}, "batches": {"kind": "file", "pattern": "*.csv"}}
+
+
+def test_samples_that_are_files_are_named_by_their_file(world: LabelWorld) -> None:
+    spec = later_spec(
+        id={"source": "file_name"},
+        format={"kind": "files", "suffixes": [".png"]},
+        batches={"kind": "directory"},
+        time={"source": "mtime"},
+    )
+    for name in ("007.png", "8.png"):
+        world.write(f"a/{name}", name, mtime=1.7e9)
+    world.write("a/_READY", "")
+    world.write_labels("a.csv", "8.png,1,2024-01-03\n007.png,0,2024-01-03\n")
+    world.import_all(spec)
+    assert [(key, value) for key, value, *_ in world.known(spec)] == [(0, 0), (1, 1)]
+
+
+def test_keys_of_a_hundred_thousand_ids_are_found_with_those_that_are_unknown(world: LabelWorld) -> None:
+    spec = later_spec()
+    world.write("1.csv", samples(1, range(20)))
+    world.run_import(spec)
+    asked = [str(n) for n in range(-100_000, 20)]
+    with transaction(world.engine) as conn:
+        keys, found = keys_of_ids(conn, world.dataset(spec).id, asked)
+    assert np.flatnonzero(found).tolist() == list(range(100_000, 100_020))
+    assert keys[found].tolist() == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"id": None}, "name samples by their id"),
+        ({"id": {"source": "file_name"}}, "rows have column or columns"),
+        ({"label": {"files": None}}, "need `files`"),
+        ({"label": {"arrives": "with_sample"}}, "add `arrives: later`"),
+        ({"label": {"files": {**files_of(), "id": ["a", "b"]}}}, "names 2 columns"),
+        ({"label": {"files": {**files_of(), "format": {"kind": "fixed_rows", "dtype": [["id", "<i8"]]}}}}, "is not a field"),
+    ],
+)
+def test_an_impossible_spec_of_labels_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        later_spec(**fields)
+
+
+def test_ids_and_labels_are_frozen_once_data_are_ingested_but_label_files_may_move(world: LabelWorld) -> None:
+    spec = later_spec()
+    world.write("1.csv", samples(1, [7]))
+    world.run_import(spec)
+    world.dataset(later_spec(label={"files": {**files_of(), "root": "elsewhere"}}))
+    with pytest.raises(ConfigError, match="id"):
+        world.dataset(later_spec(id={"source": "column", "column": "x"}))
+    with pytest.raises(ConfigError, match="label"):
+        world.dataset(later_spec(label={"n_classes": 3}))
+
+
+@pytest.mark.parametrize(
+    ("label", "cells", "expected"),
+    [
+        ({"n_classes": 2}, ["1", "", "0"], [1, -1, 0]),
+        ({}, ["1", "", "0"], [1, -1, 0]),
+        ({}, ["cat", "", "dog"], [0, -1, 1]),
+        ({"classes": ["dog", "cat"]}, ["cat", "", "dog"], [1, -1, 0]),
+        ({}, ["", "", ""], [-1, -1, -1]),
+    ],
+)
+def test_a_missing_label_in_the_samples_own_file_is_none_yet(
+    world: LabelWorld, label: dict[str, object], cells: list[str], expected: list[int]
+) -> None:
+    own = {"arrives": "later", "from": {"source": "column", "column": "label"}, **label}
+    spec = dataset_spec(label=own)
+    world.write("1.csv", "time,x,label\n" + "".join(f"2024-01-0{day},1,{cell}\n" for day, cell in enumerate(cells, 1)))
+    [result] = world.run_import(spec).ingested
+    assert [row[2] for row in world.rows(spec)] == expected
+    assert sum(result.label_counts.values()) == sum(value >= 0 for value in expected)
+
+
+def test_a_missing_target_is_none_yet_and_a_broken_class_is_named(world: LabelWorld) -> None:
+    own = {"arrives": "later", "from": {"source": "column", "column": "label"}}
+    spec = dataset_spec(label={**own, "kind": "target"})
+    world.write("1.csv", "time,x,label\n2024-01-01,1,0.5\n2024-01-02,1,\n")
+    world.run_import(spec)
+    assert [str(row[3]) for row in world.rows(spec)] == ["0.5", "nan"]
+    other = dataset_spec(name="e", label={**own, "n_classes": 2})
+    [(_, error)] = world.run_import(other).failed
+    assert "1.csv, row 1, column 'label': the class 0.5 is not an integer" in str(error)
