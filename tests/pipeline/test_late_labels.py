@@ -201,6 +201,31 @@ def test_a_score_with_too_few_known_labels_is_undefined_and_says_so(world_of: Wo
         assert cell.final_value is not None
 
 
+def test_estimates_need_no_label_of_the_samples_and_are_calibrated_on_those_known_then(world_of: Worlds) -> None:
+    pipeline = amount(every=40)
+    pipeline["evaluation"] |= {"metrics": ["accuracy", "estimated_accuracy"], "min_coverage": 0.5}
+    world = world_of(pipeline, split={"train": 0.5, "calibrate": 0.3, "evaluate": 0.2})
+    world.deliver(range(6))
+    labels = at_once(world)
+    arrive_later(world)
+    early = [each for each in labels if each.arrival < 3]
+    add_labels(world, early)
+    world.replay("by_amount")
+    before = cells_of(world)
+    unlabelled = [cell for cell in before if cell.n_samples and cell.n_labelled == 0]
+    assert {cell.value is None for cell in unlabelled if cell.metric == "accuracy"} == {True}
+    estimates = [cell for cell in unlabelled if cell.metric == "estimated_accuracy"]
+    assert estimates
+    assert all(cell.value is not None and cell.low is not None for cell in estimates)
+    # Wrong labels of the calibration samples, afterwards.
+    add_labels(world, [replace(each, value=1 - each.value, arrival=9, known_at=5) for each in early])
+    world.reload()
+    world.replay("by_amount")
+    after = cells_of(world)
+    assert [(cell.metric, cell.value, cell.low) for cell in after] == [(cell.metric, cell.value, cell.low) for cell in before]
+    assert [cell.final_value for cell in after] != [cell.final_value for cell in before]
+
+
 def test_a_performance_trigger_waits_for_labels_below_its_coverage(world_of: Worlds) -> None:
     world = world_of(performance(every=60, decision={"rule": "threshold", "value": 1.01}, min_coverage=0.5))
     world.deliver(range(6))
