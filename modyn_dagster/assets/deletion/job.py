@@ -17,8 +17,8 @@ class DeletionConfig(dg.Config):
     """Samples, and what is to be done."""
 
     dataset: str = Field(description="Name of the dataset.")
-    by: Literal["keys", "file", "source_file", "where"] = Field("keys", description="As the options of `dataset delete`.")
-    samples: str = Field("", description="Keys K,K2-K3, a file, or a condition, as `by` says.")
+    by: Literal["keys", "ids", "file", "source_file", "where"] = Field("keys", description="As the options of `dataset delete`.")
+    samples: str = Field("", description="Keys K,K2-K3, ids, a file, or a condition, as `by` says.")
     execute: bool = Field(False, description="Execute the plan; otherwise it is only shown.")
     ways: dict[str, str] = Field({}, description="retrain, roll_back or retire, by pipeline; otherwise the ledger chooses.")
     reason: str = Field("", description="Recorded with the deletion.")

@@ -27,6 +27,7 @@ _MOST_SHOWN = 20
 @click.command()
 @click.argument("name")
 @click.option("--keys", metavar="K,K2-K3", help="Keys and ranges of keys, both ends included.")
+@click.option("--ids", metavar="ID,ID2", help="Ids, as a line of CSV; `|` between the columns of an id of several.")
 @click.option(
     "--file",
     type=click.Path(path_type=Path),
@@ -89,7 +90,7 @@ def delete(
             complete_request(platform, platform.view(name).row, wanted.request, as_json=wanted.as_json)
         return
     if len(selection) != 1:
-        raise click.UsageError("Give one of --keys, --file, --source-file and --where.")
+        raise click.UsageError("Give one of --keys, --ids, --file, --source-file and --where.")
     with closing(open_platform()) as platform:
         dataset = platform.view(name).row
         keys = _select_keys(platform, dataset, selection)

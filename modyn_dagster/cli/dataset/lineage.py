@@ -2,7 +2,7 @@
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -10,6 +10,7 @@ from modyn_dagster.cli.console import say, show_table
 from modyn_dagster.cli.project import open_platform
 
 if TYPE_CHECKING:
+    from modyn_dagster.ingestion.deletion.keys import Choice
     from modyn_dagster.pipeline.operate.live_intervals import LiveTime
     from modyn_dagster.pipeline.operate.sample_lineage import SampleLineage
     from modyn_dagster.reporting.terminal import TerminalTable
@@ -18,20 +19,21 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name")
 @click.argument("keys")
+@click.option("--ids", is_flag=True, help="KEYS are ids of samples, as of `dataset delete --ids`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def lineage(name: str, keys: str, as_json: bool) -> None:
+def lineage(name: str, keys: str, *, ids: bool, as_json: bool) -> None:
     """Show everything that the samples KEYS of dataset NAME went into.
 
-    KEYS are keys and ranges of keys, as of `dataset delete --keys`. Shown are training sets and the models trained on them, those
-    that were made from such a model, the times in which they were live, and prediction files that cover the samples.
+    KEYS are keys and ranges of keys, as of `dataset delete --keys`, or ids. Shown are training sets, the models trained on them,
+    those that were made from such a model, the times in which they were live, and prediction files that cover the samples.
     """
-    from modyn_dagster.ingestion.deletion.keys import keys_of_text
+    from modyn_dagster.ingestion.deletion.keys import chosen_keys
     from modyn_dagster.pipeline.operate.sample_lineage import lineage_of
 
     with closing(open_platform()) as platform:
-        dataset = platform.view(name).row
+        dataset, by = platform.view(name).row, "ids" if ids else "keys"
         with platform.transaction() as conn:
-            chosen = keys_of_text(conn, dataset, keys)
+            chosen = chosen_keys(conn, platform.home, platform.dataset(name), dataset, cast("Choice", by), keys)
         found = lineage_of(platform, name, dataset.id, chosen)
     if as_json:
         click.echo(json.dumps(lineage_json(found), indent=2))

@@ -1,4 +1,4 @@
-"""Keys to delete: from a list, a file, a condition, or one source file."""
+"""Keys to delete: from a list of keys or ids, a file, a condition, or one source file."""
 
 import csv
 import re
@@ -17,6 +17,7 @@ from modyn_dagster.data.batch_index import open_index, rewrite_number, shard_pat
 from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.deletion.delete import require_known
 from modyn_dagster.ingestion.deletion.fields import fields_of
+from modyn_dagster.ingestion.deletion.ids import keys_of_id_text
 from modyn_dagster.ingestion.deletion.shard import mapped_bytes
 from modyn_dagster.ingestion.deletion.where import parse_where
 from modyn_dagster.ingestion.sources.files import natural_key
@@ -26,7 +27,7 @@ from modyn_dagster.storage import verify_checksum
 from modyn_dagster.values.digest import bytes_digest
 
 #: Ways to choose samples.
-Choice = Literal["keys", "file", "source_file", "where"]
+Choice = Literal["keys", "ids", "file", "source_file", "where"]
 
 _SPAN: Final = re.compile(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?")
 _FETCHED: Final = 100_000
@@ -34,13 +35,15 @@ _END: Final = key_of(MAX_ORDINAL, MAX_BATCH_SIZE)
 
 
 def chosen_keys(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, by: Choice, text: str) -> KeyArray:
-    """Keys that a person has chosen: by ``keys``, a ``file`` of keys, a ``source_file``, or a condition (``where``).
+    """Keys that a person has chosen: by ``keys``, ``ids``, a ``file`` of keys, a ``source_file``, or a condition (``where``).
 
     Raises the errors of the function for each.
     """
     match by:
         case "keys":
             return keys_of_text(conn, dataset, text)
+        case "ids":
+            return keys_of_id_text(conn, spec, dataset, text)
         case "file":
             return keys_of_file(Path(text))
         case "source_file":

@@ -1,4 +1,4 @@
-"""Purge of the labels of deleted samples from the label files of a dataset.
+"""Purge of the labels of deleted samples from the label files of a dataset, and of their ids.
 
 A file is written again without them, under a name of its own, and is current once its row names it. The old one is removed after
 that commit. Readers that were open keep their mapping of it; those that open it later find it missing, and their view is renewed.
@@ -14,6 +14,7 @@ from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.deletions import lock_deletions
 from modyn_dagster.catalog.labels.label_files import LabelFileRow, label_files, replace_label_file
+from modyn_dagster.catalog.labels.sample_ids import forget_ids
 from modyn_dagster.data.label_files import label_file_path, open_label_file, write_label_file
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.keys import KeyArray, ordinals_of
@@ -23,7 +24,9 @@ _REWRITE: Final = "~"
 
 
 def purge_labels(engine: sa.Engine, home: Path, dataset: DatasetRow, keys: KeyArray) -> int:
-    """Remove the labels of purged samples (``uint64[n]``); returns the number of rows removed.
+    """Remove labels and ids of purged samples (``uint64[n]``); returns the number of labels removed.
+
+    A label of such an id that arrives later waits like one of an id that never was.
 
     The call can be repeated after a kill at any point. Raises ``CorruptFile`` when a label file was changed.
     """
@@ -34,6 +37,7 @@ def purge_labels(engine: sa.Engine, home: Path, dataset: DatasetRow, keys: KeyAr
         for file in files:
             if ordinals & {part[0] for part in file.parts}:
                 n_removed += _rewrite(conn, home, dataset, file, keys)
+        forget_ids(conn, dataset.id, keys)
     _sweep(engine, home, dataset)
     return n_removed
 

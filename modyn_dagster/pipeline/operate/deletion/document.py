@@ -39,7 +39,7 @@ class Selection(Part):
     instead.
     """
 
-    by: Literal["keys", "file", "source_file", "where"]
+    by: Literal["keys", "ids", "file", "source_file", "where"]
     text: str
 
     def digest(self, salt: str) -> str:
@@ -50,7 +50,7 @@ class Selection(Part):
 
     def hidden(self, salt: str) -> "Selection":
         """The same with the digest of a condition in place of its text."""
-        return Selection(by=self.by, text=_HIDDEN + self.digest(salt)) if self.by == "where" else self
+        return Selection(by=self.by, text=_HIDDEN + self.digest(salt)) if self.by in ("where", "ids") else self
 
 
 class FileChange(Part):
