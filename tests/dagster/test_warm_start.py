@@ -152,7 +152,8 @@ def test_a_killed_run_is_reported_at_once_and_a_cancelled_one_ends(instance: dg.
     wait_for("its process to be gone", lambda: not psutil.pid_exists(process))
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak("kills-daemons"))])
+@pytest.mark.soak("kills-daemons")
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_outlives_the_warm_process_which_is_replaced(
     instance: dg.DagsterInstance, tmp_path: Path, end: signal.Signals
 ) -> None:

@@ -69,7 +69,13 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize("pipeline", POLICIES, ids=lambda content: content["name"])
+#: Wrappers and variants of policies that others show as well, and that take long.
+_SOAKED = dict.fromkeys(["by_vote", "label_free_area"], pytest.mark.soak("laws-results"))
+
+
+@pytest.mark.parametrize(
+    "pipeline", [pytest.param(each, id=each["name"], marks=_SOAKED.get(each["name"], ())) for each in POLICIES]
+)
 def test_live_equals_replay_decision_by_decision(world_of, pipeline):
     world, name = world_of(pipeline, split=SPLIT), pipeline["name"]
     for days in ([0], [1, 2, 3], [], [4], [5, 6]):

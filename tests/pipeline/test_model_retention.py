@@ -167,7 +167,7 @@ def test_impossible_rules_are_refused(retention, fields, rule):
         parse_spec(amount(retention=retention, **fields), PipelineSpec, source="test")
 
 
-@pytest.mark.parametrize("step", ["save_optimizers", "_require_present"])
+@pytest.mark.parametrize("step", ["save_optimizers", "require_present"])
 def test_a_model_trained_again_while_retention_deletes_it_is_there_afterwards(world_of, monkeypatch, step):
     """Retention ends between the save of the equal model and the commit of its row, before or within its transaction."""
     world = world_with(world_of, newest=1)

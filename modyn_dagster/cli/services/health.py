@@ -7,6 +7,7 @@ and needs no password: whoever watches over containers sends none.
 import contextlib
 import http.client
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -46,6 +47,15 @@ class Health:
             return self._answer
 
 
+class _Server(ThreadingHTTPServer):
+    """Server whose clients may go away at any moment, as probes do."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Leave a connection that its client has cut out of the service's output."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextlib.contextmanager
 def health_server(health: Health, host: str, port: int) -> Iterator[int]:
     """Serve the health of a service in a thread, until the block ends; yields the port. ``ConfigError`` if it is taken."""
@@ -72,7 +82,7 @@ def health_server(health: Health, host: str, port: int) -> Iterator[int]:
             """Leave the output to the service."""
 
     try:
-        server = ThreadingHTTPServer((host, port), Handler)
+        server = _Server((host, port), Handler)
     except OSError as error:
         rule = f"cannot be listened on at {host} ({error.strerror}); name another one, or 0 for none"
         raise ConfigError("modyn-dagster services run", "--health-port", port, rule) from error
