@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ray.util.state import list_actors, list_jobs, list_objects, list_tasks, list_workers
 
 from modyn_dagster.distributed.on_ray.cluster import connect
 from modyn_dagster.distributed.on_ray.group import RayGroup
@@ -33,6 +32,9 @@ def nodes() -> Iterator[Nodes]:
 
 
 def test_a_node_puts_in_its_own_password_and_ray_shows_it_nowhere(nodes: Nodes) -> None:
+    # Ray reads its token when this is imported, so not before there are nodes.
+    from ray.util.state import list_actors, list_jobs, list_objects, list_tasks, list_workers
+
     assert list(RayPool(nodes.address).map(calls.password_of, [SETTINGS] * 3)) == [PASSWORD[:4]] * 3
     assert RayGroup(nodes.address).run(calls.password_in_rank, SETTINGS, 2) == [PASSWORD[:4]] * 2
     other = Settings(Path("/project"), Path("/home"), postgres_url="postgresql://modyn:another@elsewhere/modyn")
