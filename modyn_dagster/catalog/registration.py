@@ -1,6 +1,6 @@
 """Registration of datasets, with their partition of ``sample``, and of batches of samples and labels, under the next ordinals."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -113,10 +113,17 @@ class Announcement:
     source: Mapping[str, Any]
 
 
-def register(conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement]) -> list[BatchRow]:
-    """Give batches the next ordinals, in the order announced; a batch with an already registered path is left out."""
+def register(
+    conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement], registered: Set[str] | None = None
+) -> list[BatchRow]:
+    """Give batches the next ordinals, in the order announced; a batch with an already registered path is left out.
+
+    ``registered`` holds the paths of the dataset's batches; None: read them. Who registers slices of one file in several calls
+    reads them once, before the first and with the dataset locked: all slices have the path of their file.
+    """
     row = lock_dataset(conn, dataset_id)
-    registered = known_paths(conn, dataset_id)
+    if registered is None:
+        registered = known_paths(conn, dataset_id)
     fresh = [item for item in announcements if registered.isdisjoint(item.source["paths"])]
     return _insert(conn, row, fresh)
 

@@ -54,6 +54,21 @@ def test_label_files_arrive_where_the_stream_has_reached_their_newest_label(worl
     assert (again.ingested, again.labels) == ([], [])
 
 
+@pytest.mark.parametrize("by", ["count:2", "time:1d"])
+def test_label_files_between_the_slices_of_one_file_leave_no_sample_out(world: LabelWorld, by: str) -> None:
+    spec = later_spec()
+    days = [samples(day, [10 * day, 10 * day + 1]).splitlines(keepends=True) for day in range(1, 8)]
+    world.write("week.csv", days[0][0] + "".join(row for day in days for row in day[1:]))
+    world.write_labels("x.csv", "10,1,2024-01-02T00:30:00\n")
+    world.write_labels("y.csv", "30,1,2024-01-04T00:30:00\n")
+    summary = world.import_all(spec, by)
+    assert [result.n_samples for result in summary.ingested] == [2] * 7
+    assert [(batch.partition_key, batch.arrival) for batch in world.label_batches(spec)] == [("x", 2), ("y", 5)]
+    assert [(key, arrival) for key, _, _, arrival in world.known(spec)] == [(0, 2), (key_of(2, 0), 5)]
+    again = world.import_all(spec, by)
+    assert (again.ingested, again.labels) == ([], [])
+
+
 def test_an_open_label_batch_holds_back_samples_that_arrive_with_it_or_later(world: LabelWorld) -> None:
     spec = later_spec()
     with_history(world)
