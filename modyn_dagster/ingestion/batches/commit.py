@@ -23,6 +23,7 @@ from modyn_dagster.data.split import TRAIN, side_of
 from modyn_dagster.errors import DataError, DuplicateFile
 from modyn_dagster.ingestion.batches.batch_files import BatchContent, StagedShard, content_checksum, publish_files, sweep_remains
 from modyn_dagster.ingestion.batches.known_labels import resolve_waiting
+from modyn_dagster.ingestion.batches.own_labels import OwnLabels, record_own_labels
 from modyn_dagster.ingestion.formats.attributes import as_bytes
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.sources.files import FileVersion
@@ -48,6 +49,9 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
     Returns False, with nothing done, when another process has closed a batch or resolved the dataset's columns since the
     batches were read: read them again. Raises ``DuplicateFile`` when another batch has ingested one of the files.
     """
+    # Where labels arrive later, those in the samples' own rows are a label file too. Digests need no lock.
+    later = spec.label is not None and spec.label.arrives == "later"
+    own = [OwnLabels.of(item.batch.ordinal, item.content.assembled) for item in ready] if later else []
     # Before any batch is: whoever needs both locks takes them in this order.
     if any(_needs_lock(spec, dataset, item.content) for item in ready):
         current = lock_dataset(conn, dataset.id)
@@ -80,6 +84,8 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
             written.append(pool.submit(_write_and_count, home, spec, item, labels, dataset, keys))
         copy_samples(conn, dataset.id, joined_rows(rows))
         facts = [future.result() for future in written]
+    for item, labelled, columns in zip(ready, own, rows, strict=False):
+        record_own_labels(conn, home, dataset, item.batch, labelled, columns)
     for item in ready:
         if item.content.assembled.ids is not None:
             dataset = resolve_waiting(conn, home, dataset, item.batch, item.content.assembled.ids)
@@ -115,8 +121,10 @@ def _needs_lock(spec: DatasetSpec, dataset: DatasetRow, content: BatchContent) -
     """Test that the commit adds columns, layouts or classes to the dataset, or compares its files with those of all batches."""
     if dataset.columns is None or layout_number(dataset, content.layout) is None:
         return True
+    if spec.label is not None and spec.label.arrives == "later":
+        # Labels may wait for these samples: a label batch is ingested before or after, never meanwhile.
+        return True
     if content.assembled.ids is not None:
-        # Labels that wait for these samples: a label batch is ingested before or after, never meanwhile.
         return True
     labels, known = content.assembled.labels, set(dataset.class_names)
     is_new = isinstance(labels, pa.Array) and any(name not in known for name in pc.unique(labels).to_pylist() if name)

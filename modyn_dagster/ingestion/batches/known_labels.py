@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
@@ -18,8 +21,27 @@ from modyn_dagster.catalog.labels.label_files import record_label_file
 from modyn_dagster.catalog.labels.waiting import WaitingLabel, take_waiting
 from modyn_dagster.data.label_files import label_file_path, write_label_file
 from modyn_dagster.ingestion.batches.placed_ids import PlacedIds
+from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.keys import KeyArray, keys_of
 from modyn_dagster.storage import sweep_unfinished
+
+#: Between the parts of a row that its digest is of; no id holds it twice in a row.
+_PARTS: Final = b"\x1e"
+
+
+def row_digests(ids: Sequence[str], values: ClassLabels | npt.NDArray[np.float64], known_at: TimeArray) -> npt.NDArray[np.uint64]:
+    """Digests of n labels, ``uint64[n]``: each of its id, its value and its time, wherever the row stands.
+
+    Args:
+        ids: of the samples.
+        values: classes (numbers, or names as an Arrow array), or targets ``float64[n]``.
+        known_at: ``datetime64[us][n]``.
+    """
+    texts = values if isinstance(values, np.ndarray) else values.to_pylist()
+    times = known_at.astype("datetime64[us]").astype(np.int64).tolist()
+    rows = zip(ids, map(str, texts), map(str, times), strict=True)
+    content = b"".join(blake2b(_PARTS.join(part.encode() for part in row), digest_size=8).digest() for row in rows)
+    return np.frombuffer(content, dtype="<u8").astype(np.uint64)
 
 
 def numbered(conn: sa.Connection, dataset: DatasetRow, names: pa.Array, order: Int64Array) -> tuple[DatasetRow, Int64Array]:

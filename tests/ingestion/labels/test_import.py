@@ -196,6 +196,22 @@ def test_a_missing_label_in_the_samples_own_file_is_none_yet(
     [result] = world.run_import(spec).ingested
     assert [row[2] for row in world.rows(spec)] == expected
     assert sum(result.label_counts.values()) == sum(value >= 0 for value in expected)
+    known = [(key, value, f"2024-01-0{key + 1}T00:00:00", 0) for key, value in enumerate(expected) if value >= 0]
+    assert world.known(spec) == known
+    view = world.view(spec)
+    assert view.labels(view.batches[0])[0].tolist() == expected
+
+
+def test_labels_in_the_samples_own_file_are_corrected_and_completed_by_later_ones(world: LabelWorld) -> None:
+    spec = later_spec({"from": {"source": "column", "column": "y"}})
+    world.write("1.csv", "time,id,y\n2024-01-01,7,cat\n2024-01-02,8,\n2024-01-03,9,dog\n")
+    world.write("2.csv", "time,id,y\n2024-01-04,10,cat\n")
+    world.write_labels("a.csv", "8,fox,2024-01-04\n9,cat,2024-01-04\n")
+    world.import_all(spec)
+    view = world.view(spec)
+    assert world.dataset(spec).class_names == ("cat", "dog", "fox")
+    assert [view.labelled_as_of(position).labels(view.batches[0])[0].tolist() for position in (0, 2)] == [[0, -1, 1], [0, 2, 0]]
+    assert view.labels(view.batches[1])[0].tolist() == [0]
 
 
 def test_a_missing_target_is_none_yet_and_a_broken_class_is_named(world: LabelWorld) -> None:
@@ -204,6 +220,7 @@ def test_a_missing_target_is_none_yet_and_a_broken_class_is_named(world: LabelWo
     world.write("1.csv", "time,x,label\n2024-01-01,1,0.5\n2024-01-02,1,\n")
     world.run_import(spec)
     assert [str(row[3]) for row in world.rows(spec)] == ["0.5", "nan"]
+    assert world.known(spec) == [(0, 0.5, "2024-01-01T00:00:00", 0)]
     other = dataset_spec(name="e", label={**own, "n_classes": 2})
     [(_, error)] = world.run_import(other).failed
     assert "1.csv, row 1, column 'label': the class 0.5 is not an integer" in str(error)
