@@ -13,6 +13,7 @@ from modyn_dagster.catalog.database.failures import without_failure
 from modyn_dagster.catalog.database.mapping import list_rows
 from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset
 from modyn_dagster.catalog.labels.label_batches import LabelBatchRow, label_batch
+from modyn_dagster.catalog.labels.waiting import has_labels
 from modyn_dagster.catalog.layouts import widen
 from modyn_dagster.catalog.removal.journal import require_no_removal
 from modyn_dagster.errors import CatalogError, ConfigError
@@ -52,21 +53,28 @@ def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetR
         _refuse_frozen_changes(row, stored)
         widen(conn, row, spec)
     else:
-        values |= {"columns": sa.null(), "layouts": [], "class_names": _declared_classes(spec)}
+        values |= {"columns": sa.null(), "layouts": []}
+        if has_labels(conn, row.id):
+            # Labels that wait for their samples were read by these, and have numbers for the names of their classes.
+            _refuse_frozen_changes(row, stored, ("id", "label"))
+        else:
+            values["class_names"] = _declared_classes(spec)
     conn.execute(sa.update(dataset).where(dataset.c.id == row.id).values(values))
     return get_dataset(conn, row.name)
 
 
-def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any]) -> None:
+def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any], fields: Collection[str] = FROZEN_FIELDS) -> None:
     # Parsed again, so that a field this version added with a default is no difference.
     before = _stored(DatasetSpec.model_validate(row.spec))
     new = after["absent"].keys() - {column.name for column in row.columns or ()}
-    for field in FROZEN_FIELDS:
+    for field in fields:
         # A field that is not used may be left out.
         earlier, later = before.get(field), after.get(field)
         if _decisive(earlier) != _decisive(later, new):
             rule = f"cannot change once data are ingested, it was {earlier!r}; restore it, or name a new dataset"
             raise ConfigError(f"dataset {row.name}", field, later, rule)
+    if fields is not FROZEN_FIELDS:
+        return
     for name, value in before["absent"].items():
         if after["absent"].get(name) != value:
             rule = f"cannot change once data are ingested, it was {value!r}: samples were read with it; restore it"
