@@ -54,6 +54,8 @@ def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetR
         widen(conn, row, spec)
     else:
         values |= {"columns": sa.null(), "layouts": []}
+        if _arrive_later(stored):
+            values["next_arrival"] = _let_arrive(conn, row)
         if has_labels(conn, row.id):
             # Labels that wait for their samples were read by these, and have numbers for the names of their classes.
             _refuse_frozen_changes(row, stored, ("id", "label"))
@@ -61,6 +63,19 @@ def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetR
             values["class_names"] = _declared_classes(spec)
     conn.execute(sa.update(dataset).where(dataset.c.id == row.id).values(values))
     return get_dataset(conn, row.name)
+
+
+def _arrive_later(stored: Mapping[str, Any]) -> bool:
+    return (stored["label"] or {}).get("arrives") == "later"
+
+
+def _let_arrive(conn: sa.Connection, row: DatasetRow) -> int:
+    """Give batches that were registered before labels arrived later the next arrivals, in their order; returns the next one."""
+    without = sa.select(batch.c.id).where(batch.c.dataset_id == row.id, batch.c.arrival.is_(None)).order_by(batch.c.ordinal)
+    ids = conn.execute(without).scalars().all()
+    for arrival, batch_id in enumerate(ids, row.next_arrival):
+        conn.execute(sa.update(batch).where(batch.c.id == batch_id).values(arrival=arrival))
+    return row.next_arrival + len(ids)
 
 
 def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any], fields: Collection[str] = FROZEN_FIELDS) -> None:
@@ -178,7 +193,7 @@ def register_labels(
 ) -> list[LabelBatchRow]:
     """Give label batches the next ordinals, in the order announced, and one arrival; a registered path is left out.
 
-    ``arrival`` is that of a sample batch which was registered in the same transaction; None: the next one.
+    ``arrival`` is that of batches which were registered in the same transaction; None: the next one.
     """
     row = lock_dataset(conn, dataset_id)
     registered = known_label_paths(conn, dataset_id)
@@ -186,15 +201,18 @@ def register_labels(
     return _insert_labels(conn, row, fresh, arrival)
 
 
-def register_labels_again(conn: sa.Connection, failed: LabelBatchRow) -> LabelBatchRow | None:
-    """Deliver a failed label batch again, with the next arrival, under the key ``<key>~2``; None if it was done before."""
+def register_labels_again(conn: sa.Connection, failed: LabelBatchRow, arrival: int | None = None) -> LabelBatchRow | None:
+    """Deliver a failed label batch again under the key ``<key>~2``; None if it was done before.
+
+    ``arrival`` is that of label batches which were registered in the same transaction; None: the next one.
+    """
     row = lock_dataset(conn, failed.dataset_id)
     columns = label_batch.c.state, label_batch.c.repaired_by
     state = conn.execute(sa.select(*columns).where(label_batch.c.id == failed.id)).one()
     if state.state != "failed" or state.repaired_by is not None:
         return None
     source = without_failure(failed.source)
-    [again] = _insert_labels(conn, row, [Announcement(source["key"], source)])
+    [again] = _insert_labels(conn, row, [Announcement(source["key"], source)], arrival)
     conn.execute(sa.update(label_batch).where(label_batch.c.id == failed.id).values(repaired_by=again.id))
     return again
 
@@ -242,7 +260,7 @@ def _insert(conn: sa.Connection, row: DatasetRow, items: Sequence[Announcement])
     if not values:
         return []
     counters = {"next_ordinal": first + len(values)}
-    if (row.spec["label"] or {}).get("arrives") == "later":
+    if _arrive_later(row.spec):
         values = [each | {"arrival": arrival} for arrival, each in enumerate(values, row.next_arrival)]
         counters["next_arrival"] = row.next_arrival + len(values)
     conn.execute(sa.insert(batch), values)

@@ -7,9 +7,11 @@ import pytest
 
 from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.labels.label_batches import mark_labels_failed
 from modyn_dagster.catalog.labels.sample_ids import keys_of_ids
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import ConfigError, DataError
+from modyn_dagster.ingestion.labels.registration import retry_labels
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.labels.label_world import LabelWorld, later_spec, samples
@@ -96,6 +98,39 @@ def test_label_batches_that_are_registered_together_share_one_arrival(world: Lab
     registered = world.look_at_labels(spec, first).registered
     assert [(batch.partition_key, batch.arrival) for batch in registered] == [("x", 4), ("y", 4), ("z", 4)]
     assert world.dataset(spec).next_arrival == 5
+
+
+def test_repaired_label_batches_arrive_together_with_new_ones(world: LabelWorld) -> None:
+    spec = later_spec()
+    with_history(world)
+    for name in ("x.csv", "y.csv", "z.csv"):
+        world.write_labels(name, "10,1,soon\n")
+    assert len(world.import_all(spec).failed_labels) == 3
+    for name in ("x.csv", "y.csv", "z.csv", "new.csv"):
+        world.write_labels(name, "10,1,2024-01-02\n")
+    retried = retry_labels(world.engine, spec, world.label_root, "z")
+    again = world.look_at_labels(spec, world.look_at_labels(spec)).registered
+    first = retried[0].arrival
+    assert [(batch.partition_key, batch.arrival - first) for batch in again] == [("new", 1), ("x~2", 1), ("y~2", 1)]
+    assert world.dataset(spec).next_arrival == first + 2
+    for batch in again:
+        with world.engine.begin() as conn:
+            mark_labels_failed(conn, batch, "bad", {})
+    later = retry_labels(world.engine, spec, world.label_root)
+    assert [(batch.partition_key, batch.arrival - first) for batch in later] == [("new~2", 2), ("x~3", 2), ("y~3", 2)]
+
+
+def test_batches_that_were_registered_before_labels_arrived_later_arrive_in_their_order(world: LabelWorld) -> None:
+    with_history(world)
+    world.register_all(dataset_spec())
+    assert [batch.arrival for batch in world.batches(dataset_spec())] == [None] * 4
+    spec = later_spec()
+    assert [batch.arrival for batch in world.batches(spec)] == [0, 1, 2, 3]
+    world.register_labels(spec, "y.csv")
+    assert visible(world, spec) == []
+    world.import_all(spec)
+    assert arrivals(world, spec)[-3:] == [(4, "label y"), (5, "label x"), (5, "label z")]
+    assert world.view(spec).label_position == 3
 
 
 def test_two_samples_with_one_id_fail_the_batch_and_both_are_named(world: LabelWorld) -> None:
