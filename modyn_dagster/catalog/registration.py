@@ -1,6 +1,6 @@
 """Registration of datasets, with their partition of ``sample``, and of batches of samples and labels, under the next ordinals."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -13,6 +13,7 @@ from modyn_dagster.catalog.database.failures import without_failure
 from modyn_dagster.catalog.database.mapping import list_rows
 from modyn_dagster.catalog.datasets import DatasetRow, dataset, find_dataset, get_dataset, lock_dataset
 from modyn_dagster.catalog.labels.label_batches import LabelBatchRow, label_batch
+from modyn_dagster.catalog.labels.waiting import has_labels
 from modyn_dagster.catalog.layouts import widen
 from modyn_dagster.catalog.removal.journal import require_no_removal
 from modyn_dagster.errors import CatalogError, ConfigError
@@ -52,21 +53,43 @@ def _update(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec) -> DatasetR
         _refuse_frozen_changes(row, stored)
         widen(conn, row, spec)
     else:
-        values |= {"columns": sa.null(), "layouts": [], "class_names": _declared_classes(spec)}
+        values |= {"columns": sa.null(), "layouts": []}
+        if _arrive_later(stored):
+            values["next_arrival"] = _let_arrive(conn, row)
+        if has_labels(conn, row.id):
+            # Labels that wait for their samples were read by these, and have numbers for the names of their classes.
+            _refuse_frozen_changes(row, stored, ("id", "label"))
+        else:
+            values["class_names"] = _declared_classes(spec)
     conn.execute(sa.update(dataset).where(dataset.c.id == row.id).values(values))
     return get_dataset(conn, row.name)
 
 
-def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any]) -> None:
+def _arrive_later(stored: Mapping[str, Any]) -> bool:
+    return (stored["label"] or {}).get("arrives") == "later"
+
+
+def _let_arrive(conn: sa.Connection, row: DatasetRow) -> int:
+    """Give batches that were registered before labels arrived later the next arrivals, in their order; returns the next one."""
+    without = sa.select(batch.c.id).where(batch.c.dataset_id == row.id, batch.c.arrival.is_(None)).order_by(batch.c.ordinal)
+    ids = conn.execute(without).scalars().all()
+    for arrival, batch_id in enumerate(ids, row.next_arrival):
+        conn.execute(sa.update(batch).where(batch.c.id == batch_id).values(arrival=arrival))
+    return row.next_arrival + len(ids)
+
+
+def _refuse_frozen_changes(row: DatasetRow, after: Mapping[str, Any], fields: Collection[str] = FROZEN_FIELDS) -> None:
     # Parsed again, so that a field this version added with a default is no difference.
     before = _stored(DatasetSpec.model_validate(row.spec))
     new = after["absent"].keys() - {column.name for column in row.columns or ()}
-    for field in FROZEN_FIELDS:
+    for field in fields:
         # A field that is not used may be left out.
         earlier, later = before.get(field), after.get(field)
         if _decisive(earlier) != _decisive(later, new):
             rule = f"cannot change once data are ingested, it was {earlier!r}; restore it, or name a new dataset"
             raise ConfigError(f"dataset {row.name}", field, later, rule)
+    if fields is not FROZEN_FIELDS:
+        return
     for name, value in before["absent"].items():
         if after["absent"].get(name) != value:
             rule = f"cannot change once data are ingested, it was {value!r}: samples were read with it; restore it"
@@ -113,10 +136,17 @@ class Announcement:
     source: Mapping[str, Any]
 
 
-def register(conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement]) -> list[BatchRow]:
-    """Give batches the next ordinals, in the order announced; a batch with an already registered path is left out."""
+def register(
+    conn: sa.Connection, dataset_id: int, announcements: Sequence[Announcement], registered: Set[str] | None = None
+) -> list[BatchRow]:
+    """Give batches the next ordinals, in the order announced; a batch with an already registered path is left out.
+
+    ``registered`` holds the paths of the dataset's batches; None: read them. Who registers slices of one file in several calls
+    reads them once, before the first and with the dataset locked: all slices have the path of their file.
+    """
     row = lock_dataset(conn, dataset_id)
-    registered = known_paths(conn, dataset_id)
+    if registered is None:
+        registered = known_paths(conn, dataset_id)
     fresh = [item for item in announcements if registered.isdisjoint(item.source["paths"])]
     return _insert(conn, row, fresh)
 
@@ -163,7 +193,7 @@ def register_labels(
 ) -> list[LabelBatchRow]:
     """Give label batches the next ordinals, in the order announced, and one arrival; a registered path is left out.
 
-    ``arrival`` is that of a sample batch which was registered in the same transaction; None: the next one.
+    ``arrival`` is that of batches which were registered in the same transaction; None: the next one.
     """
     row = lock_dataset(conn, dataset_id)
     registered = known_label_paths(conn, dataset_id)
@@ -171,15 +201,18 @@ def register_labels(
     return _insert_labels(conn, row, fresh, arrival)
 
 
-def register_labels_again(conn: sa.Connection, failed: LabelBatchRow) -> LabelBatchRow | None:
-    """Deliver a failed label batch again, with the next arrival, under the key ``<key>~2``; None if it was done before."""
+def register_labels_again(conn: sa.Connection, failed: LabelBatchRow, arrival: int | None = None) -> LabelBatchRow | None:
+    """Deliver a failed label batch again under the key ``<key>~2``; None if it was done before.
+
+    ``arrival`` is that of label batches which were registered in the same transaction; None: the next one.
+    """
     row = lock_dataset(conn, failed.dataset_id)
     columns = label_batch.c.state, label_batch.c.repaired_by
     state = conn.execute(sa.select(*columns).where(label_batch.c.id == failed.id)).one()
     if state.state != "failed" or state.repaired_by is not None:
         return None
     source = without_failure(failed.source)
-    [again] = _insert_labels(conn, row, [Announcement(source["key"], source)])
+    [again] = _insert_labels(conn, row, [Announcement(source["key"], source)], arrival)
     conn.execute(sa.update(label_batch).where(label_batch.c.id == failed.id).values(repaired_by=again.id))
     return again
 
@@ -227,7 +260,7 @@ def _insert(conn: sa.Connection, row: DatasetRow, items: Sequence[Announcement])
     if not values:
         return []
     counters = {"next_ordinal": first + len(values)}
-    if (row.spec["label"] or {}).get("arrives") == "later":
+    if _arrive_later(row.spec):
         values = [each | {"arrival": arrival} for arrival, each in enumerate(values, row.next_arrival)]
         counters["next_arrival"] = row.next_arrival + len(values)
     conn.execute(sa.insert(batch), values)

@@ -100,10 +100,12 @@ def import_history(
     steps = interleaved(engine, source, spec, announcements, label_root)
     registered: list[BatchRow | LabelBatchRow] = []
     with transaction(engine) as conn:
-        if columns is not None and lock_dataset(conn, dataset.id).columns is None:
+        if lock_dataset(conn, dataset.id).columns is None and columns is not None:
             set_columns(conn, dataset.id, columns)
+        # Once, before the first step: slices of one file lie in several steps.
+        paths = known_paths(conn, dataset.id)
         for step in steps:
-            registered += register(conn, dataset.id, step.samples)
+            registered += register(conn, dataset.id, step.samples, paths)
             registered += register_labels(conn, dataset.id, step.labels) if step.labels else []
     return ingest_in_order(engine, home, spec, source, [*interrupted, *registered], label_root or "", progress)
 

@@ -106,6 +106,13 @@ def get_label_batch(conn: sa.Connection, dataset_id: int, partition_key: str) ->
     return row
 
 
+def first_open_label_batch(conn: sa.Connection, dataset_id: int) -> LabelBatchRow | None:
+    """The open label batch of a dataset that arrived first, by ordinal among those of one arrival; None when all are closed."""
+    where = (label_batch.c.dataset_id == dataset_id) & (label_batch.c.state == "open")
+    order = label_batch.c.arrival, label_batch.c.ordinal
+    return find_row(conn, LabelBatchRow, sa.select(label_batch).where(where).order_by(*order).limit(1))
+
+
 def lock_label_batch(conn: sa.Connection, label_batch_id: int) -> LabelBatchRow:
     """Read a label batch and lock it until the transaction ends; ``UnknownName`` when its dataset was removed."""
     row = find_row(conn, LabelBatchRow, sa.select(label_batch).where(label_batch.c.id == label_batch_id).with_for_update())
@@ -132,9 +139,3 @@ def mark_labels_failed(
     """Close an open label batch with the reason, as ``failed_values`` keeps it."""
     where = (label_batch.c.id == row.id) & (label_batch.c.state == "open")
     conn.execute(sa.update(label_batch).where(where).values(failed_values(row.source, error, file_states, traceback)))
-
-
-def has_numbered_labels(conn: sa.Connection, dataset_id: int) -> bool:
-    """Tell whether a label batch of a dataset had known labels; in a dataset without class names these are numbers."""
-    where = (label_batch.c.dataset_id == dataset_id) & (label_batch.c.n_known > 0)
-    return conn.scalar(sa.select(label_batch.c.id).where(where).limit(1)) is not None

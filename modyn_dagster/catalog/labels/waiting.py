@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from modyn_dagster.catalog.database.mapping import BigInt, References, column_values, list_rows, table
 from modyn_dagster.catalog.labels.label_batches import label_batch
+from modyn_dagster.catalog.labels.label_files import label_file
 
 #: Rows of one statement.
 _CHUNK: Final = 20_000
@@ -92,3 +93,10 @@ def count_waiting(conn: sa.Connection, dataset_id: int) -> int:
     """Number of ids that wait."""
     ids = sa.func.count(waiting_label.c.sample_id.distinct())
     return int(conn.execute(sa.select(ids).where(waiting_label.c.dataset_id == dataset_id)).scalar_one())
+
+
+def has_labels(conn: sa.Connection, dataset_id: int) -> bool:
+    """Tell whether a dataset whose labels arrive later has any, known or waiting; without class names all classes are numbers."""
+    known = sa.exists().where(label_file.c.dataset_id == dataset_id)
+    waits = sa.exists().where(waiting_label.c.dataset_id == dataset_id)
+    return bool(conn.execute(sa.select(known | waits)).scalar_one())

@@ -22,7 +22,8 @@ from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.data.split import TRAIN, side_of
 from modyn_dagster.errors import DataError, DuplicateFile
 from modyn_dagster.ingestion.batches.batch_files import BatchContent, StagedShard, content_checksum, publish_files, sweep_remains
-from modyn_dagster.ingestion.batches.known_labels import resolve_waiting
+from modyn_dagster.ingestion.batches.known_labels import index_labels, resolve_waiting
+from modyn_dagster.ingestion.batches.own_labels import OwnLabels
 from modyn_dagster.ingestion.formats.attributes import as_bytes
 from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.sources.files import FileVersion
@@ -48,18 +49,20 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
     Returns False, with nothing done, when another process has closed a batch or resolved the dataset's columns since the
     batches were read: read them again. Raises ``DuplicateFile`` when another batch has ingested one of the files.
     """
+    own = [OwnLabels.of(spec, item.batch.ordinal, item.content.assembled) for item in ready]
     # Before any batch is: whoever needs both locks takes them in this order.
     if any(_needs_lock(spec, dataset, item.content) for item in ready):
         current = lock_dataset(conn, dataset.id)
         if current.columns != dataset.columns:
             return False
         dataset = current
-    for item in ready:
+    for item, labelled in zip(ready, own, strict=True):
         if lock_batch(conn, item.batch.id).state != "open":
             return False
         for path, owner in owners_of(conn, item.batch, item.content.paths).items():
             raise DuplicateFile(path, owner)
         _record_ids(conn, dataset, item)
+        labelled.require_one_form(conn, dataset, item.content)
     if dataset.columns is None:
         set_columns(conn, dataset.id, ready[0].content.columns)
         dataset = replace(dataset, columns=tuple(ready[0].content.columns))
@@ -72,7 +75,7 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
             dataset = replace(dataset, class_names=_class_names(conn, dataset, assembled.labels, item.content.paths[0]))
             if layout_number(dataset, item.content.layout) is None:
                 dataset = append_layout(conn, dataset, item.content.layout)
-            labels = class_indices(assembled.labels, dataset.class_names)
+            labels = index_labels(assembled.labels, dataset.class_names)
             first = key_of(item.batch.ordinal, 0)
             keys = np.arange(first, first + len(assembled.times), dtype=np.uint64)
             attributes = None if assembled.attributes is None else as_bytes(assembled.attributes)
@@ -80,9 +83,10 @@ def commit_batches(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: 
             written.append(pool.submit(_write_and_count, home, spec, item, labels, dataset, keys))
         copy_samples(conn, dataset.id, joined_rows(rows))
         facts = [future.result() for future in written]
-    for item in ready:
+    for item, labelled, columns in zip(ready, own, rows, strict=True):
+        labelled.record(conn, home, dataset, item.batch, columns)
         if item.content.assembled.ids is not None:
-            dataset = resolve_waiting(conn, home, dataset, item.batch, item.content.assembled.ids)
+            resolve_waiting(conn, home, dataset, item.batch, item.content.assembled.ids)
     for item, fact in zip(ready, facts, strict=True):
         mark_ingested(conn, item.batch, fact, _file_facts(item.content.files, set(item.content.assembled.paths)))
     return True
@@ -102,21 +106,14 @@ def _record_ids(conn: sa.Connection, dataset: DatasetRow, item: ReadyBatch) -> N
         placed.refuse(sample, f"the sample with key {key}, of batch {other.partition_key}, has it")
 
 
-def class_indices(labels: ClassLabels | None, names: Sequence[str]) -> Int64Array | None:
-    """Class indices ``int64[n]``: names by their position in ``names``, -1 for an empty one, integers unchanged."""
-    if labels is None or isinstance(labels, np.ndarray):
-        return labels
-    positions = pc.index_in(labels, value_set=pa.array(names, pa.string()))
-    indices: Int64Array = pc.fill_null(positions.cast(pa.int64()), -1).to_numpy()
-    return indices
-
-
 def _needs_lock(spec: DatasetSpec, dataset: DatasetRow, content: BatchContent) -> bool:
     """Test that the commit adds columns, layouts or classes to the dataset, or compares its files with those of all batches."""
     if dataset.columns is None or layout_number(dataset, content.layout) is None:
         return True
+    if spec.label is not None and spec.label.arrives == "later":
+        # Labels may wait for these samples: a label batch is ingested before or after, never meanwhile.
+        return True
     if content.assembled.ids is not None:
-        # Labels that wait for these samples: a label batch is ingested before or after, never meanwhile.
         return True
     labels, known = content.assembled.labels, set(dataset.class_names)
     is_new = isinstance(labels, pa.Array) and any(name not in known for name in pc.unique(labels).to_pylist() if name)

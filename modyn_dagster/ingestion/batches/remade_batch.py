@@ -10,7 +10,7 @@ from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.batch_index import index_path
 from modyn_dagster.ingestion.batches.batch_files import BatchContent, StagedShard, extents_of, indexed_files, staged_shard
-from modyn_dagster.ingestion.batches.commit import class_indices
+from modyn_dagster.ingestion.batches.known_labels import index_labels
 from modyn_dagster.storage import StagedFile
 
 
@@ -31,7 +31,7 @@ class RemadeBatch:
         with ExitStack() as stack:
             assembled, name, ordinal = self._content.assembled, self._dataset.name, self._batch.ordinal
             self._shard = stack.enter_context(staged_shard(self._home, name, ordinal, assembled.shard))
-            labels = class_indices(assembled.labels, self._dataset.class_names)
+            labels = index_labels(assembled.labels, self._dataset.class_names)
             extents, with_blocks = extents_of(self._content), indexed_files(self._content, self._shard)
             without_blocks = [replace(file, blocks=None) for file in with_blocks]
             for files in (with_blocks, without_blocks):

@@ -1,9 +1,8 @@
 """Commit of a label batch in one transaction: known labels in files, others waiting, the batch closed; or nothing."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +10,15 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from fastpath.array_types import Int64Array, TimeArray
-from fastpath.format.labels.label_file import LabelRows
+from fastpath.format.labels.label_file import LabelArray, LabelRows
 from modyn_dagster.catalog.batches import BatchRow, batches_at
 from modyn_dagster.catalog.database.mapping import as_timestamp
-from modyn_dagster.catalog.datasets import DatasetRow, lock_dataset
+from modyn_dagster.catalog.datasets import DatasetRow, append_class_names, lock_dataset
 from modyn_dagster.catalog.deletions import block_deletions, deleted_keys
 from modyn_dagster.catalog.labels.label_batches import (
     LabelBatchFacts,
     LabelBatchRow,
-    has_numbered_labels,
+    first_open_label_batch,
     lock_label_batch,
     mark_labels_ingested,
 )
@@ -27,27 +26,67 @@ from modyn_dagster.catalog.labels.sample_ids import keys_of_ids
 from modyn_dagster.catalog.labels.waiting import WaitingLabel, add_waiting
 from modyn_dagster.data.batch_index import open_index
 from modyn_dagster.errors import DataError
-from modyn_dagster.ingestion.batches.known_labels import in_time_order, numbered, record_labels
+from modyn_dagster.ingestion.batches.known_labels import class_indices, record_labels, require_one_form
 from modyn_dagster.ingestion.labels.findings import delay_histogram, found, label_counts, repeated_rows, repeats_in_file
 from modyn_dagster.ingestion.labels.read_labels import LabelContent
 from modyn_dagster.keys import KeyArray, ordinals_of, positions_of
+from modyn_dagster.spec.dataset import DatasetSpec
 
 
-def commit_labels(conn: sa.Connection, home: Path, dataset: DatasetRow, batch: LabelBatchRow, content: LabelContent) -> bool:
+@dataclass(frozen=True)
+class ReadyLabels:
+    """Content of a label batch, with all that needs no lock.
+
+    Attributes:
+        ids: ``content.places.ids`` as texts.
+        digests: of the rows, ``uint64[n]``.
+        repeated: rows that equal an earlier one, ``bool[n]``.
+        twice: other rows whose id an earlier row of their file has, ``bool[n]``.
+    """
+
+    content: LabelContent
+    ids: Sequence[str]
+    digests: npt.NDArray[np.uint64]
+    repeated: npt.NDArray[np.bool_]
+    twice: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, content: LabelContent) -> "ReadyLabels":
+        """Make the content of a label batch ready, row by row."""
+        digests = content.digests()
+        repeated = repeated_rows(content.places, digests)
+        return cls(content, content.places.ids.to_pylist(), digests, repeated, repeats_in_file(content.places) & ~repeated)
+
+
+def follows_arrivals(spec: DatasetSpec) -> bool:
+    """True where labels bring the names of classes: label batches are ingested in the order of arrival, which numbers them."""
+    return spec.label is not None and spec.label.kind == "class" and spec.label.classes is None and spec.label.n_classes is None
+
+
+def commit_labels(
+    conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, batch: LabelBatchRow, ready: ReadyLabels
+) -> bool:
     """Ingest an open label batch in the transaction of ``conn``.
 
-    Returns False, with nothing done, when another process has closed it since. Raises ``DataError`` for class names where the
-    dataset's classes are numbers, or the other way round.
+    Returns False, with nothing done, when another process has closed it since it was read, or has resolved the dataset's columns
+    or named its first classes, by which ids and labels are read; and when an earlier label batch is open that may name classes.
+
+    Raises ``DataError`` for class names where the dataset's classes are numbers, or the other way round.
     """
+    content, digests, repeated = ready.content, ready.digests, ready.repeated
     # In this order, as whoever deletes or ingests takes them.
     block_deletions(conn, dataset.id)
-    dataset = lock_dataset(conn, dataset.id)
+    current = lock_dataset(conn, dataset.id)
+    if current.columns != dataset.columns or bool(current.class_names) != bool(dataset.class_names):
+        return False
+    dataset = current
     if lock_label_batch(conn, batch.id).state != "open":
         return False
+    first = first_open_label_batch(conn, dataset.id)
+    if follows_arrivals(spec) and first is not None and first.id != batch.id:
+        return False
     _require_one_form(conn, dataset, content)
-    digests = content.digests()
-    repeated = repeated_rows(content.places, digests)
-    keys, has_sample = keys_of_ids(conn, dataset.id, content.places.ids.to_pylist())
+    keys, has_sample = keys_of_ids(conn, dataset.id, ready.ids)
     deleted = has_sample & _deleted(conn, dataset, keys, has_sample)
     known, waiting = has_sample & ~deleted & ~repeated, ~has_sample & ~repeated
     samples = _Samples.of(conn, home, dataset, keys[known])
@@ -55,7 +94,9 @@ def commit_labels(conn: sa.Connection, home: Path, dataset: DatasetRow, batch: L
     early = np.zeros(len(content), dtype=bool)
     early[known] = delays < np.timedelta64(0, "us")
     _add_waiting(conn, batch, content, digests, np.flatnonzero(waiting))
-    dataset, values = _values(conn, dataset, content, np.flatnonzero(known), keys)
+    if isinstance(content.values, pa.Array):
+        dataset = _name_classes(conn, dataset, ready, np.flatnonzero(known | waiting))
+    values = _values(dataset, content, np.flatnonzero(known))
     arrivals = np.maximum(samples.arrivals, batch.arrival)
     rows = LabelRows(keys[known], values, content.known_at[known], digests[known])
     record_labels(conn, home, dataset, f"labels_{batch.ordinal}", rows, arrivals)
@@ -70,7 +111,7 @@ def commit_labels(conn: sa.Connection, home: Path, dataset: DatasetRow, batch: L
         findings=found(
             content.places,
             unknown=waiting,
-            twice=repeats_in_file(content.places) & ~repeated,
+            twice=ready.twice,
             early=early,
             deleted=deleted & ~repeated,
             repeated=repeated,
@@ -101,16 +142,14 @@ class _Samples:
 
 
 def _require_one_form(conn: sa.Connection, dataset: DatasetRow, content: LabelContent) -> None:
-    """Refuse names of classes in a dataset of numbered ones, and numbers in one of names."""
+    """Refuse names of classes in a dataset of numbered ones, numbers in one of names, and names that cannot be kept."""
     path = content.places.paths[0]
     if isinstance(content.values, pa.Array):
         for name in content.values.unique().to_pylist():
             if "\0" in name:
                 raise DataError(path, f"the name of the class {name!r} has a null character")
-        if not dataset.class_names and has_numbered_labels(conn, dataset.id):
-            raise DataError(path, "class labels are text here, and integers in earlier label batches; pin `classes`")
-    elif content.values.dtype == np.int64 and dataset.class_names:
-        raise DataError(path, "class labels are integers here, and text in earlier label batches; pin `classes`")
+    if isinstance(content.values, pa.Array) or content.values.dtype == np.int64:
+        require_one_form(conn, dataset, content.values, path)
 
 
 def _deleted(
@@ -121,13 +160,25 @@ def _deleted(
     return np.isin(keys, deleted_keys(conn, dataset.id, int(keys[has_sample].min()), int(keys[has_sample].max())))
 
 
-def _values(
-    conn: sa.Connection, dataset: DatasetRow, content: LabelContent, rows: Int64Array, keys: KeyArray
-) -> tuple[DatasetRow, npt.NDArray[Any]]:
-    """Numbers of the classes of some rows, or their targets, and the dataset with the names that are new."""
+def _name_classes(conn: sa.Connection, dataset: DatasetRow, ready: ReadyLabels, rows: Int64Array) -> DatasetRow:
+    """Give names of classes that are new in some rows the next numbers, by time known, then by id; returns the dataset.
+
+    Rows that wait count as well: so no number depends on the time at which samples are ingested.
+    """
+    numbers = class_indices(ready.content.values.take(pa.array(rows)), dataset.class_names)
+    new = rows[numbers < 0]
+    if len(new) == 0:
+        return dataset
+    times, names = ready.content.known_at[new].astype(np.int64).tolist(), ready.content.values.take(pa.array(new)).to_pylist()
+    in_order = sorted(zip(times, [ready.ids[row] for row in new.tolist()], names, strict=True))
+    return replace(dataset, class_names=append_class_names(conn, dataset, [name for _, _, name in in_order]))
+
+
+def _values(dataset: DatasetRow, content: LabelContent, rows: Int64Array) -> LabelArray:
+    """Numbers of the classes of some rows, or their targets."""
     if not isinstance(content.values, pa.Array):
-        return dataset, content.values[rows]
-    return numbered(conn, dataset, content.values.take(pa.array(rows)), in_time_order(content.known_at[rows], keys[rows]))
+        return content.values[rows]
+    return class_indices(content.values.take(pa.array(rows)), dataset.class_names)
 
 
 def _add_waiting(

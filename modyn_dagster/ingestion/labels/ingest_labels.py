@@ -1,5 +1,6 @@
 """Ingestion of a registered label batch. One that was ingested is compared with its files."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,13 +10,18 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
-from modyn_dagster.catalog.labels.label_batches import LabelBatchRow, get_label_batch, mark_labels_failed
+from modyn_dagster.catalog.labels.label_batches import (
+    LabelBatchRow,
+    first_open_label_batch,
+    get_label_batch,
+    mark_labels_failed,
+)
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import ChangedBatch, DataError, UnexpectedFault
 from modyn_dagster.ingestion.batches.members import involved_paths
 from modyn_dagster.ingestion.containment import contained
 from modyn_dagster.ingestion.ingest import states_of
-from modyn_dagster.ingestion.labels.commit_labels import commit_labels
+from modyn_dagster.ingestion.labels.commit_labels import ReadyLabels, commit_labels, follows_arrivals
 from modyn_dagster.ingestion.labels.read_labels import read_labels
 from modyn_dagster.ingestion.sources.source import Source, open_source
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -40,6 +46,8 @@ class LabelIngestResult:
 def ingest_labels(engine: sa.Engine, home: Path, spec: DatasetSpec, root: str, partition_key: str) -> LabelIngestResult:
     """Ingest a registered label batch of a dataset.
 
+    Where labels bring the names of classes, the open label batches that arrived before it are ingested first.
+
     Args:
         engine: of the ``modyn`` database.
         home: folder for label files.
@@ -58,11 +66,17 @@ def ingest_labels(engine: sa.Engine, home: Path, spec: DatasetSpec, root: str, p
         with transaction(engine) as conn:
             dataset = ensure_dataset(conn, spec)
             batch = get_label_batch(conn, dataset.id, partition_key)
+            first = first_open_label_batch(conn, dataset.id)
         if batch.state == "failed":
             raise _failed_before(spec, batch)
         if batch.state == "ingested":
             _require_unchanged(source, batch)
             return _result(batch, already_ingested=True)
+        if follows_arrivals(spec) and first is not None and first.id != batch.id:
+            # A bad one is closed as failed; whoever asks for it is told.
+            with suppress(DataError):
+                ingest_labels(engine, home, spec, root, first.partition_key)
+            continue
         if _ingest_open(engine, home, spec, source, dataset, batch):
             with transaction(engine) as conn:
                 return _result(get_label_batch(conn, dataset.id, partition_key), already_ingested=False)
@@ -71,15 +85,15 @@ def ingest_labels(engine: sa.Engine, home: Path, spec: DatasetSpec, root: str, p
 def _ingest_open(
     engine: sa.Engine, home: Path, spec: DatasetSpec, source: Source, dataset: DatasetRow, batch: LabelBatchRow
 ) -> bool:
-    """Ingest an open label batch. False when another process closed it meanwhile."""
+    """Ingest an open label batch. False when the batch or the dataset changed meanwhile: read both again."""
     # Taken before anything is read, so that a file which changes while it is read counts as changed afterwards.
     file_states = states_of(source, involved_paths(source, spec.label_rows(), batch.source["paths"]))
     now = np.datetime64(datetime.now(UTC).replace(tzinfo=None), "us")
     try:
         with contained(batch.source["paths"][0]):
-            content = read_labels(source, spec, dataset, batch, now)
+            ready = ReadyLabels.of(read_labels(source, spec, dataset, batch, now))
             with transaction(engine) as conn:
-                return commit_labels(conn, home, dataset, batch, content)
+                return commit_labels(conn, home, spec, dataset, batch, ready)
     except DataError as error:
         traceback = error.traceback if isinstance(error, UnexpectedFault) else None
         with transaction(engine) as conn:

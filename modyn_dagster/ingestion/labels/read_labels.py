@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +10,7 @@ from fastpath.array_types import Int64Array, TimeArray
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.labels.label_batches import LabelBatchRow
 from modyn_dagster.errors import DataError
+from modyn_dagster.ingestion.batches.known_labels import row_digests
 from modyn_dagster.ingestion.batches.members import members_of
 from modyn_dagster.ingestion.batches.piece import Piece, concatenate
 from modyn_dagster.ingestion.batches.placed_ids import PlacedIds
@@ -21,9 +20,6 @@ from modyn_dagster.ingestion.formats.labels import ClassLabels
 from modyn_dagster.ingestion.sources.source import Source
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.spec.formats import CsvFormat, JsonlFormat
-
-#: Between the parts of a row that its digest is of; no id holds it twice in a row.
-_PARTS: Final = b"\x1e"
 
 
 @dataclass(frozen=True)
@@ -47,11 +43,7 @@ class LabelContent:
 
     def digests(self) -> npt.NDArray[np.uint64]:
         """Digest of each row, ``uint64[n]``: of its id, its value and its time, wherever the row stands."""
-        values = self.values if isinstance(self.values, np.ndarray) else self.values.to_pylist()
-        times = self.known_at.astype("datetime64[us]").astype(np.int64).tolist()
-        rows = zip(self.places.ids.to_pylist(), map(str, values), map(str, times), strict=True)
-        content = b"".join(blake2b(_PARTS.join(part.encode() for part in row), digest_size=8).digest() for row in rows)
-        return np.frombuffer(content, dtype="<u8").astype(np.uint64)
+        return row_digests(self.places.ids.to_pylist(), self.values, self.known_at)
 
 
 def read_labels(source: Source, spec: DatasetSpec, dataset: DatasetRow, batch: LabelBatchRow, now: np.datetime64) -> LabelContent:

@@ -1,7 +1,7 @@
 """Registration of label batches: new ones at every tick of a sensor, and failed ones whose files have changed since."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,10 +59,11 @@ def register_ready_labels(
     settled = {key for key, (_, states) in changed.items() if before.get(key) == states}
     with transaction(engine) as conn:
         registered = register_labels(conn, dataset.id, discovery.announcements)
-        again = [register_labels_again(conn, batch) for key, (batch, _) in changed.items() if key in settled]
+        repaired = [batch for key, (batch, _) in changed.items() if key in settled]
+        again = _register_again(conn, repaired, registered[0].arrival if registered else None)
     unsettled = {key: found for key, found in changed.items() if key not in settled}
     return RegisteredLabels(
-        [*registered, *(batch for batch in again if batch is not None)],
+        [*registered, *again],
         [*discovery.waiting, *(batch.source["paths"][0] for batch, _ in unsettled.values())],
         {"new": discovery.file_states, "failed": {key: states for key, (_, states) in unsettled.items()}},
     )
@@ -81,7 +82,7 @@ def register_all_labels(engine: sa.Engine, spec: DatasetSpec, root: str) -> list
 
 
 def retry_labels(engine: sa.Engine, spec: DatasetSpec, root: str, partition_key: str | None = None) -> list[LabelBatchRow]:
-    """Register failed label batches again, with new arrivals and keys ``<key>~2``.
+    """Register failed label batches again, under keys ``<key>~2``; they arrive together, after everything registered.
 
     Args:
         engine: of the ``modyn`` database.
@@ -99,11 +100,21 @@ def retry_labels(engine: sa.Engine, spec: DatasetSpec, root: str, partition_key:
             chosen = [get_label_batch(conn, dataset.id, partition_key)]
         else:
             chosen = [batch for batch, _ in _changed_failures(conn, source, spec.label_rows(), dataset.id).values()]
-        again = [register_labels_again(conn, batch) for batch in chosen]
-        if partition_key is not None and again == [None]:
+        again = _register_again(conn, chosen)
+        if partition_key is not None and not again:
             waiting = [batch.partition_key for batch in _unrepaired(conn, dataset.id)]
             raise UnknownName("failed label batch", partition_key, waiting)
-    return [batch for batch in again if batch is not None]
+    return again
+
+
+def _register_again(conn: sa.Connection, failed: Sequence[LabelBatchRow], arrival: int | None = None) -> list[LabelBatchRow]:
+    """Deliver failed label batches again, with one arrival: the given or the next one. Those that were before are left out."""
+    registered: list[LabelBatchRow] = []
+    for batch in failed:
+        again = register_labels_again(conn, batch, arrival)
+        if again is not None:
+            registered, arrival = [*registered, again], again.arrival
+    return registered
 
 
 def _changed_failures(

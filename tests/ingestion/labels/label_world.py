@@ -9,6 +9,7 @@ from modyn_dagster.catalog.labels.label_files import label_files
 from modyn_dagster.catalog.labels.waiting import WaitingId, waiting_ids
 from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register_labels
 from modyn_dagster.data.label_files import open_label_file
+from modyn_dagster.data.view import DatasetView
 from modyn_dagster.ingestion.history import ImportSummary, import_history
 from modyn_dagster.ingestion.labels.ingest_labels import LabelIngestResult, ingest_labels
 from modyn_dagster.ingestion.labels.registration import RegisteredLabels, register_ready_labels
@@ -64,6 +65,11 @@ class LabelWorld(World):
     def waiting(self, spec: DatasetSpec) -> list[WaitingId]:
         with transaction(self.engine) as conn:
             return waiting_ids(conn, ensure_dataset(conn, spec).id)
+
+    def view(self, spec: DatasetSpec) -> DatasetView:
+        """All ingested batches, with labels as of the newest of them."""
+        ingested = [batch for batch in self.batches(spec) if batch.state == "ingested"]
+        return DatasetView(self.engine, self.home, self.dataset(spec), spec, str(self.root), ingested)
 
     def known(self, spec: DatasetSpec) -> Known:
         found: Known = []

@@ -7,9 +7,11 @@ import pytest
 
 from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.labels.label_batches import mark_labels_failed
 from modyn_dagster.catalog.labels.sample_ids import keys_of_ids
 from modyn_dagster.catalog.registration import ensure_dataset
 from modyn_dagster.errors import ConfigError, DataError
+from modyn_dagster.ingestion.labels.registration import retry_labels
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.labels.label_world import LabelWorld, later_spec, samples
@@ -54,6 +56,21 @@ def test_label_files_arrive_where_the_stream_has_reached_their_newest_label(worl
     assert (again.ingested, again.labels) == ([], [])
 
 
+@pytest.mark.parametrize("by", ["count:2", "time:1d"])
+def test_label_files_between_the_slices_of_one_file_leave_no_sample_out(world: LabelWorld, by: str) -> None:
+    spec = later_spec()
+    days = [samples(day, [10 * day, 10 * day + 1]).splitlines(keepends=True) for day in range(1, 8)]
+    world.write("week.csv", days[0][0] + "".join(row for day in days for row in day[1:]))
+    world.write_labels("x.csv", "10,1,2024-01-02T00:30:00\n")
+    world.write_labels("y.csv", "30,1,2024-01-04T00:30:00\n")
+    summary = world.import_all(spec, by)
+    assert [result.n_samples for result in summary.ingested] == [2] * 7
+    assert [(batch.partition_key, batch.arrival) for batch in world.label_batches(spec)] == [("x", 2), ("y", 5)]
+    assert [(key, arrival) for key, _, _, arrival in world.known(spec)] == [(0, 2), (key_of(2, 0), 5)]
+    again = world.import_all(spec, by)
+    assert (again.ingested, again.labels) == ([], [])
+
+
 def test_an_open_label_batch_holds_back_samples_that_arrive_with_it_or_later(world: LabelWorld) -> None:
     spec = later_spec()
     with_history(world)
@@ -81,6 +98,39 @@ def test_label_batches_that_are_registered_together_share_one_arrival(world: Lab
     registered = world.look_at_labels(spec, first).registered
     assert [(batch.partition_key, batch.arrival) for batch in registered] == [("x", 4), ("y", 4), ("z", 4)]
     assert world.dataset(spec).next_arrival == 5
+
+
+def test_repaired_label_batches_arrive_together_with_new_ones(world: LabelWorld) -> None:
+    spec = later_spec()
+    with_history(world)
+    for name in ("x.csv", "y.csv", "z.csv"):
+        world.write_labels(name, "10,1,soon\n")
+    assert len(world.import_all(spec).failed_labels) == 3
+    for name in ("x.csv", "y.csv", "z.csv", "new.csv"):
+        world.write_labels(name, "10,1,2024-01-02\n")
+    retried = retry_labels(world.engine, spec, world.label_root, "z")
+    again = world.look_at_labels(spec, world.look_at_labels(spec)).registered
+    first = retried[0].arrival
+    assert [(batch.partition_key, batch.arrival - first) for batch in again] == [("new", 1), ("x~2", 1), ("y~2", 1)]
+    assert world.dataset(spec).next_arrival == first + 2
+    for batch in again:
+        with world.engine.begin() as conn:
+            mark_labels_failed(conn, batch, "bad", {})
+    later = retry_labels(world.engine, spec, world.label_root)
+    assert [(batch.partition_key, batch.arrival - first) for batch in later] == [("new~2", 2), ("x~3", 2), ("y~3", 2)]
+
+
+def test_batches_that_were_registered_before_labels_arrived_later_arrive_in_their_order(world: LabelWorld) -> None:
+    with_history(world)
+    world.register_all(dataset_spec())
+    assert [batch.arrival for batch in world.batches(dataset_spec())] == [None] * 4
+    spec = later_spec()
+    assert [batch.arrival for batch in world.batches(spec)] == [0, 1, 2, 3]
+    world.register_labels(spec, "y.csv")
+    assert visible(world, spec) == []
+    world.import_all(spec)
+    assert arrivals(world, spec)[-3:] == [(4, "label y"), (5, "label x"), (5, "label z")]
+    assert world.view(spec).label_position == 3
 
 
 def test_two_samples_with_one_id_fail_the_batch_and_both_are_named(world: LabelWorld) -> None:
@@ -181,6 +231,22 @@ def test_a_missing_label_in_the_samples_own_file_is_none_yet(
     [result] = world.run_import(spec).ingested
     assert [row[2] for row in world.rows(spec)] == expected
     assert sum(result.label_counts.values()) == sum(value >= 0 for value in expected)
+    known = [(key, value, f"2024-01-0{key + 1}T00:00:00", 0) for key, value in enumerate(expected) if value >= 0]
+    assert world.known(spec) == known
+    view = world.view(spec)
+    assert view.labels(view.batches[0])[0].tolist() == expected
+
+
+def test_labels_in_the_samples_own_file_are_corrected_and_completed_by_later_ones(world: LabelWorld) -> None:
+    spec = later_spec({"from": {"source": "column", "column": "y"}})
+    world.write("1.csv", "time,id,y\n2024-01-01,7,cat\n2024-01-02,8,\n2024-01-03,9,dog\n")
+    world.write("2.csv", "time,id,y\n2024-01-04,10,cat\n")
+    world.write_labels("a.csv", "8,fox,2024-01-04\n9,cat,2024-01-04\n")
+    world.import_all(spec)
+    view = world.view(spec)
+    assert world.dataset(spec).class_names == ("cat", "dog", "fox")
+    assert [view.labelled_as_of(position).labels(view.batches[0])[0].tolist() for position in (0, 2)] == [[0, -1, 1], [0, 2, 0]]
+    assert view.labels(view.batches[1])[0].tolist() == [0]
 
 
 def test_a_missing_target_is_none_yet_and_a_broken_class_is_named(world: LabelWorld) -> None:
@@ -189,6 +255,7 @@ def test_a_missing_target_is_none_yet_and_a_broken_class_is_named(world: LabelWo
     world.write("1.csv", "time,x,label\n2024-01-01,1,0.5\n2024-01-02,1,\n")
     world.run_import(spec)
     assert [str(row[3]) for row in world.rows(spec)] == ["0.5", "nan"]
+    assert world.known(spec) == [(0, 0.5, "2024-01-01T00:00:00", 0)]
     other = dataset_spec(name="e", label={**own, "n_classes": 2})
     [(_, error)] = world.run_import(other).failed
     assert "1.csv, row 1, column 'label': the class 0.5 is not an integer" in str(error)

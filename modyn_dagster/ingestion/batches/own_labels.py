@@ -1,0 +1,86 @@
+"""Labels that samples have in a column of their own, where others arrive later: known at once, from the time of the sample on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import sqlalchemy as sa
+
+from fastpath.array_types import Int64Array
+from fastpath.format.labels.label_file import LabelRows
+from modyn_dagster.catalog.batches import BatchRow
+from modyn_dagster.catalog.datasets import DatasetRow
+from modyn_dagster.catalog.samples import SampleRows
+from modyn_dagster.data.label_files import arrive_later, is_labelled
+from modyn_dagster.ingestion.batches.assemble import Assembled
+from modyn_dagster.ingestion.batches.batch_files import BatchContent
+from modyn_dagster.ingestion.batches.known_labels import record_labels, require_one_form, row_digests
+from modyn_dagster.ingestion.formats.labels import ClassLabels
+from modyn_dagster.keys import keys_of
+from modyn_dagster.spec.dataset import DatasetSpec
+
+
+@dataclass(frozen=True)
+class OwnLabels:
+    """Labels in the rows of a batch of n samples, of which k have one.
+
+    Attributes:
+        rows: positions of the samples that have a label, ``int64[k]``, ascending.
+        digests: of their labels, ``uint64[k]``.
+    """
+
+    rows: Int64Array
+    digests: npt.NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, spec: DatasetSpec, ordinal: int, assembled: Assembled) -> "OwnLabels":
+        """Find the labels of the batch with an ordinal; none where labels come with their samples, and the index has them.
+
+        It takes microseconds a row: no lock should be held.
+        """
+        values = assembled.labels if assembled.labels is not None else assembled.targets
+        if values is None or not arrive_later(spec):
+            return cls(np.empty(0, np.int64), np.empty(0, np.uint64))
+        rows = np.flatnonzero(_present(values))
+        chosen = values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))
+        return cls(rows, row_digests(_ids(ordinal, assembled, rows), chosen, assembled.times[rows]))
+
+    def require_one_form(self, conn: sa.Connection, dataset: DatasetRow, content: BatchContent) -> None:
+        """Raise ``DataError`` for class names where other labels of the locked dataset are numbers, or the other way round."""
+        if len(self.rows) and content.assembled.labels is not None:
+            require_one_form(conn, dataset, content.assembled.labels, content.paths[0])
+
+    def record(self, conn: sa.Connection, home: Path, dataset: DatasetRow, batch: BatchRow, columns: SampleRows) -> None:
+        """Record the labels in the transaction that ingests their batch, with the dataset locked.
+
+        They are known from the arrival of the batch on; each has the time of its sample as the time at which it was known.
+
+        Args:
+            conn: of the transaction.
+            home: folder of the files of state.
+            dataset: its row.
+            batch: of the samples.
+            columns: of all its samples, with class numbers or targets.
+        """
+        values = columns.labels if columns.labels is not None else columns.targets
+        if values is None or len(self.rows) == 0:
+            return
+        rows = LabelRows(columns.keys[self.rows], values[self.rows], columns.times[self.rows], self.digests)
+        record_labels(conn, home, dataset, f"own_{batch.ordinal}", rows, np.full(len(self.rows), batch.arrival or 0))
+
+
+def _present(values: ClassLabels | npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    if isinstance(values, np.ndarray):
+        return is_labelled(values)
+    return np.array([bool(name) for name in values.to_pylist()], dtype=bool)
+
+
+def _ids(ordinal: int, assembled: Assembled, rows: Int64Array) -> Sequence[str]:
+    """Ids of some samples; their keys where the dataset has no ids."""
+    if assembled.ids is None:
+        return [str(key) for key in keys_of(ordinal, rows).tolist()]
+    ids: list[str] = assembled.ids.ids.take(pa.array(rows)).to_pylist()
+    return ids
