@@ -1,8 +1,7 @@
 """Keys to delete: from a list of keys or ids, a file, a condition, or one source file."""
 
 import csv
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal
 
@@ -11,17 +10,16 @@ import sqlalchemy as sa
 
 from fastpath.array_types import Int64Array
 from fastpath.format.index import BatchIndex
-from modyn_dagster.catalog.batches import BatchRow, FileFacts, batches_of_file, list_batches, source_files
+from modyn_dagster.catalog.batches import BatchRow, FileFacts, batches_of_file, source_files
 from modyn_dagster.catalog.datasets import DatasetRow, sample
 from modyn_dagster.data.batch_index import open_index, rewrite_number, shard_path
-from modyn_dagster.errors import ConfigError, DataError
-from modyn_dagster.ingestion.deletion.delete import require_known
+from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.deletion.fields import fields_of
-from modyn_dagster.ingestion.deletion.ids import keys_of_id_text
+from modyn_dagster.ingestion.deletion.named import END, keys_of_ids_text, keys_of_text
 from modyn_dagster.ingestion.deletion.shard import mapped_bytes
 from modyn_dagster.ingestion.deletion.where import parse_where
 from modyn_dagster.ingestion.sources.files import natural_key
-from modyn_dagster.keys import MAX_BATCH_SIZE, MAX_ORDINAL, KeyArray, key_of, keys_of
+from modyn_dagster.keys import KeyArray, keys_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.storage import verify_checksum
 from modyn_dagster.values.digest import bytes_digest
@@ -29,9 +27,7 @@ from modyn_dagster.values.digest import bytes_digest
 #: Ways to choose samples.
 Choice = Literal["keys", "ids", "file", "source_file", "where"]
 
-_SPAN: Final = re.compile(r"\s*(\d{1,19})\s*(?:-\s*(\d{1,19})\s*)?")
 _FETCHED: Final = 100_000
-_END: Final = key_of(MAX_ORDINAL, MAX_BATCH_SIZE)
 
 
 def chosen_keys(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, by: Choice, text: str) -> KeyArray:
@@ -43,26 +39,13 @@ def chosen_keys(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: Dat
         case "keys":
             return keys_of_text(conn, dataset, text)
         case "ids":
-            return keys_of_id_text(conn, spec, dataset, text)
+            return keys_of_ids_text(conn, spec, dataset, text)
         case "file":
             return keys_of_file(Path(text))
         case "source_file":
             return keys_of_source_file(conn, home, spec, dataset, text)
         case "where":
             return keys_where(conn, spec, dataset, text)
-
-
-def keys_of_text(conn: sa.Connection, dataset: DatasetRow, text: str) -> KeyArray:
-    """Parse ``K,K2-K3``: single keys and ranges, whose ends are included; the result is ascending.
-
-    Raises ``ConfigError`` for other text, ``UnknownKey`` for a key, or an end of a range, that no sample has.
-    """
-    spans = [_span(part) for part in text.split(",")]
-    batches = list_batches(conn, dataset.id, "ingested")
-    ends = np.array(spans, dtype=np.uint64).ravel()
-    require_known(ends, batches, dataset.name)
-    keys: KeyArray = np.unique(np.concatenate([part for span in spans for part in _keys_in_span(span, batches)]))
-    return keys
 
 
 def keys_of_file(path: Path) -> KeyArray:
@@ -86,24 +69,6 @@ def keys_where(conn: sa.Connection, spec: DatasetSpec, dataset: DatasetRow, text
     return np.sort(np.concatenate([np.empty(0, np.uint64), *chunks]))
 
 
-def _span(part: str) -> tuple[int, int]:
-    match = _SPAN.fullmatch(part)
-    if match is None:
-        raise ConfigError("dataset delete", "--keys", part, "must be keys and ranges of keys: 17, 17-42 or 3,5-9")
-    first, last = int(match[1]), int(match[2] or match[1])
-    if not first <= last < _END:
-        rule = f"must be keys below {_END}, the first of a range not above its last"
-        raise ConfigError("dataset delete", "--keys", part, rule)
-    return first, last
-
-
-def _keys_in_span(span: tuple[int, int], batches: Sequence[BatchRow]) -> Iterator[KeyArray]:
-    first, last = span
-    for batch in batches:
-        base, n = key_of(batch.ordinal, 0), int(batch.n_samples or 0)
-        yield keys_of(batch.ordinal, np.arange(max(0, first - base), min(n, last + 1 - base)))
-
-
 def _keys_in_rows(path: Path, lines: Iterable[list[str]]) -> Iterator[int]:
     rows = ((number, row) for number, row in enumerate(lines, 1) if any(cell.strip() for cell in row))
     _, first = next(rows, (0, [""]))
@@ -122,7 +87,7 @@ def _keys_in_rows(path: Path, lines: Iterable[list[str]]) -> Iterator[int]:
 
 
 def _is_key(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) < _END
+    return text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) < END
 
 
 def keys_of_source_file(conn: sa.Connection, home: Path, spec: DatasetSpec, dataset: DatasetRow, path: str) -> KeyArray:

@@ -9,7 +9,8 @@ import pytest
 
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.errors import ConfigError, DataError, UnknownKey
-from modyn_dagster.ingestion.deletion.keys import keys_of_file, keys_of_source_file, keys_of_text
+from modyn_dagster.ingestion.deletion.keys import keys_of_file, keys_of_source_file
+from modyn_dagster.ingestion.deletion.named import keys_of_text
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.deletion.test_purge import FILES, erase, keys_of_positions

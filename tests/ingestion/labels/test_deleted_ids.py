@@ -16,7 +16,7 @@ from tests.ingestion.world import dataset_spec
 
 def named(world: LabelWorld, spec: DatasetSpec, text: str) -> list[int]:
     with transaction(world.engine) as conn:
-        return chosen_keys(conn, world.home, spec, world.dataset(spec), "ids", text).tolist()
+        return [int(key) for key in chosen_keys(conn, world.home, spec, world.dataset(spec), "ids", text)]
 
 
 def test_ids_are_a_line_of_csv_in_any_order(world: LabelWorld) -> None:
