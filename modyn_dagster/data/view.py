@@ -90,7 +90,7 @@ class DatasetView:
 
     @property
     def newest_label_position(self) -> int | None:
-        """Position of the newest batch or label that has arrived; None where labels arrive with their samples."""
+        """Position of the newest batch, or of the newest labels that are complete; None where labels arrive with their samples."""
         if self.label_position is None:
             return None
         return max([self.label_position, *(file.arrival for file in self._shared.label_files[-1:])])

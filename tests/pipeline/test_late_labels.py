@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from modyn_dagster.catalog.labels.label_batches import label_batch
+from modyn_dagster.catalog.registration import Announcement, register_labels
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.data.split import TRAIN
@@ -182,6 +185,31 @@ def test_final_scores_follow_labels_as_they_arrive_and_then_stay(world_of: World
     assert [cell.value for cell in after] == [cell.value for cell in before]
     assert [cell.final_value for cell in after] != [cell.final_value for cell in before]
     assert {cell.final_arrival for cell in after} == {20}
+
+
+def test_final_scores_wait_for_the_last_file_of_those_that_arrive_together(world_of: Worlds) -> None:
+    world = world_of(amount())
+    world.deliver(range(4))
+    labels = at_once(world)
+    arrive_later(world)
+    add_labels(world, labels)
+    with world.platform.transaction() as conn:
+        files = [Announcement(key, {"paths": [key]}) for key in "ab"]
+        register_labels(conn, world.platform.read_view(conn, DATASET).row.id, files, 20)
+    corrections = [replace(each, value=1 - each.value, arrival=20, known_at=1) for each in labels]
+    ends = []
+    for number, key in enumerate("ab"):
+        add_labels(world, [each for each in corrections if each.key % 2 == number])
+        with world.platform.transaction() as conn:
+            conn.execute(sa.update(label_batch).where(label_batch.c.partition_key == key).values(state="ingested"))
+        world.reload()
+        world.replay("by_amount")
+        ends.append([(cell.final_arrival, cell.final_value) for cell in cells_of(world)])
+    assert {arrival for arrival, _ in ends[0]} == {3}
+    assert {arrival for arrival, _ in ends[1]} == {20}
+    replace_labels(world, labels + corrections)
+    world.replay("by_amount", name="at once")
+    assert [(cell.final_arrival, cell.final_value) for cell in cells_of(world)] == ends[1]
 
 
 def test_a_score_with_too_few_known_labels_is_undefined_and_says_so(world_of: Worlds) -> None:
