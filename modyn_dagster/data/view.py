@@ -157,7 +157,8 @@ class DatasetView:
         """The same batches after later deletions and purges; this view itself if there were none."""
         with transaction(self.engine) as conn:
             changed = changed_batches(conn, self.row.id, self.batches)
-        if not changed:
+            is_current = not changed and not self._shared.has_other_label_files(conn)
+        if is_current:
             return self
         batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
         strict = self._shared.strict
