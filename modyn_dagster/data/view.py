@@ -169,8 +169,8 @@ class DatasetView:
         return view
 
     def up_to(self, ordinal: int) -> "DatasetView":
-        """The dataset as it was when this batch was its newest."""
-        if ordinal >= self.last_ordinal:
+        """The dataset as it was when this batch was its newest, with labels as of then."""
+        if ordinal >= self.last_ordinal and self._position is None:
             return self
         earlier = self.batches[: bisect_right(self.batches, ordinal, key=_ordinal)]
         return DatasetView(self.engine, self.home, self.row, self.spec, self._root, earlier, self._shared)

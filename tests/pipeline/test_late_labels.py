@@ -9,11 +9,15 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fastpath.format.labels.label_file import LabelRows
 from modyn_dagster.catalog.labels.label_batches import label_batch
+from modyn_dagster.catalog.labels.label_files import record_label_file
 from modyn_dagster.catalog.registration import Announcement, register_labels
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.results.training_sets import find_training_set
+from modyn_dagster.data.label_files import write_label_file
 from modyn_dagster.data.split import TRAIN
+from modyn_dagster.data.view import DatasetView
 from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.keys import KeyRange, key_of, ordinal_of
 from modyn_dagster.pipeline.context import context_of
@@ -318,6 +322,40 @@ def test_drift_is_measured_on_samples_without_labels(world_of: Worlds) -> None:
 def replayed_decisions(world: World, name: str) -> list[tuple]:
     world.replay("by_drift", name=name)
     return world.decisions(world.run_named("by_drift", name))
+
+
+def test_a_view_up_to_any_batch_has_the_labels_of_then_whatever_position_it_had_before(late_world: World) -> None:
+    add_labels(late_world, [Label(key_of(2, 3), 1, 2), Label(key_of(2, 3), 0, 9, known_at=5)])
+    late_world.reload()
+    whole = late_world.platform.view(DATASET)
+    key = np.array([key_of(2, 3)], np.uint64)
+    for ordinal in (2, 5, 7):
+        assert whole.labelled_as_of(9).up_to(ordinal).label_position == min(ordinal, 5)
+        assert whole.labelled_as_of(9).up_to(ordinal).labels_at(key) == 1
+    assert whole.labelled_as_of(9).labels_at(key) == 0
+    assert whole.up_to(5) is whole
+
+
+@pytest.mark.parametrize("backend", ["arrow", "postgres"])
+def test_targets_that_arrive_later_are_no_classes(world_of: Worlds, backend: str) -> None:
+    world = world_of(amount())
+    world.deliver(range(2))
+    arrive_later(world)
+    view = world.platform.view(DATASET)
+    targets = np.array([0.25, 1.75, 40.5])
+    keys = np.array([key_of(0, 1), key_of(0, 7), key_of(1, 0)], np.uint64)
+    rows = LabelRows(keys, targets, np.zeros(3, np.int64).view("datetime64[us]"), np.arange(3, dtype=np.uint64))
+    with world.platform.transaction() as conn:
+        record_label_file(conn, view.row.id, 1, write_label_file(world.platform.home, DATASET, "targets", rows))
+    assert view.spec.label is not None
+    spec = view.spec.model_copy(update={"label": view.spec.label.model_copy(update={"kind": "target"})})
+    view = DatasetView(view.engine, view.home, view.row, spec, "", view.batches)
+    assert view.labels_at(keys).tolist() == targets.tolist()
+    columns = WindowColumns(view, KeyRange(-1, view.last_key), backend)
+    assert [(found.tolist(), classes.tolist()) for found, classes in columns.labels() if len(found)] in (
+        [(keys.tolist(), [-1] * 3)],
+        [(keys[:2].tolist(), [-1] * 2), (keys[2:].tolist(), [-1])],
+    )
 
 
 #: Label of a sample: arrival, value, time known.
