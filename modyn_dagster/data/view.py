@@ -15,7 +15,7 @@ from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.known_batches import BatchColumns
-from modyn_dagster.data.label_files import arrive_later, is_labelled, largest_class
+from modyn_dagster.data.label_files import arrive_later, is_labelled
 from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.data.shared_data import SharedData
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of
@@ -90,7 +90,7 @@ class DatasetView:
 
     @property
     def newest_label_position(self) -> int | None:
-        """Position of the newest batch, or of the newest labels that are complete; None where labels arrive with their samples."""
+        """Position of the newest batch or of the newest complete labels; None where labels arrive with their samples."""
         if self.label_position is None:
             return None
         return max([self.label_position, *(file.arrival for file in self._shared.label_files[-1:])])
@@ -134,10 +134,12 @@ class DatasetView:
         return 0 if position is None else len(self._shared.known(position).parts.get(batch.ordinal, ()))
 
     def largest_class(self) -> int:
-        """Largest class that any label has had up to the view's position, -1 without labels; where labels arrive later."""
+        """Largest class that any label, purged ones included, has had up to the view's position; where labels arrive later.
+
+        -1 without labels.
+        """
         position = self.label_position if self.label_position is not None else -1
-        files = [file for file in self._shared.label_files if file.arrival <= position]
-        return max((largest_class(self.home / file.path, file.checksum) for file in files), default=-1)
+        return max((file.largest for file in self._shared.label_files if file.arrival <= position), default=-1)
 
     @property
     def deleted(self) -> DeletedLists:

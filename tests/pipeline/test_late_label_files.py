@@ -21,7 +21,7 @@ from modyn_dagster.pipeline.preflight import require_runnable
 from modyn_dagster.pipeline.stages.trigger_stages import model_stage, training_set_stage
 from tests.pipeline.deleting import claimed, delete, purge
 from tests.pipeline.integrity.homes import findings, flip
-from tests.pipeline.late_labels import add_labels, arrive_later, at_once
+from tests.pipeline.late_labels import Label, add_labels, arrive_later, at_once
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount, triggered
 
@@ -91,7 +91,7 @@ def test_a_sweep_waits_for_another_purge_and_keeps_the_file_that_this_one_names(
         (platform.home / new.path).write_bytes((platform.home / old.path).read_bytes())
         sweep.start()
         sweep.join(1)
-        replace_label_file(conn, old.id, LabelFileFacts(new.path, new.checksum, new.n_rows, new.parts))
+        replace_label_file(conn, old.id, LabelFileFacts(new.path, new.checksum, new.n_rows, new.parts, 1))
     sweep.join()
     assert (platform.home / new.path).exists()
     assert not (platform.home / old.path).exists()
@@ -116,6 +116,17 @@ def test_a_replaced_label_file_stays_while_a_pipeline_trains_and_counts_as_repla
     model_stage(training_set_stage(claimed(world, now.train)).context)
     delete(world, [key_of(1, 6)])
     assert not path.exists()
+
+
+def test_a_class_that_only_purged_samples_had_still_counts(world: World) -> None:
+    labels = [Label(key_of(0, 1), 6, 1, known_at=1), Label(key_of(0, 2), 1, 1, known_at=1)]
+    add_labels(world, labels)
+    assert world.platform.view(DATASET).largest_class() == 6
+    purge(world, [key_of(0, 1)])
+    view = world.platform.view(DATASET)
+    assert view.largest_class() == 6
+    assert view.up_to(0).largest_class() == 1
+    assert not view.labels(view.batches[0])[1][1]
 
 
 def test_a_view_is_renewed_after_a_purge_of_labels_alone(world: World) -> None:

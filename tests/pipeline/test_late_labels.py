@@ -150,7 +150,7 @@ def test_a_memory_that_was_reset_takes_no_earlier_sample_whose_label_arrives_aft
         begin = trigger.key
     assert late
     # Lineage looks for samples in the sets whose window reaches them.
-    view, held = world.platform.view(DATASET), {}
+    view, held = world.platform.view(DATASET), dict[str, int]()
     for trigger in world.triggers(world.run("by_amount", "replay").id, "trained"):
         held |= {trigger.partition_key: len(keys_of(world, trigger))}
     uses = usages_of(world.platform, view.row.id, view.keys_on(TRAIN, KeyRange(-1, view.last_key)))

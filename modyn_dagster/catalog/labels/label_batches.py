@@ -1,6 +1,6 @@
 """Label batches: files of labels that arrive after their samples, their states, and what was found in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -138,3 +138,12 @@ def has_numbered_labels(conn: sa.Connection, dataset_id: int) -> bool:
     """Tell whether a label batch of a dataset had known labels; in a dataset without class names these are numbers."""
     where = (label_batch.c.dataset_id == dataset_id) & (label_batch.c.n_known > 0)
     return conn.scalar(sa.select(label_batch.c.id).where(where).limit(1)) is not None
+
+
+def forget_found_ids(conn: sa.Connection, dataset_id: int, ids: Collection[str]) -> None:
+    """Remove the rows that findings name with one of some ids; the numbers of rows stay."""
+    where = (label_batch.c.dataset_id == dataset_id) & label_batch.c.findings.is_not(None)
+    for row_id, findings in conn.execute(sa.select(label_batch.c.id, label_batch.c.findings).where(where)).all():
+        kept = {kind: each | {"first": [row for row in each["first"] if row["id"] not in ids]} for kind, each in findings.items()}
+        if kept != findings:
+            conn.execute(sa.update(label_batch).where(label_batch.c.id == row_id).values(findings=kept))

@@ -23,6 +23,7 @@ class LabelFileFacts:
     checksum: str
     n_rows: int
     parts: Sequence[Sequence[int]]
+    largest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class LabelFileRow:
         path: relative to the home folder.
         checksum: of the file, hex BLAKE2b of 16 bytes.
         parts: ``[ordinal, first row, number of rows]`` of each sample batch that has rows in the file.
+        largest: class that the file had when it was first written, before any purge; -1 without rows, and for targets. Models
+            have an output for it, so one that is made again after a purge has the same ones.
     """
 
     id: Id
@@ -44,6 +47,7 @@ class LabelFileRow:
     checksum: str
     n_rows: BigInt
     parts: Annotated[Sequence[Sequence[int]], JSONB()]
+    largest: int
 
 
 label_file: Final = table(
@@ -82,8 +86,10 @@ def label_files_version(conn: sa.Connection, dataset_id: int) -> str:
 
 
 def replace_label_file(conn: sa.Connection, label_file_id: int, facts: LabelFileFacts) -> None:
-    """Switch a row to the file that was written in place of its own; the new one exists already."""
-    conn.execute(sa.update(label_file).where(label_file.c.id == label_file_id).values(**asdict(facts)))
+    """Switch a row to the file that was written in place of its own; the new one exists already. The largest class stays."""
+    values = asdict(facts)
+    del values["largest"]
+    conn.execute(sa.update(label_file).where(label_file.c.id == label_file_id).values(**values))
 
 
 def _is_complete(dataset_id: int) -> sa.ColumnElement[bool]:

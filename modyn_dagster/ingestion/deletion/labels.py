@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.deletions import lock_deletions
+from modyn_dagster.catalog.labels.label_batches import forget_found_ids
 from modyn_dagster.catalog.labels.label_files import LabelFileRow, label_files, replace_label_file
 from modyn_dagster.catalog.labels.sample_ids import forget_ids
 from modyn_dagster.catalog.triggers import is_training
@@ -27,7 +28,7 @@ _REWRITE: Final = "~"
 
 
 def purge_labels(engine: sa.Engine, home: Path, dataset: DatasetRow, keys: KeyArray) -> int:
-    """Remove labels and ids of purged samples (``uint64[n]``); returns the number of labels removed.
+    """Remove labels and ids of purged samples (``uint64[n]``), also from findings; returns the number of labels removed.
 
     A label of such an id that arrives later waits like one of an id that never was. The replaced files stay (``sweep_labels``).
 
@@ -40,7 +41,8 @@ def purge_labels(engine: sa.Engine, home: Path, dataset: DatasetRow, keys: KeyAr
         for file in files:
             if ordinals & {part[0] for part in file.parts}:
                 n_removed += _rewrite(conn, home, dataset, file, keys)
-        forget_ids(conn, dataset.id, keys)
+        if forgotten := frozenset(forget_ids(conn, dataset.id, keys)):
+            forget_found_ids(conn, dataset.id, forgotten)
     return n_removed
 
 
@@ -56,7 +58,7 @@ def _rewrite(conn: sa.Connection, home: Path, dataset: DatasetRow, file: LabelFi
 
 
 def sweep_labels(engine: sa.Engine, home: Path, dataset: DatasetRow) -> None:
-    """Remove the label files that a rewrite has replaced, and those of a killed purge, unless a pipeline trains on the dataset."""
+    """Remove the label files that a rewrite replaced, and those of a killed purge, unless a pipeline trains on the dataset."""
     with transaction(engine) as conn:
         # Another purge would name a file that this one takes for replaced.
         lock_deletions(conn, dataset.id)
