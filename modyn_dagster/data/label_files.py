@@ -1,9 +1,7 @@
 """Label files below the home folder: written before the row that names them, opened by the read side."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +11,6 @@ from fastpath.format.labels.label_file import LabelArray, LabelFile, LabelRows, 
 from modyn_dagster.catalog.labels.label_files import LabelFileFacts, LabelFileRow
 from modyn_dagster.spec.dataset import DatasetSpec
 from modyn_dagster.storage import atomic_write
-
-_MOST_REMEMBERED: Final = 10_000
 
 
 def label_file_path(dataset: str, name: str) -> str:
@@ -43,7 +39,8 @@ def write_label_file(home: Path, dataset: str, name: str, rows: LabelRows) -> La
     path = label_file_path(dataset, name)
     with atomic_write(home / path) as out:
         write_label_rows(out, rows)
-    return LabelFileFacts(path, out.checksum, len(rows.keys), rows.parts())
+    largest = int(rows.values.max(initial=-1)) if rows.values.dtype == np.int64 else -1
+    return LabelFileFacts(path, out.checksum, len(rows.keys), rows.parts(), largest)
 
 
 def open_label_file(home: Path, row: LabelFileRow) -> LabelFile:
@@ -65,12 +62,6 @@ def known_labels(home: Path, spec: DatasetSpec, files: Iterable[LabelFileRow], p
 def arrive_later(spec: DatasetSpec) -> bool:
     """True for a dataset whose labels arrive after its samples."""
     return spec.label is not None and spec.label.arrives == "later"
-
-
-@lru_cache(maxsize=_MOST_REMEMBERED)
-def largest_class(path: Path, checksum: str) -> int:
-    """Largest class index in a label file; -1 for a file without rows."""
-    return int(LabelFile.open(path, checksum).rows().values.max(initial=-1))
 
 
 def is_labelled(values: LabelArray) -> npt.NDArray[np.bool_]:

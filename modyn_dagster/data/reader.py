@@ -15,7 +15,7 @@ from fastpath.array_types import ByteArray, Int64Array
 from fastpath.format.labels.known_labels import KnownLabels
 from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place, visible_batches
 from modyn_dagster.catalog.datasets import Column, DatasetRow, get_dataset
-from modyn_dagster.catalog.labels.label_files import label_files
+from modyn_dagster.catalog.labels.label_files import complete_label_files
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.label_files import arrive_later, known_labels
 from modyn_dagster.data.rows.layouts import Filling, Layouts, field_values, layouts_of, narrow_types
@@ -162,7 +162,7 @@ def open_reader(conn: sa.Connection, row: DatasetRow, spec: DatasetSpec, root: s
     deleted = DeletedLists(home, spec.name, batches)
     labels = None
     if arrive_later(spec):
-        files = label_files(conn, row.id)
+        files = complete_label_files(conn, row.id)
         labels = known_labels(home, spec, files, max((file.arrival for file in files), default=-1))
     modified = mtimes_in_place(conn, row.id)
     return reader_of(batches, spec, row, root=root, home=home, modified=modified, deleted=deleted, labels=labels)

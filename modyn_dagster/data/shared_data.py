@@ -17,7 +17,7 @@ from fastpath.format.labels.known_labels import KnownLabels
 from modyn_dagster.catalog.batches import BatchRow, mtimes_in_place
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow, sample
-from modyn_dagster.catalog.labels.label_files import LabelFileRow, label_files
+from modyn_dagster.catalog.labels.label_files import LabelFileRow, complete_label_files, label_files
 from modyn_dagster.catalog.samples import iter_values
 from modyn_dagster.data.batch_index import open_index
 from modyn_dagster.data.deleted_lists import DeletedLists
@@ -81,9 +81,18 @@ class SharedData:
 
     @cached_property
     def label_files(self) -> Sequence[LabelFileRow]:
-        """Label files of the dataset, read once: those up to the position of a view were there when its batches were read."""
+        """Label files of the dataset, read once: those up to the position of a view were there when its batches were read.
+
+        Arrivals of which a label batch is still open are left out, with all later ones.
+        """
         with transaction(self._engine) as conn:
-            return label_files(conn, self._row.id)
+            return complete_label_files(conn, self._row.id)
+
+    def has_other_label_files(self, conn: sa.Connection) -> bool:
+        """True where a purge has written label files again since their rows were read here."""
+        read: Sequence[LabelFileRow] = vars(self).get("label_files", ())
+        paths = {file.id: file.path for file in label_files(conn, self._row.id)} if read else {}
+        return any(paths.get(file.id) != file.path for file in read)
 
     def reader(self, position: int | None) -> SampleReader:
         """The reader in use, or a new one in its place once that has many batches open. Requests keep the reader they have.

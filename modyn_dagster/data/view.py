@@ -15,7 +15,7 @@ from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.data.known_batches import BatchColumns
-from modyn_dagster.data.label_files import arrive_later, is_labelled, largest_class
+from modyn_dagster.data.label_files import arrive_later, is_labelled
 from modyn_dagster.data.reader import SampleReader
 from modyn_dagster.data.shared_data import SharedData
 from modyn_dagster.data.split import EVALUATE, TRAIN, side_of
@@ -90,7 +90,7 @@ class DatasetView:
 
     @property
     def newest_label_position(self) -> int | None:
-        """Position of the newest batch or label that has arrived; None where labels arrive with their samples."""
+        """Position of the newest batch or of the newest complete labels; None where labels arrive with their samples."""
         if self.label_position is None:
             return None
         return max([self.label_position, *(file.arrival for file in self._shared.label_files[-1:])])
@@ -134,10 +134,12 @@ class DatasetView:
         return 0 if position is None else len(self._shared.known(position).parts.get(batch.ordinal, ()))
 
     def largest_class(self) -> int:
-        """Largest class that any label has had up to the view's position, -1 without labels; where labels arrive later."""
+        """Largest class that any label, purged ones included, has had up to the view's position; where labels arrive later.
+
+        -1 without labels.
+        """
         position = self.label_position if self.label_position is not None else -1
-        files = [file for file in self._shared.label_files if file.arrival <= position]
-        return max((largest_class(self.home / file.path, file.checksum) for file in files), default=-1)
+        return max((file.largest for file in self._shared.label_files if file.arrival <= position), default=-1)
 
     @property
     def deleted(self) -> DeletedLists:
@@ -157,7 +159,8 @@ class DatasetView:
         """The same batches after later deletions and purges; this view itself if there were none."""
         with transaction(self.engine) as conn:
             changed = changed_batches(conn, self.row.id, self.batches)
-        if not changed:
+            is_current = not changed and not self._shared.has_other_label_files(conn)
+        if is_current:
             return self
         batches = [changed.get(batch.ordinal, batch) for batch in self.batches]
         strict = self._shared.strict
@@ -168,8 +171,8 @@ class DatasetView:
         return view
 
     def up_to(self, ordinal: int) -> "DatasetView":
-        """The dataset as it was when this batch was its newest."""
-        if ordinal >= self.last_ordinal:
+        """The dataset as it was when this batch was its newest, with labels as of then."""
+        if ordinal >= self.last_ordinal and self._position is None:
             return self
         earlier = self.batches[: bisect_right(self.batches, ordinal, key=_ordinal)]
         return DatasetView(self.engine, self.home, self.row, self.spec, self._root, earlier, self._shared)

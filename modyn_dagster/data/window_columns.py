@@ -73,7 +73,11 @@ class WindowColumns:
             for keys, labels in iter_labels(conn, *self._place, chunk=CHUNK):
                 kept = self._kept(keys)
                 # Postgres has no labels that arrived later.
-                yield keys[kept], self._view.labels_at(keys[kept]).astype(np.int64) if self._arrive_later else labels[kept]
+                yield keys[kept], self._late_classes(keys[kept]) if self._arrive_later else labels[kept]
+
+    def _late_classes(self, keys: KeyArray) -> npt.NDArray[np.int64]:
+        values = self._view.labels_at(keys)
+        return values.astype(np.int64, copy=False) if values.dtype == np.int64 else np.full(len(keys), -1)
 
     def attribute(self, name: str) -> Iterator[tuple[KeyArray, list[str | None]]]:
         """Keys and an attribute as text; None where a sample has none."""

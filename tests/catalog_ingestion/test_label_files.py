@@ -8,13 +8,15 @@ import sqlalchemy as sa
 
 from fastpath.format.labels.label_file import LabelRows
 from modyn_dagster.catalog.database.engine import transaction
+from modyn_dagster.catalog.labels.label_batches import label_batch
 from modyn_dagster.catalog.labels.label_files import (
+    complete_label_files,
     label_files,
     label_files_version,
     record_label_file,
     replace_label_file,
 )
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register_labels
 from modyn_dagster.catalog.removal.rows import delete_dataset
 from modyn_dagster.data.label_files import open_label_file, write_label_file
 from modyn_dagster.errors import CorruptFile
@@ -64,6 +66,25 @@ def test_the_version_of_label_files_changes_with_every_one_that_is_added_or_writ
         assert label_files(conn, dataset_id)[0].n_rows == 1
         assert label_files_version(conn, dataset_id) == versions[-1]
     assert len(set(versions)) == 3
+
+
+def test_files_of_an_arrival_are_complete_once_its_last_label_batch_is_closed(
+    engine: sa.Engine, dataset_id: int, tmp_path: Path
+) -> None:
+    with transaction(engine) as conn:
+        one, other = register_labels(conn, dataset_id, [Announcement(key, {"paths": [key]}) for key in ("a", "b")])
+        [later] = register_labels(conn, dataset_id, [Announcement("c", {"paths": ["c"]})])
+        seen, versions = [], []
+        for batch, state in ((one, "ingested"), (later, "ingested"), (other, "failed")):
+            conn.execute(sa.update(label_batch).where(label_batch.c.id == batch.id).values(state=state))
+            if state == "ingested":
+                facts = write_label_file(tmp_path, "cars", batch.partition_key, rows_of((batch.id, 1)))
+                record_label_file(conn, dataset_id, batch.arrival, facts)
+            seen.append([file.arrival for file in complete_label_files(conn, dataset_id)])
+            versions.append(label_files_version(conn, dataset_id))
+    assert one.arrival == other.arrival
+    assert seen == [[], [], [one.arrival, later.arrival]]
+    assert versions[0] == versions[1] != versions[2]
 
 
 def test_a_label_file_with_other_bytes_than_recorded_is_an_error(engine: sa.Engine, dataset_id: int, tmp_path: Path) -> None:

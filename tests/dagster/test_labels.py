@@ -59,6 +59,17 @@ def test_the_sensor_finds_label_files_and_a_run_shows_what_was_in_them(later: Fa
     assert found == {"ids_known": False, "ids_once": False, "after_sample": True, "covered": True}
 
 
+def test_a_run_of_several_label_files_counts_coverage_once_after_the_last(later: Face) -> None:
+    write_labels(later, "a", "0,1,2024-01-02\n1,0,2024-01-02\n")
+    write_labels(later, "b", "2,0,2024-01-02\n")
+    later.tick("new_labels__tiny", later.tick("new_labels__tiny").cursor)
+    result = later.materialize(LABELS, batches=("a", "b"))
+    assert result.success, error_of(result)
+    shown = later.materializations(*LABELS)
+    assert {partition: metadata["labels"] for partition, metadata in shown.items()} == {"a": 2, "b": 1}
+    assert {metadata["coverage"] for metadata in shown.values()} == {round(3 / 6, 4)}
+
+
 def test_a_bad_label_file_fails_its_partition_alone(later: Face) -> None:
     write_labels(later, "a", "0,7,2024-01-02\n")
     write_labels(later, "b", "1,0,2024-01-02\n")

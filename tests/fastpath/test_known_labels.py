@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastpath.errors import CorruptFile
-from fastpath.format.labels.known_labels import KnownLabels, LabelPart
+from fastpath.format.labels.known_labels import KnownLabels, LabelPart, MergedLabels
 from fastpath.format.labels.label_file import LabelRows, write_label_rows
 from tests.fastpath.made_store import digest
 
@@ -75,3 +75,16 @@ def test_a_missing_file_is_an_error_only_for_its_batches(tmp_path: Path) -> None
     assert labels.of(1, 6).tolist() == [-1] * 6
     with pytest.raises(CorruptFile):
         labels.of(0, 7)
+
+
+def test_merged_labels_in_memory_are_bounded_by_their_bytes(tmp_path: Path) -> None:
+    parts = tuple(known(tmp_path, [[(0, 4, 3, 7, 7)]]).parts[0])
+    cache = MergedLabels(most_bytes=3 * 800)
+    merges = [cache.of((parts, "labels", 0, n)) for n in (100, 100, 50, 50, 100)]
+    assert merges[0] is merges[1] is merges[4]
+    assert cache.n_bytes == 1200
+    large = cache.of((parts, "labels", 0, 10_000))
+    assert large[:6].tolist() == [-1, -1, -1, -1, 3, -1]
+    assert cache.n_bytes == 80_000
+    cache.of((parts, "labels", 0, 200))
+    assert cache.n_bytes == 1600

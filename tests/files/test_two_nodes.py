@@ -10,7 +10,7 @@ import pytest
 
 from modyn_dagster.catalog.datasets import get_dataset
 from modyn_dagster.files.mounting import files_at
-from modyn_dagster.ingestion.deletion.delete import delete_samples, replaced_pairs
+from modyn_dagster.ingestion.deletion.delete import delete_samples, replaced_files
 from modyn_dagster.ingestion.deletion.purge import purge_samples
 from modyn_dagster.keys import keys_of
 from modyn_dagster.pipeline.operate.disk_usage import disk_usage
@@ -120,7 +120,7 @@ def test_deletions_and_purges_on_one_node_count_on_the_other(node: Node) -> None
     assert bob.platform.view(PACKED).deleted.among(keys).all()
     purge_samples(bob.platform.engine, bob.platform.home, bob.platform.dataset(PACKED), row, keys)
     assert not (bob.platform.home / "shards/packed/0.bin").exists()
-    assert replaced_pairs(*place, row) == []
+    assert replaced_files(*place, row) == []
     assert "shards/packed/0.1.bin" in objects(ann)
     assert "shards/packed/0.bin" not in objects(ann)
     assert len(ann.platform.view(PACKED).reader.read(keys_of(0, np.array([3]))).times) == 1

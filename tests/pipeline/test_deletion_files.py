@@ -14,7 +14,7 @@ from modyn_dagster.catalog.deletions import lock_deletions
 from modyn_dagster.catalog.runs import pipeline_run
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.errors import CorruptFile, LostClaim
-from modyn_dagster.ingestion.deletion.delete import replaced_pairs
+from modyn_dagster.ingestion.deletion.delete import replaced_files
 from modyn_dagster.keys import ORIGIN, KeyRange, key_of
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.decide.attempts import claim_context, give_up_attempt, working_attempt
@@ -42,7 +42,7 @@ def test_a_training_goes_on_with_the_files_it_began_with_and_they_go_once_it_has
     purge(world, [1 << 32 | 2, 1 << 32 | 3])
     platform = world.platform
     kept = ["1.1.arrow", "1.arrow"]
-    assert [path.name for path in replaced_pairs(platform.engine, platform.home, context.view.row)] == kept
+    assert [path.name for path in replaced_files(platform.engine, platform.home, context.view.row)] == kept
     assert [name for name in stored(world, "batches") if name.endswith(".deleted")] == [
         "1.1.deleted",
         "1.2.deleted",
@@ -53,7 +53,7 @@ def test_a_training_goes_on_with_the_files_it_began_with_and_they_go_once_it_has
     assert model_stage(context) is not None
     delete(world, [1 << 32])
     assert stored(world, "batches") == ["0.arrow", "1.2.arrow", "1.2.deleted", "1.3.deleted"]
-    assert replaced_pairs(platform.engine, platform.home, context.view.row) == []
+    assert replaced_files(platform.engine, platform.home, context.view.row) == []
 
 
 def test_an_attempt_that_meets_a_file_which_was_replaced_does_not_count(world_of):

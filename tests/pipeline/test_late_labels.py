@@ -5,17 +5,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fastpath.format.labels.label_file import LabelRows
+from modyn_dagster.catalog.labels.label_batches import label_batch
+from modyn_dagster.catalog.labels.label_files import record_label_file
+from modyn_dagster.catalog.registration import Announcement, register_labels
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.results.training_sets import find_training_set
+from modyn_dagster.data.label_files import write_label_file
 from modyn_dagster.data.split import TRAIN
+from modyn_dagster.data.view import DatasetView
 from modyn_dagster.data.window_columns import WindowColumns
 from modyn_dagster.keys import KeyRange, key_of, ordinal_of
 from modyn_dagster.pipeline.context import context_of
+from modyn_dagster.pipeline.operate.sample_lineage import usages_of
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
 from tests.examples import examples
+from tests.pipeline.deleting import keys_of
 from tests.pipeline.late_labels import Label, add_labels, arrive_later, at_once, known_by_brute_force, replace_labels
 from tests.pipeline.measuring import drift, performance
 from tests.pipeline.world import World
@@ -122,6 +131,32 @@ def test_a_memory_takes_each_sample_at_the_first_trigger_that_knows_its_label(wo
     assert len(triggers) > 1
 
 
+def test_a_memory_that_was_reset_takes_no_earlier_sample_whose_label_arrives_after_the_reset(world_of: Worlds) -> None:
+    memory = {"kind": "gdumb", "n": 1000, "reset": "after_trigger"}
+    world = world_of(amount(every=60, selection={"strategy": memory}))
+    world.deliver(range(6))
+    labels = delayed(at_once(world), 2)
+    arrive_later(world)
+    add_labels(world, labels)
+    world.replay("by_amount")
+    begin, late = -1, []
+    for trigger in world.triggers(world.run("by_amount", "replay").id, "trained"):
+        known = known_by_brute_force(labels, ordinal_of(trigger.point))
+        row = context_of(world.platform, "by_amount", trigger.partition_key).training_set
+        assert row is not None
+        assert keys_of(world, trigger).tolist() == sorted(key for key in known if begin < key <= trigger.key)
+        assert (row.after, row.until) == (begin, trigger.key)
+        late += [key for key in known if key <= begin and key not in late]
+        begin = trigger.key
+    assert late
+    # Lineage looks for samples in the sets whose window reaches them.
+    view, held = world.platform.view(DATASET), dict[str, int]()
+    for trigger in world.triggers(world.run("by_amount", "replay").id, "trained"):
+        held |= {trigger.partition_key: len(keys_of(world, trigger))}
+    uses = usages_of(world.platform, view.row.id, view.keys_on(TRAIN, KeyRange(-1, view.last_key)))
+    assert {use.used_by.partition_key: use.n_keys for use in uses} == held
+
+
 def test_late_labels_change_no_decision_training_set_model_or_score_as_known(world_of: Worlds) -> None:
     world = world_of(amount(selection=BALANCED))
     world.deliver(range(6))
@@ -182,6 +217,31 @@ def test_final_scores_follow_labels_as_they_arrive_and_then_stay(world_of: World
     assert [cell.value for cell in after] == [cell.value for cell in before]
     assert [cell.final_value for cell in after] != [cell.final_value for cell in before]
     assert {cell.final_arrival for cell in after} == {20}
+
+
+def test_final_scores_wait_for_the_last_file_of_those_that_arrive_together(world_of: Worlds) -> None:
+    world = world_of(amount())
+    world.deliver(range(4))
+    labels = at_once(world)
+    arrive_later(world)
+    add_labels(world, labels)
+    with world.platform.transaction() as conn:
+        files = [Announcement(key, {"paths": [key]}) for key in "ab"]
+        register_labels(conn, world.platform.read_view(conn, DATASET).row.id, files, 20)
+    corrections = [replace(each, value=1 - each.value, arrival=20, known_at=1) for each in labels]
+    ends = []
+    for number, key in enumerate("ab"):
+        add_labels(world, [each for each in corrections if each.key % 2 == number])
+        with world.platform.transaction() as conn:
+            conn.execute(sa.update(label_batch).where(label_batch.c.partition_key == key).values(state="ingested"))
+        world.reload()
+        world.replay("by_amount")
+        ends.append([(cell.final_arrival, cell.final_value) for cell in cells_of(world)])
+    assert {arrival for arrival, _ in ends[0]} == {3}
+    assert {arrival for arrival, _ in ends[1]} == {20}
+    replace_labels(world, labels + corrections)
+    world.replay("by_amount", name="at once")
+    assert [(cell.final_arrival, cell.final_value) for cell in cells_of(world)] == ends[1]
 
 
 def test_a_score_with_too_few_known_labels_is_undefined_and_says_so(world_of: Worlds) -> None:
@@ -262,6 +322,40 @@ def test_drift_is_measured_on_samples_without_labels(world_of: Worlds) -> None:
 def replayed_decisions(world: World, name: str) -> list[tuple]:
     world.replay("by_drift", name=name)
     return world.decisions(world.run_named("by_drift", name))
+
+
+def test_a_view_up_to_any_batch_has_the_labels_of_then_whatever_position_it_had_before(late_world: World) -> None:
+    add_labels(late_world, [Label(key_of(2, 3), 1, 2), Label(key_of(2, 3), 0, 9, known_at=5)])
+    late_world.reload()
+    whole = late_world.platform.view(DATASET)
+    key = np.array([key_of(2, 3)], np.uint64)
+    for ordinal in (2, 5, 7):
+        assert whole.labelled_as_of(9).up_to(ordinal).label_position == min(ordinal, 5)
+        assert whole.labelled_as_of(9).up_to(ordinal).labels_at(key) == 1
+    assert whole.labelled_as_of(9).labels_at(key) == 0
+    assert whole.up_to(5) is whole
+
+
+@pytest.mark.parametrize("backend", ["arrow", "postgres"])
+def test_targets_that_arrive_later_are_no_classes(world_of: Worlds, backend: str) -> None:
+    world = world_of(amount())
+    world.deliver(range(2))
+    arrive_later(world)
+    view = world.platform.view(DATASET)
+    targets = np.array([0.25, 1.75, 40.5])
+    keys = np.array([key_of(0, 1), key_of(0, 7), key_of(1, 0)], np.uint64)
+    rows = LabelRows(keys, targets, np.zeros(3, np.int64).view("datetime64[us]"), np.arange(3, dtype=np.uint64))
+    with world.platform.transaction() as conn:
+        record_label_file(conn, view.row.id, 1, write_label_file(world.platform.home, DATASET, "targets", rows))
+    assert view.spec.label is not None
+    spec = view.spec.model_copy(update={"label": view.spec.label.model_copy(update={"kind": "target"})})
+    view = DatasetView(view.engine, view.home, view.row, spec, "", view.batches)
+    assert view.labels_at(keys).tolist() == targets.tolist()
+    columns = WindowColumns(view, KeyRange(-1, view.last_key), backend)
+    assert [(found.tolist(), classes.tolist()) for found, classes in columns.labels() if len(found)] in (
+        [(keys.tolist(), [-1] * 3)],
+        [(keys[:2].tolist(), [-1] * 2), (keys[2:].tolist(), [-1])],
+    )
 
 
 #: Label of a sample: arrival, value, time known.

@@ -1,6 +1,7 @@
 """Points measured by workers: the same measurements, decisions and models, whatever the policy does with them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from modyn_dagster.catalog.decisions import measurement
 from modyn_dagster.pipeline.replay.measuring_ahead import PointMeasurement
 from tests.pipeline.deleting import delete
 from tests.pipeline.inline_pool import InlinePool
+from tests.pipeline.late_labels import add_labels, arrive_later, at_once
 from tests.pipeline.measuring import deliver_with_shift, drift, performance
 from tests.pipeline.same_end import both, forget_evaluations, replayed
 from tests.pipeline.world import World
@@ -68,6 +70,24 @@ def test_points_between_two_trainings_are_measured_by_workers(world_of, workers,
     rows = measurements(world, "workers")
     assert rows == measurements(world, "alone")
     assert pool.made.count("measure_in_worker") >= len(rows) > 5
+
+
+def test_points_that_wait_for_labels_are_measured_by_workers(world_of, workers) -> None:
+    world = shifted(world_of, PERFORMANCE | {"min_coverage": 0.5, "decision": {"rule": "threshold", "value": -1.0}})
+    labels = at_once(world)
+    arrive_later(world)
+    # Of every second batch most labels come a batch later.
+    add_labels(world, [replace(each, arrival=each.arrival + (each.arrival % 2 and each.key % 3 > 0)) for each in labels])
+    alone = replayed(world, "tried", "alone")
+    forget_evaluations(world)
+    pool: InlinePool = workers(3)
+    assert replayed(world, "tried", "workers", pool) == alone
+    rows = measurements(world, "workers")
+    assert rows == measurements(world, "alone")
+    reasons = [decision[4] for decision in world.decisions(world.run_named("tried", "workers"))]
+    assert 3 < sum("below min_coverage" in reason for reason in reasons) < len(rows) - 3
+    # Every guess was right: no point was measured twice, and none by the replay.
+    assert pool.made.count("measure_in_worker") == len(rows)
 
 
 @pytest.mark.soak("distributed")

@@ -4,10 +4,12 @@ Every sample has one label or none: among its rows the latest ``known_at`` wins,
 files came. -1 and NaN stand for a sample without a label.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -16,8 +18,8 @@ from fastpath.errors import CorruptFile
 from fastpath.format.labels.label_file import LabelArray, LabelFile, LabelKind, LabelRows
 
 _POSITION_MASK: Final = np.uint64((1 << 32) - 1)
-#: Batches whose merged labels stay in memory; a store keeps those of the batches that it has open.
-_MOST_MERGED: Final = 64
+#: Bytes of merged labels that stay in memory; a store keeps those of the batches that it has open.
+_MOST_BYTES: Final = 64_000_000
 _MOST_FILES: Final = 256
 
 
@@ -55,7 +57,7 @@ class KnownLabels:
 
         Raises ``CorruptFile`` for a file that is missing or damaged, or holds labels of samples that the batch does not have.
         """
-        return _merged(tuple(self.parts.get(ordinal, ())), self.kind, ordinal, n)
+        return _MERGED.of((tuple(self.parts.get(ordinal, ())), self.kind, ordinal, n))
 
 
 @lru_cache(maxsize=_MOST_FILES)
@@ -63,8 +65,7 @@ def _opened(path: Path, checksum: str | None) -> LabelFile:
     return LabelFile.open(path, checksum)
 
 
-@lru_cache(maxsize=_MOST_MERGED)
-def _merged(parts: tuple[LabelPart, ...], kind: LabelKind, ordinal: int, n: int) -> LabelArray:
+def _merged(parts: Sequence[LabelPart], kind: LabelKind, ordinal: int, n: int) -> LabelArray:
     is_class = kind == "labels"
     values: LabelArray = np.full(n, -1, np.int64) if is_class else np.full(n, np.nan, np.float64)
     # One part alone, the usual case, needs no comparison of times.
@@ -83,6 +84,47 @@ def _merged(parts: tuple[LabelPart, ...], kind: LabelKind, ordinal: int, n: int)
         digests[positions] = rows.digests[better]
     values.flags.writeable = False
     return values
+
+
+#: Arguments of ``_merged``.
+_Merge = tuple[tuple[LabelPart, ...], LabelKind, int, int]
+
+
+class MergedLabels:
+    """Least-recently-used cache of merged labels, bounded by their bytes. Thread-safe.
+
+    Args:
+        most_bytes: of all arrays but the newest, which always stays.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._arrays: OrderedDict[_Merge, LabelArray] = OrderedDict()
+        self._lock = Lock()
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the arrays."""
+        with self._lock:
+            return sum(values.nbytes for values in self._arrays.values())
+
+    def of(self, merge: _Merge) -> LabelArray:
+        """Labels merged now or before, for parts, kind, ordinal and number of samples, as ``KnownLabels.of``."""
+        with self._lock:
+            values = self._arrays.pop(merge, None)
+            if values is not None:
+                self._arrays[merge] = values
+                return values
+        values = _merged(*merge)
+        with self._lock:
+            self._arrays[merge] = values
+            n_bytes = sum(each.nbytes for each in self._arrays.values())
+            while n_bytes > self._most_bytes and len(self._arrays) > 1:
+                n_bytes -= self._arrays.popitem(last=False)[1].nbytes
+        return values
+
+
+_MERGED: Final = MergedLabels()
 
 
 def _rows(part: LabelPart, kind: LabelKind, ordinal: int, n: int) -> LabelRows:

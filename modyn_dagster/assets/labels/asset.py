@@ -48,6 +48,7 @@ def _events(context: dg.AssetExecutionContext, platform: "Platform", assets: Dat
     spec, root = platform.project.datasets[name], platform.project.label_root_of(name)
     failures: list[DataError] = []
     judged: dict[str, list[CheckResult]] = {}
+    ingested: list[LabelBatchRow] = []
     for partition in context.partition_keys:
         try:
             result = ingest_labels(platform.engine, platform.home, spec, root, partition)
@@ -64,10 +65,15 @@ def _events(context: dg.AssetExecutionContext, platform: "Platform", assets: Dat
             yield labels_failure(key, batch, batch.error or str(error))
             continue
         context.log.info(f"label batch {partition}: {result.n_labels} labels, {result.n_waiting} wait for their samples")
-        batch, coverage = _read(platform, name, partition), _coverage(platform, name)
-        judged[partition] = label_checks(batch, coverage)
-        yield dg.AssetMaterialization(key, partition=partition, metadata=labels_metadata(batch, coverage))
-        yield from check_evaluations(key, partition, judged[partition])
+        ingested.append(_read(platform, name, partition))
+    if ingested:
+        # Counted once, after the last one: it reads all labels and samples of the dataset.
+        coverage = _coverage(platform, name)
+        for batch in ingested:
+            partition = batch.partition_key
+            judged[partition] = label_checks(batch, coverage)
+            yield dg.AssetMaterialization(key, partition=partition, metadata=labels_metadata(batch, coverage))
+            yield from check_evaluations(key, partition, judged[partition])
     yield from check_summaries(key, judged)
     if failures:
         raise failures[0] if len(failures) == 1 else dg.Failure("\n".join(map(str, failures)))

@@ -1,6 +1,6 @@
 """Label batches: files of labels that arrive after their samples, their states, and what was found in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -139,3 +139,12 @@ def mark_labels_failed(
     """Close an open label batch with the reason, as ``failed_values`` keeps it."""
     where = (label_batch.c.id == row.id) & (label_batch.c.state == "open")
     conn.execute(sa.update(label_batch).where(where).values(failed_values(row.source, error, file_states, traceback)))
+
+
+def forget_found_ids(conn: sa.Connection, dataset_id: int, ids: Collection[str]) -> None:
+    """Remove the rows that findings name with one of some ids; the numbers of rows stay."""
+    where = (label_batch.c.dataset_id == dataset_id) & label_batch.c.findings.is_not(None)
+    for row_id, findings in conn.execute(sa.select(label_batch.c.id, label_batch.c.findings).where(where)).all():
+        kept = {kind: each | {"first": [row for row in each["first"] if row["id"] not in ids]} for kind, each in findings.items()}
+        if kept != findings:
+            conn.execute(sa.update(label_batch).where(label_batch.c.id == row_id).values(findings=kept))

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 
 from modyn_dagster.catalog.database.mapping import BigInt, Id, Mark, References, created_column, list_rows, table
+from modyn_dagster.catalog.labels.label_batches import first_open_arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class LabelFileFacts:
     checksum: str
     n_rows: int
     parts: Sequence[Sequence[int]]
+    largest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class LabelFileRow:
         path: relative to the home folder.
         checksum: of the file, hex BLAKE2b of 16 bytes.
         parts: ``[ordinal, first row, number of rows]`` of each sample batch that has rows in the file.
+        largest: class that the file had when it was first written, before any purge; -1 without rows, and for targets. Models
+            have an output for it, so one that is made again after a purge has the same ones.
     """
 
     id: Id
@@ -43,6 +47,7 @@ class LabelFileRow:
     checksum: str
     n_rows: BigInt
     parts: Annotated[Sequence[Sequence[int]], JSONB()]
+    largest: int
 
 
 label_file: Final = table(
@@ -61,14 +66,32 @@ def label_files(conn: sa.Connection, dataset_id: int) -> list[LabelFileRow]:
     return list_rows(conn, LabelFileRow, statement.order_by(label_file.c.arrival, label_file.c.id))
 
 
+def complete_label_files(conn: sa.Connection, dataset_id: int) -> list[LabelFileRow]:
+    """Label files of the arrivals before the first open label batch, in the order of their arrival.
+
+    No file is added to these arrivals any more, so labels as of any of them stay the same.
+    """
+    # In one statement: two would see a label batch that is registered and ingested between them.
+    statement = sa.select(label_file).where((label_file.c.dataset_id == dataset_id) & _is_complete(dataset_id))
+    return list_rows(conn, LabelFileRow, statement.order_by(label_file.c.arrival, label_file.c.id))
+
+
 def label_files_version(conn: sa.Connection, dataset_id: int) -> str:
-    """Version of a dataset's label files: equal texts mean equal rows. Empty where there are none."""
+    """Version of a dataset's complete label files: equal texts mean equal rows. Empty where there are none."""
     checksums = sa.func.string_agg(label_file.c.checksum, aggregate_order_by(sa.literal(""), label_file.c.id))
-    statement = sa.select(sa.func.coalesce(sa.func.md5(checksums), "")).where(label_file.c.dataset_id == dataset_id)
+    statement = sa.select(sa.func.coalesce(sa.func.md5(checksums), ""))
+    statement = statement.where((label_file.c.dataset_id == dataset_id) & _is_complete(dataset_id))
     text: str = conn.execute(statement).scalar_one()
     return text
 
 
 def replace_label_file(conn: sa.Connection, label_file_id: int, facts: LabelFileFacts) -> None:
-    """Switch a row to the file that was written in place of its own; the new one exists already."""
-    conn.execute(sa.update(label_file).where(label_file.c.id == label_file_id).values(**asdict(facts)))
+    """Switch a row to the file that was written in place of its own; the new one exists already. The largest class stays."""
+    values = asdict(facts)
+    del values["largest"]
+    conn.execute(sa.update(label_file).where(label_file.c.id == label_file_id).values(**values))
+
+
+def _is_complete(dataset_id: int) -> sa.ColumnElement[bool]:
+    first_open = first_open_arrival(dataset_id)
+    return first_open.is_(None) | (label_file.c.arrival < first_open)

@@ -61,13 +61,13 @@ def add_sample_ids(conn: sa.Connection, dataset_id: int, ids: Sequence[str], key
     return None
 
 
-def forget_ids(conn: sa.Connection, dataset_id: int, keys: KeyArray) -> int:
-    """Remove the ids of samples (``uint64[n]``); returns their number."""
-    removed = 0
+def forget_ids(conn: sa.Connection, dataset_id: int, keys: KeyArray) -> list[str]:
+    """Remove the ids of samples (``uint64[n]``); returns them."""
+    removed = list[str]()
     for start in range(0, len(keys), _CHUNK):
         some = sa.literal(keys[start : start + _CHUNK].tolist(), ARRAY(sa.BigInteger))
         chosen = (sample_id.c.dataset_id == dataset_id) & (sample_id.c.key == sa.any_(some))
-        removed += conn.execute(sa.delete(sample_id).where(chosen)).rowcount
+        removed += conn.scalars(sa.delete(sample_id).where(chosen).returning(sample_id.c.id))
     return removed
 
 

@@ -168,7 +168,7 @@ def _delete(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray", reaso
 
 
 def _purge(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> None:
-    from modyn_dagster.ingestion.deletion.delete import replaced_pairs
+    from modyn_dagster.ingestion.deletion.delete import replaced_files
     from modyn_dagster.ingestion.deletion.purge import purge_samples
 
     spec = platform.project.datasets[dataset.name]
@@ -178,7 +178,7 @@ def _purge(platform: "Platform", dataset: "DatasetRow", keys: "KeyArray") -> Non
     _list("copied at ingestion, these files hold them where they still exist", [p for b in purged for p in b.copied_from])
     _list(
         "a training may still read these replaced files, which hold them; run the command again once none is running",
-        [str(path) for path in replaced_pairs(platform.engine, platform.home, dataset)],
+        [str(path) for path in replaced_files(platform.engine, platform.home, dataset)],
     )
 
 

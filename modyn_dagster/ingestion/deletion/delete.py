@@ -1,6 +1,6 @@
 """Deletion of samples: new lists of deleted positions, and removal of the files that deletions and purges replaced.
 
-A list of deleted positions, or a pair of index and shard, is replaced once the row of its batch names a newer one. A training
+A list of deleted positions, a pair of index and shard, or a label file is replaced once its row names a newer one. A training
 that began before may still read the old one, so all of them stay while a pipeline trains on the dataset.
 """
 
@@ -23,6 +23,7 @@ from modyn_dagster.data.batch_index import deleted_list_path, rewrite_number
 from modyn_dagster.data.deleted_lists import DeletedLists
 from modyn_dagster.errors import UnknownKey
 from modyn_dagster.files.mounting import files_at
+from modyn_dagster.ingestion.deletion.labels import is_replaced_label_file, replaced_label_files, sweep_labels
 from modyn_dagster.keys import KeyArray, keys_of, ordinals_of, positions_of
 from modyn_dagster.storage import atomic_write, sweep_unfinished
 
@@ -34,6 +35,7 @@ def sweep_replaced(engine: sa.Engine, home: Path, dataset: DatasetRow) -> None:
 
     Files that a training or a kill kept are removed by the next deletion or purge of the dataset.
     """
+    sweep_labels(engine, home, dataset)
     with transaction(engine) as conn:
         # In this order: a training that begins after the question reads the files of these rows, or of later ones.
         batches = list_batches(conn, dataset.id, "ingested")
@@ -47,17 +49,18 @@ def sweep_replaced(engine: sa.Engine, home: Path, dataset: DatasetRow) -> None:
         files_at(folder).settle(folder)
 
 
-def replaced_pairs(engine: sa.Engine, home: Path, dataset: DatasetRow) -> list[Path]:
-    """Replaced indexes and shards that still exist, with the samples that were purged from them."""
+def replaced_files(engine: sa.Engine, home: Path, dataset: DatasetRow) -> list[Path]:
+    """Replaced indexes, shards and label files that still exist, with the samples that were purged from them or their labels."""
     with transaction(engine) as conn:
         batches = list_batches(conn, dataset.id, "ingested")
-    return sorted(path for path, _ in _replaced(home, dataset.name, batches) if path.suffix != ".deleted")
+        labels = list(replaced_label_files(conn, home, dataset))
+    return sorted([*labels, *(path for path, _ in _replaced(home, dataset.name, batches) if path.suffix != ".deleted")])
 
 
 def is_replaced(conn: sa.Connection, home: Path, dataset: DatasetRow, path: Path) -> bool:
-    """Test that a path is, or was, a file of the dataset's batches that a deletion or purge has replaced."""
+    """Test that a path is, or was, a file of the dataset's batches or labels that a deletion or purge has replaced."""
     if path.resolve().parent not in [folder.resolve() for folder in _folders(home, dataset.name)]:
-        return False
+        return is_replaced_label_file(conn, home, dataset, path)
     return _age(path, {batch.ordinal: batch for batch in list_batches(conn, dataset.id, "ingested")}) > 0
 
 

@@ -59,9 +59,9 @@ def purge_samples(engine: sa.Engine, home: Path, spec: DatasetSpec, dataset: Dat
         purged.append(_purge_batch(engine, home, spec, dataset, step))
         if len(purged) % _SWEEP_EVERY == 0:
             sweep_replaced(engine, home, dataset)
-    sweep_replaced(engine, home, dataset)
     deleted = DeletedLists(home, dataset.name, [each.batch for each in purged]).among(keys)
     purge_labels(engine, home, dataset, keys[deleted])
+    sweep_replaced(engine, home, dataset)
     return purged
 
 

@@ -11,13 +11,15 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from modyn_dagster.catalog.runs import RunRow, get_run
+from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.distributed.protocols import Pool, Resources
 from modyn_dagster.errors import one_line
+from modyn_dagster.keys import ordinal_of
 from modyn_dagster.pipeline.measure.measurement_rows import needs_digest
 from modyn_dagster.pipeline.measure.measurer import Measurer
 from modyn_dagster.pipeline.platform import Platform, worker_platform
@@ -26,7 +28,7 @@ from modyn_dagster.settings import Settings
 from modyn_dagster.triggering import DriftNeed, Measured, Measurement, MeasurementSpec, PerformanceNeed
 from modyn_dagster.triggering.build import pipeline_policy
 from modyn_dagster.triggering.loop import Measure, MeasurementPending, drive_policy
-from modyn_dagster.triggering.measurement import Need
+from modyn_dagster.triggering.measurement import COVERAGE, Need
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +138,7 @@ class MeasuringAhead:
         stream = training_stream(view, run.origin)
         place = self._platform.settings, run.id, str(run.previous_model), view.last_ordinal
         with suppress(MeasurementPending):
-            for point, decision, needs, _ in drive_policy(policy, run.cursor, stream, _undefined):
+            for point, decision, needs, _ in drive_policy(policy, run.cursor, stream, partial(_undefined, view)):
                 if needs and point >= first:
                     self._expected.append((point, needs_digest(needs)))
                     yield PointMeasurement(*place, point, needs)
@@ -159,9 +161,20 @@ def _measurer(settings: Settings, run_id: int) -> Measurer:  # noqa: ARG001 - ru
     return Measurer(worker_platform(settings))
 
 
-def _undefined(point: int, needs: MeasurementSpec) -> Mapping[str, Measured]:
-    """Answers without a score, which fire nothing, and which no policy remembers."""
-    return {path: Measured(dict.fromkeys(_names(point, need))) for path, need in needs.items()}
+def _undefined(view: DatasetView, point: int, needs: MeasurementSpec) -> Mapping[str, Measured]:
+    """Answers without a score, which fire nothing, and which no policy remembers.
+
+    Label coverage, which policies wait for, is in them: it needs no model.
+    """
+    return {path: Measured(dict.fromkeys(_names(point, need)) | _coverage(view, point, need)) for path, need in needs.items()}
+
+
+def _coverage(view: DatasetView, point: int, need: Need) -> dict[str, float]:
+    view = view.up_to(ordinal_of(point))
+    if not isinstance(need, PerformanceNeed) or view.label_position is None:
+        return {}
+    known = view.count(need.window, TRAIN, labelled=True)
+    return {COVERAGE: known / max(1, view.count(need.window, TRAIN))}
 
 
 def _names(point: int, need: Need) -> list[str]:

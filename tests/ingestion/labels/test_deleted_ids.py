@@ -58,14 +58,16 @@ def test_a_purge_removes_labels_and_ids_and_a_later_label_waits(world: LabelWorl
     spec = later_spec()
     world.write("1.csv", samples(1, ["ann", "bob"]))
     world.run_import(spec)
-    world.write_labels("a.csv", "ann,1,2024-01-03\nbob,0,2024-01-03\n")
+    world.write_labels("a.csv", "ann,1,2024-01-03\nbob,0,2024-01-03\nann,0,2024-01-02\nbob,1,2024-01-02\n")
     world.register_labels(spec, "a.csv")
     world.ingest_labels(spec, "a")
     dataset, [key] = world.dataset(spec), named(world, spec, "ann")
     keys = np.array([key], np.uint64)
     delete_samples(world.engine, world.home, dataset, keys, None)
     purge_samples(world.engine, world.home, spec, dataset, keys)
-    assert [row[0] for row in world.known(spec)] == named(world, spec, "bob")
+    assert {row[0] for row in world.known(spec)} == set(named(world, spec, "bob"))
+    [batch] = world.label_batches(spec)
+    assert batch.findings == {"twice": {"rows": 2, "first": [{"file": "a.csv", "row": 4, "id": "bob"}]}}
     with pytest.raises(ConfigError, match="'ann'"):
         named(world, spec, "ann")
     world.write_labels("b.csv", "ann,0,2024-01-04\n")

@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("checksum", sa.Text, nullable=False),
         sa.Column("n_rows", sa.BigInteger, nullable=False),
         sa.Column("parts", JSONB, nullable=False),
+        sa.Column("largest", sa.Integer, nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
         sa.Index("ix_label_file_dataset_id_arrival", "dataset_id", "arrival"),
     )

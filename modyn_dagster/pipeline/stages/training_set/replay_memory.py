@@ -12,7 +12,7 @@ from modyn_dagster.data.label_files import is_labelled
 from modyn_dagster.data.labels import task_kind
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.window_columns import WindowColumns
-from modyn_dagster.keys import ORIGIN, KeyArray, KeyRange, keys_of, ordinal_of
+from modyn_dagster.keys import KeyArray, KeyRange, keys_of, ordinal_of
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.measure.feature_extractor import BlockCache, FeatureExtractor
 from modyn_dagster.pipeline.models import predictor_of
@@ -31,13 +31,13 @@ def update_replay_memory(context: TriggerContext, state: OnlineState, memory: Me
     measurements use, so they are equal live and in a replay. Before the first model the memory gets none.
 
     Where labels arrive later, a sample is added at the first trigger that knows its label: first those of earlier windows whose
-    labels have arrived since the previous trigger, then those of the new window.
+    labels have arrived since the previous trigger, then those of the new window. Samples from before a reset stay out.
     """
     # As of this trigger, also where its state is computed again for a later one.
     context = replace(context, view=context.view.up_to(ordinal_of(trigger.point)))
     window = KeyRange(state.until, trigger.key)
     with _newest_model(context, memory, trigger) as model:
-        for keys, labels in _labelled_since(context, trigger, until=state.until):
+        for keys, labels in _labelled_since(context, trigger, KeyRange(state.begin, state.until)):
             values = _known_values(context, memory, model, keys, labels)
             state.remember(keys, 0, state.time or 0, state.until, **values)
         for part in batch_parts(context.view, window):
@@ -58,20 +58,21 @@ def _known_values(
     return values
 
 
-def _labelled_since(context: TriggerContext, trigger: TriggerRow, until: int) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
-    """Yield, batch by batch, the present train samples up to a key whose labels have arrived since the previous trigger."""
+def _labelled_since(
+    context: TriggerContext, trigger: TriggerRow, window: KeyRange
+) -> Iterator[tuple[KeyArray, npt.NDArray[np.int64]]]:
+    """Yield, batch by batch, the present train samples of a window whose labels have arrived since the previous trigger."""
     view, previous = context.view, [each for each in context.triggers if each.ordinal < trigger.ordinal]
     if view.label_position is None or not previous:
         return
     before = view.up_to(ordinal_of(previous[-1].point))
-    origin = ORIGIN if context.spec.selection.window == "all" else context.run.origin
     for batch in before.batches:
         if view.label_version(batch) == before.label_version(batch):
             continue
         values, known = view.labels(batch)
         positions = np.flatnonzero(known & ~before.labels(batch)[1])
         keys = keys_of(batch.ordinal, positions)
-        kept = (keys.astype(np.int64) > origin) & (keys.astype(np.int64) <= until) & (view.sides(keys) == TRAIN)
+        kept = (keys.astype(np.int64) > window.after) & (keys.astype(np.int64) <= window.until) & (view.sides(keys) == TRAIN)
         kept &= ~view.deleted.among(keys)
         if kept.any():
             is_class = values.dtype == np.int64
