@@ -53,6 +53,10 @@ class OddZone(tzinfo):
     def utcoffset(self, moment: datetime | None, /) -> timedelta:
         return timedelta(hours=1)
 
+    def dst(self, moment: datetime | None, /) -> None: ...
+
+    def tzname(self, moment: datetime | None, /) -> None: ...
+
 
 PLAIN = (
     st.none()
@@ -177,7 +181,7 @@ def test_a_forged_answer_runs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(np.ma.masked_array([1, 2], [True, False]), np.array([(1,)], [("a", "<i4")]).view(np.recarray)),
+        *(np.ma.array([1, 2], mask=[True, False]), np.array([(1,)], [("a", "<i4")]).view(np.recarray)),
         *(datetime(2024, 1, 1, tzinfo=OddZone()), SetsMore()),
     ],
     ids=["masked", "records", "zone", "state"],
