@@ -131,7 +131,12 @@ def test_a_worker_closes_the_measurer_of_an_earlier_run(world_of, workers, monke
     measure_in_worker(first)
     closed: list[Measurer] = []
     close = Measurer.close
-    monkeypatch.setattr(Measurer, "close", lambda self: (closed.append(self), close(self))[1])
+
+    def closing(self: Measurer) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(Measurer, "close", closing)
     measure_in_worker(first)
     assert not closed
     measure_in_worker(second)
