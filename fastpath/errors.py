@@ -19,6 +19,9 @@ class Error(Exception):
 
 
 def _restored(kind: type[Error], arguments: tuple[Any, ...]) -> Error:
+    # The class may come from a message of another process.
+    if not issubclass(kind, Error):
+        raise TypeError(f"{kind.__name__} is no error of ours")
     # Not by the constructor: it takes the fields, and makes the message of them.
     return kind.__new__(kind, *arguments)
 

@@ -41,7 +41,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import urlsplit, urlunsplit
 
 from modyn_dagster.distributed.opening import named_pool
 from modyn_dagster.errors import ConfigError
@@ -63,7 +62,10 @@ _UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 #: Text in place of a password where settings are shown to others.
 _HIDDEN: Final = "***"
-_PASSWORD: Final = re.compile(r"((?:^|&)[^&=]*password[^&=]*=)[^&]*", re.IGNORECASE)
+_PASSWORD: Final = re.compile(r"([?&][^&=]*password[^&=]*=)[^&]*", re.IGNORECASE)
+#: User and password of an address, as SQLAlchemy reads them, and as far as they may have been meant to go.
+_ACCOUNT: Final = re.compile(r"[^:]*://[^:/]*:[^@]*@")
+_ANY_ACCOUNT: Final = re.compile(r"(://[^:/]*):.*@", re.DOTALL)
 
 #: Default of ``MODYN_RANKS``: processes of this machine.
 RANKS: Final = "processes"
@@ -174,11 +176,11 @@ def _without_password(url: str) -> str:
     >>> _without_password("postgresql://modyn:geheim@db:5432/?sslmode=require&sslpassword=x")
     'postgresql://modyn:***@db:5432/?sslmode=require&sslpassword=***'
     """
-    parts = urlsplit(url)
-    account, at, place = parts.netloc.rpartition("@")
-    user, colon, _ = account.partition(":")
-    netloc = f"{user}:{_HIDDEN}{at}{place}" if colon else parts.netloc
-    return urlunsplit(parts._replace(netloc=netloc, query=_PASSWORD.sub(rf"\1{_HIDDEN}", parts.query)))
+    # Where SQLAlchemy ends the password; `urlsplit` ends it at a `/`, `?` or `#` in it.
+    account = _ACCOUNT.match(url)
+    begin = account.end() if account else 0
+    hidden = url[:begin] + _PASSWORD.sub(rf"\1{_HIDDEN}", url[begin:])
+    return _ANY_ACCOUNT.sub(rf"\1:{_HIDDEN}@", hidden)
 
 
 def _seconds(name: str, text: str, *, zero: bool) -> float:

@@ -1,22 +1,22 @@
 """Values on their way between processes: JSON for their structure, safetensors for arrays and bytes. No pickle.
 
 Plain values, containers, paths, times, arrays and types are encoded as such; an instance of a class as the name of the class and
-the content that ``__reduce_ex__`` gives. Decoding makes instances of installed classes without calling their constructors, and
-calls no function but those with which classes of this distribution restore themselves. Classes of Python's own library, code and
-open files are refused on both sides.
+the content that ``__reduce_ex__`` gives. Decoding makes instances of installed classes without calling their constructors. It
+calls enumerations, classes of this distribution that say how they are restored, their class methods, and the one function that
+restores its errors: nothing else, whatever a message names. Classes of Python's own library, code and open files are refused on
+both sides, and so are classes of others with a ``__setstate__`` of their own.
 """
 
 import copyreg
-import importlib
 import json
 import struct
-import sys
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
-from enum import Enum
+from datetime import date, datetime, timedelta, timezone
+from math import prod
 from pathlib import Path, PurePath
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final, Protocol, runtime_checkable
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,9 @@ from numpy.lib.format import descr_to_dtype, dtype_to_descr
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from modyn_dagster.distributed.restoring import imported, name_of, require_class, restoring_name
+
 _LENGTH: Final = struct.Struct("<Q")
-#: Packages whose classes may restore themselves by a function of their own.
-OURS: Final = ("fastpath", "modyn_dagster")
 #: Protocol of ``__reduce_ex__`` that describes every instance by its class and its state.
 _PROTOCOL: Final = 2
 
@@ -66,16 +66,8 @@ def decode(content: bytes) -> Any:
     tree = view[_LENGTH.size : _LENGTH.size + length]
     try:
         return _decoded(json.loads(bytes(tree)), load(bytes(view[_LENGTH.size + length :])))
-    except (SafetensorError, LookupError, AttributeError) as error:
+    except (SafetensorError, LookupError, AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"a message of a worker is damaged: {error}") from error
-
-
-def imported(module: str, name: str) -> Any:
-    """Return the class or function of a module, or of a class in it."""
-    found = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
 
 
 class _Encoder:
@@ -98,6 +90,8 @@ class _Encoder:
             return ["bytes", self._kept(np.frombuffer(value, np.uint8))]
         if isinstance(value, (np.ndarray, np.generic)):
             return self._array(value)
+        if kind is datetime:
+            return ["datetime", *_of_moment(value)]
         if kind in _TEXTS:
             return [kind.__name__, _TEXTS[kind][0](value)]
         if isinstance(value, np.dtype):
@@ -105,20 +99,19 @@ class _Encoder:
         if kind is range:
             return ["range", value.start, value.stop, value.step]
         if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
-            return ["name", *_name(value)]
+            return ["name", *name_of(value)]
         return self._instance(value)
 
     def _array(self, value: Any) -> Any:
         if value.dtype.hasobject:
             raise TypeError("an array of Python objects cannot be sent to another process")
-        array = np.ascontiguousarray(value)
+        if isinstance(value, np.ndarray) and type(value) not in (np.ndarray, np.memmap):
+            raise TypeError(f"a {type(value).__name__} cannot be sent to another process: it is more than an array")
+        by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
+        array = np.ascontiguousarray(value.T if by_columns else value)
         place = self._kept(array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8))
-        return [
-            "array" if isinstance(value, np.ndarray) else "scalar",
-            _descr(value.dtype),
-            list(value.shape),
-            place,
-        ]
+        kind = "columns" if by_columns else "array" if isinstance(value, np.ndarray) else "scalar"
+        return [kind, _descr(value.dtype), list(value.shape), place]
 
     def _kept(self, content: npt.NDArray[np.uint8]) -> str:
         name = str(len(self.arrays))
@@ -132,15 +125,15 @@ class _Encoder:
 
     def _reduced(self, value: Any) -> Any:
         kind = type(value)
-        _require_class(kind)
+        require_class(kind)
         described: Any = value.__reduce_ex__(_PROTOCOL)
         if not isinstance(described, tuple) or any(part is not None for part in described[3:]):
             raise TypeError(f"a {kind.__name__} cannot be sent to another process")
         function, arguments, *rest = described
         state = self.node(rest[0]) if rest else None
         if function is copyreg.__newobj__:  # type: ignore[attr-defined]  # the stub of the library leaves it out
-            return ["new", *_name(arguments[0]), self.node(arguments[1:]), state]
-        return ["call", *_restoring(function), self.node(tuple(arguments)), state]
+            return ["new", *name_of(arguments[0]), self.node(arguments[1:]), state]
+        return ["call", *restoring_name(function), self.node(tuple(arguments)), state]
 
 
 #: Names of containers by their types.
@@ -148,8 +141,7 @@ _CONTAINERS: Final[Mapping[type, str]] = {list: "list", tuple: "tuple", set: "se
 #: Types with a text form: how it is made, and read.
 _TEXTS: Final[Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     type(Path()): (str, Path),
-    PurePath: (str, PurePath),
-    datetime: (datetime.isoformat, datetime.fromisoformat),
+    type(PurePath()): (str, PurePath),
     date: (date.isoformat, date.fromisoformat),
     timedelta: (lambda span: [span.days, span.seconds, span.microseconds], lambda parts: timedelta(*parts)),
 }
@@ -167,11 +159,12 @@ def _decoded(node: Any, arrays: Mapping[str, npt.NDArray[np.uint8]]) -> Any:  # 
             return {_decoded(key, arrays): _decoded(part, arrays) for key, part in pairs}
         case ["bytes", str(place)]:
             return arrays[place].tobytes()
-        case ["array" | "scalar" as kind, descr, list(shape), str(place)]:
-            array = np.empty(shape, _dtype(descr))
-            if array.size:
-                array.reshape(-1).view(np.uint8)[:] = arrays[place]
-            return array if kind == "array" else array[()]
+        case ["array" | "scalar" | "columns" as kind, descr, list(shape), str(place)]:
+            array = _filled(_dtype(descr), shape[::-1] if kind == "columns" else shape, arrays[place])
+            return array.T if kind == "columns" else array if kind == "array" else array[()]
+        case ["datetime", str(text), None | str() as zone, 0 | 1 as fold]:
+            moment = datetime.fromisoformat(text).replace(fold=fold)
+            return moment if zone is None else moment.replace(tzinfo=ZoneInfo(zone))
         case ["dtype", descr]:
             return _dtype(descr)
         case ["range", int(start), int(stop), int(step)]:
@@ -179,18 +172,42 @@ def _decoded(node: Any, arrays: Mapping[str, npt.NDArray[np.uint8]]) -> Any:  # 
         case ["name", str(module), str(name)]:
             return imported(module, name)
         case ["own", content]:
-            return _decoded(content, arrays).with_own_secrets()
+            held = _decoded(content, arrays)
+            if not isinstance(held, HoldsSecrets):
+                raise TypeError(f"a {type(held).__name__} holds no secrets")
+            return held.with_own_secrets()
         case ["new", str(module), str(name), content, state]:
             kind = imported(module, name)
-            _require_class(kind)
+            require_class(kind)
             return _with_state(kind.__new__(kind, *_decoded(content, arrays)), _decoded(state, arrays))
         case ["call", str(module), str(name), content, state]:
             function = imported(module, name)
-            _restoring(function)
+            if restoring_name(function) != (module, name):
+                raise TypeError(f"{module}.{name} is known under another name")
             return _with_state(function(*_decoded(content, arrays)), _decoded(state, arrays))
         case [str(kind), content] if kind in _READ:
             return _READ[kind](content)
-    raise ValueError("a message of a worker holds what none of ours writes")
+    raise ValueError("it holds what none of ours writes")
+
+
+def _filled(dtype: np.dtype[Any], shape: list[int], content: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+    """Make an array of the bytes of its elements; nothing is allocated for another number of bytes."""
+    if prod(shape) * dtype.itemsize != len(content):
+        raise ValueError(f"an array of shape {shape} and dtype {dtype} in {len(content)} bytes")
+    array = np.empty(shape, dtype)
+    if array.size:
+        array.reshape(-1).view(np.uint8)[:] = content
+    return array
+
+
+def _of_moment(moment: datetime) -> tuple[str, str | None, int]:
+    """Text of a moment, the name of its zone where it has one, and its fold."""
+    zone = moment.tzinfo
+    if isinstance(zone, ZoneInfo) and zone.key:
+        return moment.replace(tzinfo=None).isoformat(), zone.key, moment.fold
+    if zone is not None and type(zone) is not timezone:
+        raise TypeError(f"a time in a zone of {type(zone).__name__} cannot be sent to another process")
+    return moment.isoformat(), None, moment.fold
 
 
 def _with_state(value: Any, state: Any) -> Any:
@@ -218,32 +235,3 @@ def _dtype(descr: Any) -> np.dtype[Any]:
         return np.dtype(descr)
     found: np.dtype[Any] = descr_to_dtype([of(field) for field in descr])  # type: ignore[no-untyped-call]  # numpy has no type for it
     return found
-
-
-def _name(value: Any) -> tuple[str, str]:
-    """Module and name of a class or function; ``TypeError`` for one that cannot be imported by them."""
-    module, name = str(value.__module__), str(value.__qualname__)
-    if module == "__main__" or "<" in name or imported(module, name) is not value:
-        raise TypeError(f"{name} cannot be sent to another process: it is not at the top of a module")
-    return module, name
-
-
-def _require_class(kind: Any) -> None:
-    """Raise ``TypeError`` for what is no class, and for classes of Python itself: files, locks, generators, code."""
-    if not isinstance(kind, type) or kind.__module__.partition(".")[0] in sys.stdlib_module_names:
-        raise TypeError(f"a {getattr(kind, '__name__', kind)} cannot be sent to another process")
-
-
-def _restoring(function: Any) -> tuple[str, str]:
-    """Name of a function that restores instances: an enumeration, or a class, method or function of this distribution."""
-    is_enum = isinstance(function, type) and issubclass(function, Enum)
-    if isinstance(function, MethodType):
-        owner = function.__self__
-        module, name = _name(owner)
-        name = f"{name}.{function.__name__}"
-    else:
-        owner = function
-        module, name = _name(function)
-    if not (is_enum or owner.__module__.partition(".")[0] in OURS):
-        raise TypeError(f"{module}.{name} does not restore values that are sent to other processes")
-    return module, name

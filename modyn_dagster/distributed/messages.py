@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
 from modyn_dagster.distributed.children import read_exactly
-from modyn_dagster.distributed.codec import decode, encode, imported
+from modyn_dagster.distributed.codec import decode, encode
 from modyn_dagster.distributed.packed_errors import pack_error, unpack_error
 from modyn_dagster.distributed.protocols import Item, Rank, Result
+from modyn_dagster.distributed.restoring import imported
 from modyn_dagster.errors import ConfigError
 
 _LENGTH: Final = struct.Struct("<Q")

@@ -4,7 +4,8 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, Final
 
-from modyn_dagster.distributed.codec import OURS, decode, encode, imported
+from modyn_dagster.distributed.codec import decode, encode
+from modyn_dagster.distributed.restoring import OURS, imported
 from modyn_dagster.errors import RunError
 
 #: Errors that an error was raised from, at most so many.
@@ -19,7 +20,7 @@ class PackedError:
         module: module of its class.
         name: name of its class.
         text: text of the error.
-        arguments: encoded ``args`` and fields, as far as they can be sent.
+        arguments: encoded ``args``, or the text where they cannot be sent, and fields; of one that cannot be sent its ``repr``.
         trace: stack in the worker.
         before: error that it was raised from, or beside.
         is_cause: it was raised from that one.
@@ -38,7 +39,7 @@ def pack_error(error: BaseException, depth: int = 0) -> PackedError:
     """Turn an error and those before it into plain values."""
     earlier = error.__cause__ or error.__context__
     before = None if earlier is None or depth == _MOST_CAUSES else pack_error(earlier, depth + 1)
-    fields = {name: value for name, value in vars(error).items() if _encoded(value) is not None}
+    fields = {name: value if _encoded(value) is not None else _shown(value) for name, value in vars(error).items()}
     arguments = _encoded((_arguments(error), fields)) or encode(((str(error),), fields))
     trace = "".join(traceback.format_tb(error.__traceback__))
     kind = type(error)
@@ -82,3 +83,10 @@ def _encoded(value: object) -> bytes | None:
         return encode(value)
     except Exception:  # noqa: BLE001 - what a foreign error holds may refuse in any way
         return None
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - as above
+        return f"<{type(value).__name__}>"

@@ -52,7 +52,13 @@ def end_of(world: World, run: RunRow) -> Ended:
             world.outcome(run),
             [(m.architecture, m.losses, m.curve, _without_costs(m.training), m.n_samples) for m in models],
             [(f.first_key, f.last_key, f.n_samples, f.checksum, f.source) for each in files for f in each],
-            [(c.ordinal, c.interval_start, c.metric, c.subset, c.address, c.value, c.low, c.high, c.n_deleted) for c in cells],
+            [
+                (
+                    *(c.ordinal, c.interval_start, c.metric, c.subset, c.address, c.value, c.low, c.high, c.n_deleted),
+                    *(c.n_labelled, c.final_value, c.final_labelled, c.final_arrival),
+                )
+                for c in cells
+            ],
             dict(Counter(stages)),
             (run.state, run.cursor, run.last_ordinal, _without_spending(run.policy_state), run.previous_model),
         )

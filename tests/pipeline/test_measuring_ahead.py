@@ -8,14 +8,16 @@ import pytest
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.decisions import measurement
-from modyn_dagster.pipeline.replay.measuring_ahead import PointMeasurement
+from modyn_dagster.pipeline.measure.measurer import Measurer
+from modyn_dagster.pipeline.replay.measuring_ahead import MeasuringAhead, PointMeasurement, measure_in_worker
+from modyn_dagster.triggering import Measurement, MeasurementSpec
 from tests.pipeline.deleting import delete
 from tests.pipeline.inline_pool import InlinePool
 from tests.pipeline.late_labels import add_labels, arrive_later, at_once
 from tests.pipeline.measuring import deliver_with_shift, drift, performance
 from tests.pipeline.same_end import both, forget_evaluations, replayed
 from tests.pipeline.world import World
-from tests.projects.tiny import Content
+from tests.projects.tiny import DATASET, Content
 
 SPLIT = {"train": 0.6, "calibrate": 0.1, "evaluate": 0.3}
 WINDOWS: Content = {"by": "amount", "reference": 30, "current": 15}
@@ -33,6 +35,8 @@ POLICIES: dict[str, Content] = {
     "both": {"kind": "ensemble", "policies": {"a": DRIFT, "b": PERFORMANCE}, "rule": "any"},
     "cooldown": {"kind": "cooldown", "policy": DRIFT, "samples": 20},
 }
+#: Fires once, with its first model.
+SELDOM: Content = POLICIES["columns"] | {"decision": {"rule": "threshold", "value": 9.0}}
 #: Detectors read sample after sample, so nothing of theirs is dealt.
 DETECTOR: Content = {"kind": "detector", "every": 20, "detector": {"name": "page_hinkley", "threshold": 1.0}}
 
@@ -107,9 +111,75 @@ def test_points_that_workers_fail_on_are_measured_by_the_replay(world_of, worker
     assert ahead == alone
 
 
+def dealt_points(world: World, name: str, workers: Callable[..., InlinePool]) -> list[PointMeasurement]:
+    """Points that a replay deals to its workers."""
+    dealt: list[PointMeasurement] = []
+    replayed(world, "tried", name, workers(2, lambda item: dealt.append(item) if isinstance(item, PointMeasurement) else None))
+    return dealt
+
+
+def test_a_guess_that_was_wrong_counts_once(world_of, workers) -> None:
+    world = shifted(world_of, SELDOM)
+    dealt = dealt_points(world, "whole", workers)
+    replayed(world, "tried", "half", taken=2)
+    run = world.run_named("tried", "half")
+    assert run.previous_model is not None
+    first, second = [item for item in dealt if item.point > run.cursor][:2]
+    alone: list[int] = []
+
+    def by_itself(point: int, _: MeasurementSpec) -> Measurement:
+        alone.append(point)
+        return {}
+
+    measure = MeasuringAhead(world.platform, workers(2)).of(run, world.platform.view(DATASET), by_itself)
+    between = first.point + 1
+    # Three wrong guesses in a row would leave all points to the replay.
+    for point, needs in [(first.point, first.needs), *[(between, first.needs)] * 2, (second.point, second.needs)]:
+        measure(point, needs)
+    assert alone == [between] * 2
+    for _ in range(3):
+        measure(between, first.needs)
+    measure(second.point, second.needs)
+    assert alone == [between] * 5 + [second.point]
+
+
+def test_a_worker_closes_the_measurer_of_an_earlier_run(world_of, workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = shifted(world_of, SELDOM)
+    first, second = (dealt_points(world, name, workers)[0] for name in ("first", "second"))
+    measure_in_worker(first)
+    closed: list[Measurer] = []
+    close = Measurer.close
+
+    def closing(self: Measurer) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(Measurer, "close", closing)
+    measure_in_worker(first)
+    assert not closed
+    measure_in_worker(second)
+    # The new one closes what it has, too, before it loads a model.
+    assert len(set(closed)) == 2
+
+
+@pytest.mark.parametrize("policy", ["embeddings", pytest.param("performance", marks=pytest.mark.soak("distributed"))])
+def test_workers_know_the_labels_that_the_replay_knows(world_of, workers, policy: str) -> None:
+    world = shifted(world_of, POLICIES[policy])
+    labels = [replace(each, arrival=each.arrival + 2 * (each.key % 2)) for each in at_once(world) if each.key % 7]
+    arrive_later(world)
+    add_labels(world, labels)
+    pool = workers(3)
+    alone, ahead = both(world, "tried", pool)
+    assert ahead == alone
+    assert {"measure_in_worker", "compute_in_worker"} <= {*pool.made}
+    final = [cell[-3:] for cell in alone.slices]
+    assert any(value is not None for value, _, _ in final)
+    assert {arrival for _, _, arrival in final} == {max(label.arrival for label in labels)}
+
+
 @pytest.mark.soak("distributed")
 def test_points_that_were_measured_before_a_deletion_are_measured_again_after_it(world_of, workers) -> None:
-    world = shifted(world_of, POLICIES["columns"] | {"decision": {"rule": "threshold", "value": 9.0}})
+    world = shifted(world_of, SELDOM)
     gone = [5 << 32 | position for position in range(30)]
     dealt: list[PointMeasurement] = []
 

@@ -14,7 +14,7 @@ from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.evaluation.predictions.blocks import READ_BLOCKS, count_blocks, fixed_blocks
 from modyn_dagster.pipeline.context import context_of
 from modyn_dagster.pipeline.stages.evaluation.dealt import dealt_evaluations
-from modyn_dagster.pipeline.stages.evaluation.stretch_parts import StretchPart
+from modyn_dagster.pipeline.stages.evaluation.stretch_parts import StretchPart, count_parts
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
 from tests.examples import examples
 from tests.pipeline.deleting import delete
@@ -147,6 +147,14 @@ def scored(world: World, run_id: int) -> Any:
         files = [list_predictions(conn, trigger.id) for trigger in world.triggers(run_id)]
     found = [(file.first_key, file.last_key, file.checksum) for each in files for file in each]
     return found, world.outcome(world.reread(run_id))["evaluations"]
+
+
+@given(reads=st.integers(2, 100_000), workers=st.integers(2, 64))
+def test_no_part_of_a_longer_stretch_is_larger(reads: int, workers: int) -> None:
+    number = count_parts(reads, workers)
+    largest = max((part + 1) * reads // number - part * reads // number for part in range(number))
+    assert 1 <= largest <= 64
+    assert number == min(reads, 4 * workers) or largest > 32
 
 
 @given(

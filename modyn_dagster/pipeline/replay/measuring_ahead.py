@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 from modyn_dagster.catalog.runs import RunRow, get_run
@@ -110,11 +110,11 @@ class MeasuringAhead:
         if self._pool is None:
             return None
         asked = point, needs_digest(needs)
-        if self._expected and self._expected[0] == asked:
+        # Guesses that a training ended are gone already, and were not wrong.
+        is_right = not self._expected or self._expected[0] == asked
+        if self._expected and is_right:
             self._wasted = 0
         else:
-            # Guesses that a training ended are gone already, and were not wrong.
-            self._wasted += bool(self._expected)
             self.drop()
             self._results = self._pool.map(measure_in_worker, self._points(run, view, point), Resources(cpus=run.threads))
         try:
@@ -123,8 +123,9 @@ class MeasuringAhead:
             logger.warning("the point at key %d of %s is measured again: %s", point, run.title, one_line(error))
             answer = None
         if answer is None or self._expected.popleft() != asked:
-            self._wasted, answer = self._wasted + 1, None
+            is_right, answer = False, None
             self.drop()
+        self._wasted += not is_right
         if self._wasted >= _MOST_WASTED:
             logger.warning("%s measures without workers: the next points are not those that were guessed", run.title)
             self.drop()
@@ -155,10 +156,17 @@ def measure_in_worker(item: PointMeasurement) -> Measurement:
     return _measurer(item.settings, item.run_id).of(run, view)(item.point, item.needs)
 
 
-@lru_cache(maxsize=1)
-def _measurer(settings: Settings, run_id: int) -> Measurer:  # noqa: ARG001 - runs may read one model in other ways
-    """Measurer of a worker's process for a run."""
-    return Measurer(worker_platform(settings))
+#: The newest measurer of a worker's process, by its settings and run: runs may read one model in other ways.
+_measurers: Final[dict[tuple[Settings, int], Measurer]] = {}
+
+
+def _measurer(settings: Settings, run_id: int) -> Measurer:
+    """Measurer of a worker's process for a run; that of an earlier run is closed."""
+    if (settings, run_id) not in _measurers:
+        while _measurers:
+            _measurers.popitem()[1].close()
+        _measurers[settings, run_id] = Measurer(worker_platform(settings))
+    return _measurers[settings, run_id]
 
 
 def _undefined(view: DatasetView, point: int, needs: MeasurementSpec) -> Mapping[str, Measured]:

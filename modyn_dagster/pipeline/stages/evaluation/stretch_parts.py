@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Parts of a stretch for each worker at most: a worker loads the model for each, and all are to end at about the same time.
+#: Parts of a stretch for each worker: a worker loads the model for each, and all are to end at about the same time.
 _PARTS: Final = 4
+#: Reads of a part at most, which bound the memory of a worker and of its caller: about a million samples.
+_MOST_READS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +87,14 @@ def stretch_predictions(
 
 
 def stretch_parts(context: TriggerContext, data: EvaluationSet, stretch: Sequence[BatchRow]) -> list[StretchPart]:
-    """Divide a stretch among the workers of a context: about four parts for each; none where it is one read, or no use."""
+    """Divide a stretch among the workers of a context, into ``count_parts``; none where it is one read, or no use."""
     workers = usable_workers(context)
     if workers < 2:
         return []
     counts = np.array([count_blocks(*each[1:]) for each in ranges_of(data, stretch)], dtype=np.int64)
     ends = np.cumsum(counts)
     reads = -(-int(ends[-1]) // READ_BLOCKS)
-    number = min(reads, _PARTS * workers)
+    number = count_parts(reads, workers)
     bounds = [min(reads * part // number * READ_BLOCKS, int(ends[-1])) for part in range(number + 1)] if number > 1 else []
     found = []
     for begin, end in pairwise(bounds):
@@ -102,6 +104,15 @@ def stretch_parts(context: TriggerContext, data: EvaluationSet, stretch: Sequenc
         place = (context.platform.settings, context.run.id, context.trigger.id, context.view.last_ordinal, ordinals)
         found.append(StretchPart(*place, begin - before, end - before, deleted))
     return found
+
+
+def count_parts(reads: int, workers: int) -> int:
+    """Number of parts of so many reads: four for each worker, more where one would have above 64 reads.
+
+    >>> count_parts(3, 2), count_parts(100, 2), count_parts(1000, 2)
+    (3, 8, 16)
+    """
+    return min(reads, max(_PARTS * workers, -(-reads // _MOST_READS)))
 
 
 def predict_part(part: StretchPart) -> list[Predictions]:
