@@ -46,7 +46,8 @@ def _named_files(platform: Platform, dataset: DatasetRow, document: DeletionDocu
         for batch in list_batches(conn, dataset.id, "ingested"):
             named[str(batch.index_path)] = str(batch.index_checksum)
         for run in list_runs(conn):
-            for trigger in list_triggers(conn, run.id) if run.dataset_id == dataset.id else ():
+            # Also runs of other datasets: their models may have predicted the samples.
+            for trigger in list_triggers(conn, run.id):
                 if trigger.partition_key not in owners:
                     continue
                 named |= {file.path: file.checksum for file in list_predictions(conn, trigger.id) if file.removed_at is None}
