@@ -52,7 +52,8 @@ def _named_files(platform: Platform, dataset: DatasetRow, document: DeletionDocu
                     continue
                 named |= {file.path: file.checksum for file in list_predictions(conn, trigger.id) if file.removed_at is None}
                 row = find_training_set(conn, trigger.id)
-                if row is None or row.removed_at is not None:
+                # An attempt under way may still read a set that was withdrawn; the next one replaces it.
+                if row is None or (row.removed_at is not None and trigger.state not in UNFINISHED):
                     continue
                 if _holds_samples(trigger, row.path, document):
                     mark_training_sets_removed(conn, [trigger.id])
