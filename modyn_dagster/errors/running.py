@@ -40,9 +40,7 @@ class WithdrawnModel(RunError):
     """Model that a deletion request replaced or withdrew under a training with its weights, or with samples that it chose."""
 
     def __init__(self, model: str) -> None:
-        super().__init__(
-            f"model {model}, that this training or its selection began with, saw deleted samples; it begins anew"
-        )
+        super().__init__(f"model {model}, that this training or its selection began with, saw deleted samples; it begins anew")
         self.model = model
 
 

@@ -1,13 +1,50 @@
-"""Deletions while a model is trained: a model is committed only if nothing that it was made from is deleted or withdrawn."""
+"""Deletions while a model is trained: a model is committed only if nothing that it was made from is deleted or withdrawn.
+
+Of a model that is not committed for that reason nothing stays on the disk.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import sqlalchemy as sa
 
+from modyn_dagster.catalog.results.models import lock_model_removals, model_uses
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, find_training_set
 from modyn_dagster.catalog.runs import RunRow
-from modyn_dagster.errors import DeletedKey, WithdrawnModel
+from modyn_dagster.errors import DeletedKey, UnknownModel, WithdrawnModel
+from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import TriggerContext
+from modyn_dagster.pipeline.platform import optimizers_path
+from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining
 from modyn_dagster.pipeline.stages.model.training import calibration_keys, checkpoint_of
 from modyn_dagster.pipeline.stages.training_set.stage import open_training_set
+
+
+@contextmanager
+def committing(context: TriggerContext, model_hash: str, finished: FinishedTraining | None = None) -> Iterator[None]:
+    """Remove a stored model and the files of its training when the block raises because it must not be committed."""
+    try:
+        yield
+    except (DeletedKey, WithdrawnModel):
+        if finished is not None:
+            finished.file.remove()
+        _forget(context, model_hash)
+        raise
+
+
+def _forget(context: TriggerContext, model_hash: str) -> None:
+    platform = context.platform
+    checkpoint_of(context).remove()
+    path = platform.home / optimizers_path(context.run.id, context.trigger.ordinal)
+    files_at(path).remove(path)
+    with platform.transaction() as conn:
+        lock_model_removals(conn)
+        if any(use.hash == model_hash and use.removed_at is None for use in model_uses(conn)):
+            # An equal model of another trigger.
+            return
+        platform.models_of(context.spec).delete_unneeded([model_hash])
+    with suppress(UnknownModel):
+        platform.weight_cache.delete(model_hash)
 
 
 def require_present(context: TriggerContext, row: TrainingSetRow) -> None:
@@ -29,8 +66,6 @@ def require_base(conn: sa.Connection, context: TriggerContext, run: RunRow) -> N
     The run's row is locked.
     """
     if context.previous is not None and run.previous_model != context.run.previous_model:
-        # Its steps began with the old weights.
-        checkpoint_of(context).remove()
         raise WithdrawnModel(context.previous.hash)
     current = find_training_set(conn, context.trigger.id)
     if current is not None and current.removed_at is not None:

@@ -35,7 +35,7 @@ from modyn_dagster.catalog.triggers import find_trigger, forget_mlflow_runs, get
 from modyn_dagster.errors import RunError, StaleRun
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext, load_context
 from modyn_dagster.pipeline.platform import Platform
-from modyn_dagster.pipeline.stages.model.deleted_meanwhile import require_present
+from modyn_dagster.pipeline.stages.model.deleted_meanwhile import committing, require_present
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
 from modyn_dagster.pipeline.stages.model.stage import model_values, stored_bytes
 from modyn_dagster.pipeline.stages.model.training import fit, previous_model, save_optimizers
@@ -97,7 +97,8 @@ def replace_model(context: TriggerContext, note: dict[str, Any], version: int, r
     model_hash = store_model(context, row, trained, training.seconds)
     save_optimizers(context, trained, model_hash)
     timings = [selecting, training, replace(watch.read(), n_bytes=0)]
-    _swap(context, values, row, trained, model_hash, timings, note, record)
+    with committing(context, model_hash):
+        _swap(context, values, row, trained, model_hash, timings, note, record)
     return model_hash
 
 

@@ -15,7 +15,7 @@ from modyn_dagster.catalog.triggers import finish, hold
 from modyn_dagster.errors import NotReproducible, RunError, UnknownModel
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
-from modyn_dagster.pipeline.stages.model.deleted_meanwhile import require_base, require_present
+from modyn_dagster.pipeline.stages.model.deleted_meanwhile import committing, require_base, require_present
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
 from modyn_dagster.pipeline.stages.model.training import checkpoint_of, fit, previous_model, save_optimizers
@@ -76,7 +76,8 @@ def train_model(
         return context
     save_optimizers(context, trained, model_hash)
     saving = replace(watch.read(), n_bytes=stored_bytes(context, training_set, trained, model_hash, seconds))
-    committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
+    with committing(context, model_hash, finished):
+        committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
     checkpoint_of(context).remove()
     if finished is not None:
         finished.file.remove()
