@@ -139,3 +139,16 @@ def test_guesses_and_checkpoints_of_all_runs_of_the_dataset_go_with_the_samples(
     assert listed == {str(path.relative_to(home)) for path in parts}
     execute(world, [key])
     assert [path.exists() for path in guesses] == [False, False]
+
+
+def test_a_purge_tells_what_still_holds_the_samples(world_of) -> None:
+    world = world_of(amount(every=40), split=SPLIT)
+    world.deliver([0, 1])
+    trigger = world.tick("by_amount").train
+    assert trigger is not None
+    claimed(world, trigger)
+    document = execute(world, [3], purge=True)
+    [original] = [note for note in document.notes if "day_00.csv" in note]
+    assert "copied at ingestion" in original or "read in place" in original
+    [replaced] = [note for note in document.notes if "a training may still read" in note]
+    assert "0.arrow" in replaced
