@@ -37,10 +37,10 @@ class StaleRun(RunError):
 
 
 class WithdrawnModel(RunError):
-    """Model that a deletion request replaced or withdrew while a training that began with its weights went on."""
+    """Model that a deletion request replaced or withdrew under a training with its weights, or with samples that it chose."""
 
     def __init__(self, model: str) -> None:
-        super().__init__(f"model {model}, which training began with, saw samples that are deleted; it trains again")
+        super().__init__(f"model {model}, that this training or its selection began with, saw deleted samples; it begins anew")
         self.model = model
 
 

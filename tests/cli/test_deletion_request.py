@@ -51,6 +51,8 @@ def test_a_plan_changes_nothing_and_its_execution_ends_with_the_document(world: 
     ]
     assert [cost["way"] for cost in document["actions"][0]["costs"]] == ["retrain", "roll_back", "retire"]
     assert run(DATASET, "--keys", key, "--execute", answer="n\n").exit_code == 1
+    asked = run(DATASET, "--keys", key, "--execute", "--json", answer="n\n")
+    assert (asked.exit_code, asked.stdout, before[1] in asked.stderr) == (1, "", True)
     assert models(world) == before
     done = run(DATASET, "--keys", key, "--execute", "--reason", "a wish", "--yes")
     assert (done.exit_code, "deletion request 1: 2 models made again, 0 withdrawn" in done.stdout) == (0, True), done.output

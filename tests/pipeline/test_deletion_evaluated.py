@@ -8,12 +8,19 @@ from modyn_dagster.catalog.results.evaluations import list_evaluations
 from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.triggers import TriggerRow
+from modyn_dagster.data.split import EVALUATE
+from modyn_dagster.evaluation import read_predictions
+from modyn_dagster.keys import ORIGIN, KeyRange
 from modyn_dagster.pipeline.context import context_of
+from modyn_dagster.pipeline.operate.deletion.document import Selection
+from modyn_dagster.pipeline.operate.deletion.execute import begin_request, execute_request
+from modyn_dagster.pipeline.operate.deletion.plan import Wish, plan_request
 from modyn_dagster.pipeline.operate.retention import apply_retention
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
 from modyn_dagster.pipeline.stages.trigger_stages import evaluation_stage
-from tests.pipeline.deleting import SPLIT, delete
+from tests.pipeline.deleting import SPLIT, delete, shown
 from tests.pipeline.pending import triggers_to_evaluate
+from tests.pipeline.test_judged_on import add_dataset, deliver_other, judge, judged_on
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, ROWS, amount
 
@@ -135,3 +142,23 @@ def test_usage_of_files_that_are_gone_or_damaged_is_unknown(world_of):
     [last] = usages_of(world.platform, dataset_id, np.array([2 << 32], dtype=np.uint64))
     assert last.n_keys is None
     assert "000002.arrow" in last.why_unknown
+
+
+def test_predictions_by_a_pipeline_of_another_dataset_are_made_again_and_stay(world_of):
+    world = world_of(amount(), split=SPLIT)
+    add_dataset(world.folder)
+    judge(world, judged_on({"kind": "dataset", "dataset": "other"}))
+    deliver_other(world, range(5))
+    world.deliver(range(5))
+    world.live_until_idle("by_amount")
+    platform = world.platform
+    view = platform.view("other")
+    judged = view.keys_on(EVALUATE, KeyRange(ORIGIN, view.last_key))[:1]
+    planned = plan_request(platform, view.row, judged, Wish(Selection(by="keys", text="one"), "a person"))
+    request = begin_request(platform, view.row, judged, planned)
+    assert execute_request(platform, request.id, shown).state == "finished"
+    with platform.transaction() as conn:
+        files = [f for t in world.triggers(world.run("by_amount", "live").id, "trained") for f in list_predictions(conn, t.id)]
+    assert files
+    assert [file.path for file in files if not (platform.home / file.path).exists()] == []
+    assert not any(np.isin(judged, read_predictions(platform.home / file.path, file.checksum).keys).any() for file in files)

@@ -11,42 +11,15 @@ from modyn_dagster.catalog.results.models import list_models, model_uses
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.errors import ConfigError, RunError, TrackingError, UnknownKey
-from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, Selection, key_digest
+from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, key_digest
 from modyn_dagster.pipeline.operate.deletion.execute import begin_request, execute_request
-from modyn_dagster.pipeline.operate.deletion.plan import Wish, plan_request
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
-from tests.pipeline.deleting import delete, keys_of
+from tests.pipeline.deleting import EVERY, chained, delete, execute, keys_of, plan, shown
 from tests.pipeline.world import World
 from tests.projects.tiny import DATASET, amount
 
 DAY = 1 << 32
 SPLIT = {"train": 0.8, "evaluate": 0.2}
-#: Nearly a day's samples on the training side.
-EVERY = 30
-
-
-def shown(_: DeletionDocument) -> Iterator[str]:
-    yield "shown"
-
-
-def wish(**fields) -> Wish:
-    return Wish(Selection(by="keys", text="some"), "a person", **fields)
-
-
-def plan(world: World, keys, **fields) -> DeletionDocument:
-    return plan_request(world.platform, world.platform.view(DATASET).row, np.array(keys, np.uint64), wish(**fields))
-
-
-def execute(world: World, keys, show=shown, **fields) -> DeletionDocument:
-    dataset = world.platform.view(DATASET).row
-    row = begin_request(world.platform, dataset, np.array(keys, np.uint64), plan(world, keys, **fields))
-    return DeletionDocument.model_validate(execute_request(world.platform, row.id, show).document)
-
-
-def chained(name: str = "by_amount", **fields):
-    content = amount(name, every=EVERY, **fields)
-    content["training"] |= {"use_previous_model": True}
-    return content
 
 
 def hashes(world: World, run) -> list[str]:

@@ -128,6 +128,9 @@ def request_deletion(
     if wanted.plan:
         return
     if ask:
+        if wanted.as_json:
+            # On stdout is only the document of what was done.
+            click.echo(json.dumps(planned.model_dump(mode="json", exclude={"salt"}), indent=2), err=True)
         click.confirm("Delete the samples for good, and take these actions?", abort=True, err=True)
     row = begin_request(platform, dataset, keys, planned)
     say(

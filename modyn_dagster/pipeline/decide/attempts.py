@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.datasets import get_dataset
 from modyn_dagster.catalog.deletions import is_deleted
+from modyn_dagster.catalog.results.models import model_uses
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run
 from modyn_dagster.catalog.triggers import (
     TriggerRow,
@@ -29,6 +30,7 @@ from modyn_dagster.errors import (
     StaleRun,
     StillFailing,
     TriggerFailed,
+    UnknownModel,
     WithdrawnModel,
     is_permanent,
     is_transient,
@@ -125,6 +127,9 @@ def is_deletion(conn: sa.Connection, platform: Platform, run: RunRow, error: Exc
     match error:
         case WithdrawnModel():
             return True
+        case UnknownModel():
+            # Withdrawn after the attempt was claimed, and removed from its store.
+            return error.model not in {use.hash for use in model_uses(conn)}
         case DeletedKey():
             return is_deleted(conn, run.dataset_id, error.key)
         case CorruptFile():

@@ -24,13 +24,11 @@ from modyn_dagster.pipeline.operate.live_intervals import LiveTime, live_times
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.selection import strategy_at
 from modyn_dagster.selection.membership import held_by
-from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MIRSpec
+from modyn_dagster.spec.online import CHOSEN_BY_MODELS
 from modyn_dagster.spec.pipeline import PipelineSpec
 
 Source = Literal["training_set", "calibration", "previous_model", "memory"]
 
-#: Memories whose samples are chosen by losses or gradients of the newest model.
-_CHOSEN_BY_MODELS: Final = (CLIBSpec, GSSSpec, MIRSpec)
 _NO_RUNS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
@@ -112,7 +110,7 @@ def usages_of(
         if row.previous_hash in seen:
             sources.append("previous_model")
         is_later = touched.get(row.run_id, row.ordinal) < row.ordinal
-        if is_later and isinstance(strategy_at(spec.selection, row.ordinal), _CHOSEN_BY_MODELS):
+        if is_later and isinstance(strategy_at(spec.selection, row.ordinal), CHOSEN_BY_MODELS):
             sources.append("memory")
         if not sources:
             continue

@@ -26,7 +26,7 @@ from modyn_dagster.pipeline.platform import Platform, ahead_path, checkpoint_pat
 from modyn_dagster.pipeline.replay.training_ahead import AheadTraining, ExpectedTrigger, train_ahead
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining, load_finished
 from modyn_dagster.pipeline.training_stream import training_stream
-from modyn_dagster.spec.online import CLIBSpec, GSSSpec, MIRSpec
+from modyn_dagster.spec.online import CHOSEN_BY_MODELS
 from modyn_dagster.spec.pipeline import PipelineSpec
 from modyn_dagster.spec.selection import USAGE_AWARE
 from modyn_dagster.spec.triggers.measured import DriftTriggerSpec
@@ -49,7 +49,7 @@ def serial_reason(spec: PipelineSpec) -> str | None:
     if (reason := _trigger_reason(spec)) is not None:
         return reason
     strategies = spec.selection.strategies
-    if any(isinstance(strategy, (*USAGE_AWARE, CLIBSpec, GSSSpec, MIRSpec)) for strategy in strategies):
+    if any(isinstance(strategy, (*USAGE_AWARE, *CHOSEN_BY_MODELS)) for strategy in strategies):
         return "selection.strategy asks the models before it, or looks into their training sets"
     if spec.training.ranks > 1:
         return f"training.ranks {spec.training.ranks}: the ranks of a training share the cores already"

@@ -18,6 +18,7 @@ from modyn_dagster.pipeline.operate.deletion.document import FileChange, FileKin
 from modyn_dagster.pipeline.operate.live_intervals import live_times
 from modyn_dagster.pipeline.operate.sample_lineage import SampleUse
 from modyn_dagster.pipeline.platform import Platform, checkpoint_path, optimizers_path
+from modyn_dagster.training.checkpoint.parts import SUFFIXES
 
 
 def changed_models(
@@ -85,7 +86,7 @@ def _files_of(conn: sa.Connection, platform: Platform, use: SampleUse) -> Iterat
         yield change("selector_state", state["path"], state["checksum"])
     trained: tuple[tuple[FileKind, str], ...] = (
         ("optimizers", optimizers_path(used.run_id, used.ordinal)),
-        ("checkpoint", checkpoint_path(used.run_id, used.ordinal)),
+        *(("checkpoint", checkpoint_path(used.run_id, used.ordinal) + suffix) for suffix in ("", *SUFFIXES)),
     )
     for kind, path in trained:
         if files_at(place := platform.home / path).exists(place):

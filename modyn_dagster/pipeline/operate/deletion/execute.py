@@ -12,7 +12,7 @@ state          what its step does
 Each change of the catalog and its part of the document are one transaction, which compares the request's epoch.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -33,8 +33,8 @@ from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.triggers import unfinished_trigger
 from modyn_dagster.errors import RunError
 from modyn_dagster.files.mounting import files_at
-from modyn_dagster.ingestion.deletion.delete import delete_samples
-from modyn_dagster.ingestion.deletion.purge import purge_samples
+from modyn_dagster.ingestion.deletion.delete import delete_samples, replaced_pairs, sweep_replaced
+from modyn_dagster.ingestion.deletion.purge import PurgedBatch, purge_samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
 from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument
@@ -122,11 +122,32 @@ def _make(step: _Step, row: DeletionRequestRow) -> None:
     _stop_retired(step.platform, document)
     if document.purge:
         spec = step.platform.project.datasets[step.dataset.name]
-        purge_samples(step.platform.engine, step.platform.home, spec, step.dataset, step.keys)
+        purged = purge_samples(step.platform.engine, step.platform.home, spec, step.dataset, step.keys)
+        document = document.model_copy(update={"notes": sorted({*document.notes, *_left_by_purge(purged)})})
     swept = sweep(step.platform, step.dataset, document)
     actions = [action.model_copy(update={"state": "done"}) for action in swept.actions]
     with step.platform.transaction() as conn:
         move_request(conn, request.row, "showing", swept.model_copy(update={"actions": actions}).model_dump(mode="json"))
+
+
+def _left_by_purge(purged: Sequence[PurgedBatch]) -> Iterator[str]:
+    """Original files that hold the samples: a purge never changes them."""
+    for batch in purged:
+        for path, n_samples in batch.in_place.items():
+            yield f"{path}: read in place and not touched by the purge; it still holds {n_samples} of the samples"
+        for path in batch.copied_from:
+            yield f"{path}: copied at ingestion and not touched by the purge; where it still exists, it holds samples"
+
+
+def _left_by_trainings(step: _Step, document: DeletionDocument) -> Iterator[str]:
+    """Replaced files with the bytes of purged samples that trainings still read; where none is under way, they are removed."""
+    if not document.purge:
+        return
+    engine, home = step.platform.engine, step.platform.home
+    sweep_replaced(engine, home, step.dataset)
+    for path in replaced_pairs(engine, home, step.dataset):
+        remedy = f"purge them again once none is under way: `modyn-dagster dataset delete {step.dataset.name} ... --purge`"
+        yield f"{path.relative_to(home)}: a training may still read this replaced file, which holds purged samples; {remedy}"
 
 
 def _stop_retired(platform: Platform, document: DeletionDocument) -> None:
@@ -143,7 +164,7 @@ def _stop_retired(platform: Platform, document: DeletionDocument) -> None:
 
 def _show(step: _Step, row: DeletionRequestRow) -> None:
     document = DeletionDocument.model_validate(row.document)
-    notes = [*document.notes, *step.show(document)]
+    notes = [*document.notes, *_left_by_trainings(step, document), *step.show(document)]
     changes = {"notes": notes, "finished_at": datetime.now(UTC), "selection": document.selection.hidden(document.salt)}
     finished = document.model_copy(update=changes)
     with step.platform.transaction() as conn:

@@ -8,13 +8,16 @@ from modyn_dagster.catalog.results.models import model_uses
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.results.training_sets import find_training_set, mark_training_sets_removed
 from modyn_dagster.catalog.runs import list_runs
-from modyn_dagster.catalog.triggers import UNFINISHED, TriggerRow, list_triggers
-from modyn_dagster.errors import UnknownModel
+from modyn_dagster.catalog.triggers import UNFINISHED, TriggerRow, list_triggers, unfinished_trigger
+from modyn_dagster.errors import RunError, UnknownModel
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.operate.deletion.affected import root_of
 from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, FileChange
 from modyn_dagster.pipeline.operate.removal.completion import remove_models
-from modyn_dagster.pipeline.platform import Platform, ahead_path
+from modyn_dagster.pipeline.platform import Platform, ahead_path, checkpoint_path
+from modyn_dagster.pipeline.replay.lookahead import clear_ahead
+from modyn_dagster.pipeline.replay.run import require_idle
+from modyn_dagster.training import CheckpointFile
 
 
 def sweep(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -> DeletionDocument:
@@ -23,10 +26,39 @@ def sweep(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -
     files = [_swept(platform, file, named) for file in document.files]
     files += _new_indexes(platform, dataset, document)
     stays = _remove_models(platform, document)
-    for run_id in {action.run_id for action in document.actions}:
-        folder = (platform.home / ahead_path(run_id, 0)).parent
-        files_at(folder).remove_below(folder)
+    stays += _clear_guesses(platform, dataset)
+    _clear_checkpoints(platform, document)
     return document.model_copy(update={"files": files, "notes": sorted({*document.notes, *stays})})
+
+
+def _clear_guesses(platform: Platform, dataset: DatasetRow) -> list[str]:
+    """Remove what workers trained ahead for runs of the dataset; returns a line for each replay that is under way.
+
+    Such a replay takes up none that saw the samples, and removes them at its end.
+    """
+    stays = []
+    with platform.transaction() as conn:
+        runs = [run for run in list_runs(conn) if run.dataset_id == dataset.id and run.mode == "replay"]
+    for run in runs:
+        folders = [(platform.home / path(run.id, 0)).parent for path in (ahead_path, checkpoint_path)]
+        if not any(files_at(folder).names(folder) for folder in folders):
+            continue
+        try:
+            with platform.transaction() as conn:
+                require_idle(conn, run)
+                clear_ahead(platform, run)
+        except RunError:
+            stays.append(f"{run.title}: a process works on it; what it trained ahead is removed when it ends")
+    return stays
+
+
+def _clear_checkpoints(platform: Platform, document: DeletionDocument) -> None:
+    """Remove the checkpoints of attempts of the affected runs, which may have begun with a withdrawn model."""
+    for run_id in {action.run_id for action in document.actions}:
+        with platform.transaction() as conn:
+            trigger = unfinished_trigger(conn, run_id)
+        if trigger is not None:
+            CheckpointFile(platform.home / checkpoint_path(run_id, trigger.ordinal)).remove()
 
 
 def _new_indexes(platform: Platform, dataset: DatasetRow, document: DeletionDocument) -> list[FileChange]:
@@ -46,12 +78,14 @@ def _named_files(platform: Platform, dataset: DatasetRow, document: DeletionDocu
         for batch in list_batches(conn, dataset.id, "ingested"):
             named[str(batch.index_path)] = str(batch.index_checksum)
         for run in list_runs(conn):
-            for trigger in list_triggers(conn, run.id) if run.dataset_id == dataset.id else ():
+            # Also runs of other datasets: their models may have predicted the samples.
+            for trigger in list_triggers(conn, run.id):
                 if trigger.partition_key not in owners:
                     continue
                 named |= {file.path: file.checksum for file in list_predictions(conn, trigger.id) if file.removed_at is None}
                 row = find_training_set(conn, trigger.id)
-                if row is None or row.removed_at is not None:
+                # An attempt under way may still read a set that was withdrawn; the next one replaces it.
+                if row is None or (row.removed_at is not None and trigger.state not in UNFINISHED):
                     continue
                 if _holds_samples(trigger, row.path, document):
                     mark_training_sets_removed(conn, [trigger.id])
@@ -78,7 +112,9 @@ def _swept(platform: Platform, file: FileChange, named: dict[str, str]) -> FileC
     if file.kind == "optimizers" and file.trigger in named:
         # Written again with the model that the trigger has now.
         return file.model_copy(update={"after": named[file.trigger]})
-    if file.path not in named:
+    if file.kind == "checkpoint":
+        CheckpointFile(platform.home / file.path).remove()
+    elif file.path not in named:
         path = platform.place_of(file.path)
         files_at(path).remove(path)
     return file.model_copy(update={"after": named.get(file.path)})

@@ -7,11 +7,10 @@ from typing import Any, Final
 import torch
 
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
-from modyn_dagster.data.split import CALIBRATE
-from modyn_dagster.keys import KeyRange
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import task_of, with_class_numbers
 from modyn_dagster.pipeline.platform import ahead_path
+from modyn_dagster.pipeline.stages.model.training import calibration_keys
 from modyn_dagster.reproducibility.randomness import seed_for
 from modyn_dagster.spec.pipeline import HOW_FIELDS
 from modyn_dagster.training import CheckpointFile, TrainedModel, import_paths
@@ -54,11 +53,7 @@ def training_digest(context: TriggerContext, row: TrainingSetRow) -> str:
     spec = with_class_numbers(context.spec.training.at(trigger), context.view, source)
     task = task_of(context.view, source)
     initial = None if spec.initial_weights is None else context.platform.project.folder / spec.initial_weights
-    calibrate = (
-        context.view.keys_on(CALIBRATE, KeyRange(row.after, row.until), labelled=True)
-        if spec.early_stopping is not None
-        else None
-    )
+    calibrate = calibration_keys(context, row)
     return json_digest(
         {
             "spec": spec.model_dump(mode="json", exclude=HOW_FIELDS["training"]),

@@ -23,17 +23,25 @@ from modyn_dagster.catalog.results.models import (
     remove_model,
 )
 from modyn_dagster.catalog.results.predictions import list_predictions, remove_predictions
-from modyn_dagster.catalog.results.training_sets import TrainingSetRow, mark_training_sets_removed, record_training_set
+from modyn_dagster.catalog.results.training_sets import (
+    TrainingSetRow,
+    find_training_set,
+    mark_training_sets_removed,
+    record_training_set,
+)
 from modyn_dagster.catalog.runs import RunRow, get_run, move_run, replace_previous_model
 from modyn_dagster.catalog.timings import Timing, record_timing
-from modyn_dagster.catalog.triggers import find_trigger, forget_mlflow_runs, get_trigger, withdraw
+from modyn_dagster.catalog.triggers import find_trigger, forget_mlflow_runs, get_trigger, unfinished_trigger, withdraw
 from modyn_dagster.errors import RunError, StaleRun
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext, load_context
 from modyn_dagster.pipeline.platform import Platform
+from modyn_dagster.pipeline.stages.model.deleted_meanwhile import committing, require_present
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
-from modyn_dagster.pipeline.stages.model.stage import model_values, require_present, stored_bytes
+from modyn_dagster.pipeline.stages.model.stage import model_values, stored_bytes
 from modyn_dagster.pipeline.stages.model.training import fit, previous_model, save_optimizers
 from modyn_dagster.pipeline.stages.training_set.stage import select_samples, stage_selection
+from modyn_dagster.selection import strategy_at
+from modyn_dagster.spec.online import CHOSEN_BY_MODELS
 from modyn_dagster.training import TrainedModel
 
 #: Called in the transaction that takes the place, with the new row and training set; with None for both when it is withdrawn.
@@ -89,7 +97,8 @@ def replace_model(context: TriggerContext, note: dict[str, Any], version: int, r
     model_hash = store_model(context, row, trained, training.seconds)
     save_optimizers(context, trained, model_hash)
     timings = [selecting, training, replace(watch.read(), n_bytes=0)]
-    _swap(context, values, row, trained, model_hash, timings, note, record)
+    with committing(context, model_hash):
+        _swap(context, values, row, trained, model_hash, timings, note, record)
     return model_hash
 
 
@@ -148,6 +157,18 @@ def _clear(conn: sa.Connection, context: TriggerContext, old: ModelRow) -> None:
     remove_predictions(conn, [file.id for file in list_predictions(conn, trigger.id)])
     remove_evaluations(conn, [cell.id for cell in list_evaluations(conn, trigger.run_id, trigger.id, subsets=True)])
     forget_mlflow_runs(conn, [trigger.id])
+    _choose_again(conn, context)
+
+
+def _choose_again(conn: sa.Connection, context: TriggerContext) -> None:
+    """Withdraw the training set of an attempt under way whose samples a model of the run has chosen; the run's row is locked."""
+    trigger = unfinished_trigger(conn, context.run.id)
+    if trigger is None or not isinstance(strategy_at(context.spec.selection, trigger.ordinal), CHOSEN_BY_MODELS):
+        return
+    # A selection that is being committed is waited for.
+    get_trigger(conn, trigger.id, lock=True)
+    if find_training_set(conn, trigger.id) is not None:
+        mark_training_sets_removed(conn, [trigger.id])
 
 
 def _follow(conn: sa.Connection, run: RunRow, old: str, new: str | None) -> None:

@@ -9,16 +9,17 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.deletions import block_deletions
 from modyn_dagster.catalog.results.models import ModelRow, block_model_removals, insert_model, list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
-from modyn_dagster.catalog.runs import RunRow, get_run, move_run
+from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.timings import Timing, record_timing, seconds_by_stage
 from modyn_dagster.catalog.triggers import finish, hold
-from modyn_dagster.errors import DeletedKey, NotReproducible, RunError, UnknownModel, WithdrawnModel
+from modyn_dagster.errors import NotReproducible, RunError, UnknownModel
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
+from modyn_dagster.pipeline.stages.model.deleted_meanwhile import committing, require_base, require_present
 from modyn_dagster.pipeline.stages.model.finished_training import FinishedTraining
 from modyn_dagster.pipeline.stages.model.model_saving import store_model
 from modyn_dagster.pipeline.stages.model.training import checkpoint_of, fit, previous_model, save_optimizers
-from modyn_dagster.pipeline.stages.training_set.stage import open_training_set, select_training_set
+from modyn_dagster.pipeline.stages.training_set.stage import select_training_set
 from modyn_dagster.progress import ProgressCallback
 from modyn_dagster.training import FastPath, TrainedModel
 from modyn_dagster.triggering import ModelTrained
@@ -75,7 +76,8 @@ def train_model(
         return context
     save_optimizers(context, trained, model_hash)
     saving = replace(watch.read(), n_bytes=stored_bytes(context, training_set, trained, model_hash, seconds))
-    committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
+    with committing(context, model_hash, finished):
+        committed = _commit(context, training_set, trained, model_hash, [training, saving], recorded)
     checkpoint_of(context).remove()
     if finished is not None:
         finished.file.remove()
@@ -156,17 +158,6 @@ def stored_bytes(context: TriggerContext, row: TrainingSetRow, trained: TrainedM
         return store.size(store_model(context, row, trained, seconds))
 
 
-def require_present(context: TriggerContext, row: TrainingSetRow) -> None:
-    """Raise ``DeletedKey`` when a sample was deleted while the model trained on it."""
-    current = context.view.renewed()
-    if current is context.view:
-        return
-    for partition in open_training_set(context, row).partitions():
-        deleted = current.deleted.among(partition.keys)
-        if deleted.any():
-            raise DeletedKey(int(partition.keys[deleted.argmax()]), current.spec.name)
-
-
 def model_values(context: TriggerContext, row: TrainingSetRow, trained: TrainedModel, model_hash: str) -> dict[str, Any]:
     """Columns of a trained model's row, but for its seconds."""
     return {
@@ -180,14 +171,6 @@ def model_values(context: TriggerContext, row: TrainingSetRow, trained: TrainedM
         "curve": trained.curve,
         "training": trained.record(),
     }
-
-
-def _require_base(context: TriggerContext, run: RunRow) -> None:
-    """Raise ``WithdrawnModel`` when a deletion request replaced the model that training began with."""
-    if context.previous is not None and run.previous_model != context.run.previous_model:
-        # Its steps began with the old weights.
-        checkpoint_of(context).remove()
-        raise WithdrawnModel(context.previous.hash)
 
 
 def _commit(
@@ -206,7 +189,7 @@ def _commit(
         run = get_run(conn, context.run.id, lock=True)
         hold(conn, trigger)
         require_present(context, row)
-        _require_base(context, run)
+        require_base(conn, context, run)
         block_model_removals(conn)
         stored_bytes(context, row, trained, model_hash, timings[0].seconds)
         for timing in timings:

@@ -13,7 +13,7 @@ from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow
 from modyn_dagster.data.split import CALIBRATE
 from modyn_dagster.errors import ConfigError, StorageError, TrainingError
-from modyn_dagster.keys import KeyRange
+from modyn_dagster.keys import KeyArray, KeyRange
 from modyn_dagster.pipeline.context import TriggerContext
 from modyn_dagster.pipeline.models import task_of, with_class_numbers
 from modyn_dagster.pipeline.platform import checkpoint_path, optimizers_path
@@ -104,11 +104,18 @@ def fit(
     return train(spec, data, **given)
 
 
-def _calibration(context: TriggerContext, row: TrainingSetRow, fast_path: FastPath) -> TrainingData | None:
-    """Return the calibration samples of the window, where early stopping watches them."""
+def calibration_keys(context: TriggerContext, row: TrainingSetRow) -> KeyArray | None:
+    """Return the samples of the window that early stopping watches; None where it watches none."""
     if context.spec.training.early_stopping is None:
         return None
-    keys = context.view.keys_on(CALIBRATE, KeyRange(row.after, row.until), labelled=True)
+    return context.view.keys_on(CALIBRATE, KeyRange(row.after, row.until), labelled=True)
+
+
+def _calibration(context: TriggerContext, row: TrainingSetRow, fast_path: FastPath) -> TrainingData | None:
+    """Return the calibration samples of the window, where early stopping watches them."""
+    keys = calibration_keys(context, row)
+    if keys is None:
+        return None
     if len(keys) == 0:
         window = f"keys after {row.after} up to {row.until}"
         raise TrainingError(f"early_stopping: the window ({window}) has no sample on the split's side `calibrate`")

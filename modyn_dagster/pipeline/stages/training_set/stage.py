@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+import sqlalchemy as sa
+
 from modyn_dagster.catalog.database.mapping import as_timestamp
+from modyn_dagster.catalog.results.models import list_models
 from modyn_dagster.catalog.results.training_sets import TrainingSetRow, list_training_sets, record_training_set
 from modyn_dagster.catalog.timings import record_timing
 from modyn_dagster.catalog.triggers import get_trigger, hold
 from modyn_dagster.data.split import TRAIN
 from modyn_dagster.data.window_columns import WindowColumns
-from modyn_dagster.errors import RunError
+from modyn_dagster.errors import RunError, WithdrawnModel
 from modyn_dagster.pipeline.context import Stopwatch, TriggerContext
 from modyn_dagster.pipeline.platform import selector_state_path, training_set_path
 from modyn_dagster.pipeline.stages.training_set.online_selection import online_selection, online_state
@@ -27,7 +30,7 @@ from modyn_dagster.selection import (
     window_of,
 )
 from modyn_dagster.selection.online import OnlineSelection
-from modyn_dagster.spec.online import OnlineSpec
+from modyn_dagster.spec.online import CHOSEN_BY_MODELS, OnlineSpec
 from modyn_dagster.spec.selection import USAGE_AWARE
 from modyn_dagster.storage import StagedFile, atomic_write
 from modyn_dagster.values.digest import bytes_digest
@@ -186,12 +189,23 @@ def _commit(context: TriggerContext, staged: list[StagedFile], values: dict[str,
     trigger = context.trigger
     with context.platform.transaction() as conn:
         hold(conn, trigger)
+        _require_choosing_models(conn, context)
         record_timing(conn, context.run.id, trigger.id, trigger.attempt, watch.read(values["n_pool"], n_bytes))
         row = record_training_set(conn, trigger.id, values)
         # Last: only a kill can come between it and the commit, and the next attempt replaces file and row.
         for file in staged:
             file.publish()
         return row
+
+
+def _require_choosing_models(conn: sa.Connection, context: TriggerContext) -> None:
+    """Raise ``WithdrawnModel`` when a deletion request replaced a model by whose losses or gradients samples were chosen."""
+    if not isinstance(strategy_at(context.spec.selection, context.trigger.ordinal), CHOSEN_BY_MODELS):
+        return
+    now = {model.hash for model in list_models(conn, context.run.id)}
+    for model in context.earlier_models:
+        if model.hash not in now:
+            raise WithdrawnModel(model.hash)
 
 
 @contextmanager
