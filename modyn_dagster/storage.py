@@ -192,10 +192,12 @@ def _remove_abandoned(path: Path) -> None:
     try:
         # Opened for writing, as network file systems lock no others for one process alone.
         descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
+    except PermissionError:
+        # Of another account, whose writers have no business in these folders.
+        path.unlink(missing_ok=True)
         return
     except OSError:
-        path.unlink(missing_ok=True)
+        # It is gone, or too many files are open, or the disk does not answer: its writer may live, and a later sweep comes.
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -57,6 +57,20 @@ def test_a_sweep_on_nfs_leaves_a_file_that_is_being_written(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [tmp_path / "c"]
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EIO], ids=errno.errorcode.get)
+def test_a_sweep_that_cannot_look_at_a_file_leaves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def failing(path: Path, flags: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with atomic_file(tmp_path / "c") as file:
+        file.write(b"half of it")
+        with monkeypatch.context() as during:
+            during.setattr("os.open", failing)
+            sweep_unfinished([tmp_path / "c"])
+        file.write(b", and the rest")
+    assert (tmp_path / "c").read_bytes() == b"half of it, and the rest"
+
+
 def test_a_file_system_without_locks_takes_files_and_one_that_fails_to_lock_refuses_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
