@@ -67,7 +67,7 @@ def test_a_rank_that_is_killed_ends_all() -> None:
 
 
 def test_a_killed_rank_whose_fork_lives_on_ends_all(tmp_path: Path) -> None:
-    with pytest.raises(WorkerLost, match="rank 1 of 2: .* killed by signal 9"):
+    with pytest.raises(WorkerLost, match=r"rank 1 of 2: .* killed by signal 9"):
         GROUP.run(ranked.one_dies_and_leaves_a_fork, tmp_path / "pid", 2)
     pid = int((tmp_path / "pid").read_text())
     assert is_running(pid)

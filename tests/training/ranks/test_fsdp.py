@@ -96,7 +96,9 @@ def test_a_layer_that_only_some_ranks_use_is_no_obstacle() -> None:
 def test_ranks_that_choose_among_equal_layers_by_their_samples_are_refused_at_the_first_step_that_differs(ranks: int) -> None:
     (ends,) = together([Case(spec_of(model={"factory": f"{_CODE}:Routed"}, batch_size=10)).divided(ranks)], ranks)
     for ended in ends:
-        with pytest.raises(ConfigError, match=r"training\.strategy: ranks are at different layers \(experts\.\d and experts\.\d\)"):
+        with pytest.raises(
+            ConfigError, match=r"training\.strategy: ranks are at different layers \(experts\.\d and experts\.\d\)"
+        ):
             raise ended.error or AssertionError("it was not refused")
 
 
