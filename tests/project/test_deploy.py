@@ -152,11 +152,16 @@ def test_nodes_of_ray_are_reached_in_a_network_of_their_own_with_a_token_and_see
 
 def test_every_service_of_compose_gets_the_secrets_it_needs_alone(compose: Mapping[str, Any]) -> None:
     services = compose["services"]
-    assert {name: set(services[name]["secrets"]) for name in (*HEALTH_PORTS, *NODES)} == {
-        **dict.fromkeys(("code", "mlflow"), {"writer_url", "ui_token"}),
-        **dict.fromkeys(("webserver", "daemon"), {"writer_url", "ui_token", "ray_token"}),
-        **dict.fromkeys(NODES, {"writer_url", "ray_token"}),
+    pages, ray = {"writer_url", "ui_token"}, {"writer_url", "ray_token"}
+    expected = {
+        "code": pages,
+        "mlflow": pages,
+        "webserver": pages | ray,
+        "daemon": pages | ray,
+        "ray-head": ray,
+        "ray-worker": ray,
     }
+    assert {name: set(services[name]["secrets"]) for name in (*HEALTH_PORTS, *NODES)} == expected
     for name in NODES:
         assert "MODYN_UI_TOKEN_FILE" not in services[name]["environment"]
     for name in ("code", "mlflow"):
