@@ -62,9 +62,15 @@ def _locked_temporary(path: Path, mode: int) -> tuple[Path, IncrementalFsyncFile
     while True:
         temporary = temporary_name(path)
         raw = IncrementalFsyncFile(temporary, mode)
-        # A file system without locks has none: sweeps then rely on there being one writer.
-        with contextlib.suppress(OSError):
-            fcntl.flock(raw.fileno(), fcntl.LOCK_SH)
+        try:
+            # Not a shared lock: NFS grants it to descriptors alone that can read.
+            fcntl.flock(raw.fileno(), fcntl.LOCK_EX)
+        except OSError as error:
+            # A file system without locks has none: sweeps then rely on there being one writer.
+            if error.errno not in _NO_LOCKS:
+                raw.close()
+                temporary.unlink(missing_ok=True)
+                raise
         if os.fstat(raw.fileno()).st_nlink > 0:
             return temporary, raw
         # A sweep came between the two calls.
@@ -186,10 +192,12 @@ def _remove_abandoned(path: Path) -> None:
     try:
         # Opened for writing, as network file systems lock no others for one process alone.
         descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
+    except PermissionError:
+        # Of another account, whose writers have no business in these folders.
+        path.unlink(missing_ok=True)
         return
     except OSError:
-        path.unlink(missing_ok=True)
+        # It is gone, or too many files are open, or the disk does not answer: its writer may live, and a later sweep comes.
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
 """Child processes that answer over pipes of their own: new interpreters that end with their parent, and leave nothing behind."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ Child = subprocess.Popen[bytes]
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 #: NumPy's BLAS: its bits may depend on its threads, so a worker gets as many as its parent has.
 _BLAS: Final = "OPENBLAS_NUM_THREADS"
+#: Milliseconds between two looks whether a silent child is alive.
+_LOOK: Final = 500
 
 
 def thread_settings(cpus: int) -> dict[str, str]:
@@ -42,6 +45,18 @@ def ending_of(process: Child) -> str:
     except subprocess.TimeoutExpired:
         return "its process does not answer"
     return f"its process was killed by signal {-code}" if code < 0 else f"its process ended with status {code}"
+
+
+def await_output(process: Child) -> None:
+    """Wait until a child has written something; ``EOFError`` when it has ended without.
+
+    The end of its pipe says too little: a process that the child forked may hold the pipe open.
+    """
+    waiting = select.poll()
+    waiting.register(cast(BinaryIO, process.stdout))
+    while not waiting.poll(_LOOK):
+        if process.poll() is not None and not waiting.poll(0):
+            raise EOFError
 
 
 def end_all(processes: list[Child], owner: int) -> None:

@@ -61,6 +61,18 @@ def one_leaves(rank: Rank, status: int) -> None:
     time.sleep(FOREVER)
 
 
+def one_dies_and_leaves_a_fork(rank: Rank, file: Path) -> None:
+    """A process that holds the pipes of the dead rank, for a while that is longer than its parent should wait."""
+    if rank.index == 1:
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(30)
+            os._exit(0)
+        file.write_text(str(pid))
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(FOREVER)
+
+
 def one_reports_the_loss_of_another(rank: Rank, reason: str) -> None:
     """Rank 0 finds that the other is gone before its parent can see why."""
     if rank.index == 0:

@@ -66,6 +66,14 @@ def test_a_rank_that_is_killed_ends_all() -> None:
         GROUP.run(ranked.one_is_killed, 1, 2)
 
 
+def test_a_killed_rank_whose_fork_lives_on_ends_all(tmp_path: Path) -> None:
+    with pytest.raises(WorkerLost, match=r"rank 1 of 2: .* killed by signal 9"):
+        GROUP.run(ranked.one_dies_and_leaves_a_fork, tmp_path / "pid", 2)
+    pid = int((tmp_path / "pid").read_text())
+    assert is_running(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_a_rank_that_leaves_without_an_answer_ends_all() -> None:
     with pytest.raises(WorkerLost, match=r"rank 1 of 2: a worker process died \(its process ended with status 0\)"):
         GROUP.run(ranked.one_leaves, 0, 2)

@@ -28,6 +28,8 @@ UNITS = sorted((DEPLOY / "systemd").glob("modyn*.service"))
 PROGRAM = "/opt/modyn/bin/modyn-dagster"
 #: Services of compose in the profile ``ray``.
 NODES = ("ray-head", "ray-worker")
+#: Settings of the pages and of Ray, which not every service has.
+OF_SOME = ("MODYN_UI_TOKEN_FILE", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,11 @@ def problems(content: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{name}: {variable} names a secret that it does not get"
     for kind, names in used.items():
         yield from (f"{kind}: {each} is declared or used alone" for each in names ^ set(content[kind]))
+
+
+def common(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings that all services of ours have."""
+    return {name: value for name, value in environment.items() if name not in OF_SOME}
 
 
 def command_of(words: list[str]) -> click.Command:
@@ -130,7 +137,7 @@ def test_nodes_of_ray_are_reached_in_a_network_of_their_own_with_a_token_and_see
         environment = services[name]["environment"]
         assert (environment["RAY_AUTH_MODE"], environment["RAY_AUTH_TOKEN_PATH"]) == ("token", "/run/secrets/ray_token")
         # A run finds what it was launched with, whichever node it is on.
-        assert environment == services["code"]["environment"]
+        assert common(environment) == common(services["code"]["environment"])
         assert services[name]["volumes"] == services["code"]["volumes"]
     for name in NODES:
         assert (services[name]["profiles"], services[name]["networks"]) == (["ray"], ["ray"])
@@ -141,6 +148,24 @@ def test_nodes_of_ray_are_reached_in_a_network_of_their_own_with_a_token_and_see
         assert services[name]["command"] == ["modyn-ray-node", name.removeprefix("ray-")]
         assert services[name]["healthcheck"]["test"] == ["CMD", "modyn-ray-node", "health"]
     assert not any("ray-head" in service.get("depends_on", {}) for service in services.values() if "profiles" not in service)
+
+
+def test_every_service_of_compose_gets_the_secrets_it_needs_alone(compose: Mapping[str, Any]) -> None:
+    services = compose["services"]
+    pages, ray = {"writer_url", "ui_token"}, {"writer_url", "ray_token"}
+    expected = {
+        "code": pages,
+        "mlflow": pages,
+        "webserver": pages | ray,
+        "daemon": pages | ray,
+        "ray-head": ray,
+        "ray-worker": ray,
+    }
+    assert {name: set(services[name]["secrets"]) for name in (*HEALTH_PORTS, *NODES)} == expected
+    for name in NODES:
+        assert "MODYN_UI_TOKEN_FILE" not in services[name]["environment"]
+    for name in ("code", "mlflow"):
+        assert "RAY_AUTH_MODE" not in services[name]["environment"]
 
 
 @pytest.mark.process

@@ -122,6 +122,18 @@ class PartlyUsed(nn.Module):
         return outputs.index_add(0, rare.nonzero()[:, 0], self.rare(inputs[rare])) if rare.any() else outputs
 
 
+class Routed(nn.Module):
+    """Sends all samples to one of two equal layers, by their values."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(n_features, n_outputs) for _ in range(2))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.experts[int(inputs[:, 0].mean() > 0)](inputs)
+        return outputs
+
+
 class Sparse(nn.Module):
     def __init__(self, n_features: int, n_outputs: int) -> None:
         super().__init__()

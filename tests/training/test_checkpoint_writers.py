@@ -1,5 +1,7 @@
 """Two writers of one checkpoint: a training, and a worker that was given up and still writes."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -11,7 +13,8 @@ import pytest
 import torch
 
 from modyn_dagster.durability.names import temporary_name
-from modyn_dagster.storage import atomic_file
+from modyn_dagster.errors import WriteFailed
+from modyn_dagster.storage import atomic_file, sweep_unfinished
 from modyn_dagster.training import CheckpointFile
 
 STATE = {"weights": torch.arange(50_000.0)}
@@ -26,6 +29,64 @@ def test_another_writer_that_removes_the_checkpoint_leaves_a_file_that_is_being_
     assert mine.path.read_bytes() == b"half of it, and the rest"
     theirs.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def nfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks as NFS grants them: a shared one to descriptors that can read, an exclusive one to those that can write."""
+    flock = fcntl.flock
+
+    def emulated(descriptor: int, operation: int) -> None:
+        access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+        if access == (os.O_WRONLY if operation & fcntl.LOCK_SH else os.O_RDONLY):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr("fcntl.flock", emulated)
+
+
+@pytest.mark.usefixtures("nfs")
+def test_a_sweep_on_nfs_leaves_a_file_that_is_being_written(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / "c") as file:
+        file.write(b"half of it")
+        sweep_unfinished([tmp_path / "c"])
+        file.write(b", and the rest")
+    assert (tmp_path / "c").read_bytes() == b"half of it, and the rest"
+    temporary_name(tmp_path / "c").write_bytes(b"left")
+    sweep_unfinished([tmp_path / "c"])
+    assert list(tmp_path.iterdir()) == [tmp_path / "c"]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EIO], ids=errno.errorcode.get)
+def test_a_sweep_that_cannot_look_at_a_file_leaves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def failing(path: Path, flags: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with atomic_file(tmp_path / "c") as file:
+        file.write(b"half of it")
+        with monkeypatch.context() as during:
+            during.setattr("os.open", failing)
+            sweep_unfinished([tmp_path / "c"])
+        file.write(b", and the rest")
+    assert (tmp_path / "c").read_bytes() == b"half of it, and the rest"
+
+
+def test_a_file_system_without_locks_takes_files_and_one_that_fails_to_lock_refuses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(number: int) -> None:
+        def fail(descriptor: int, operation: int) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr("fcntl.flock", fail)
+
+    failing(errno.ENOLCK)
+    with atomic_file(tmp_path / "c") as file:
+        file.write(b"all of it")
+    failing(errno.EIO)
+    with pytest.raises(WriteFailed, match="Input/output error"), atomic_file(tmp_path / "c"):
+        raise AssertionError("it must not be written without a lock")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("c", b"all of it")]
 
 
 def test_checkpoints_are_written_while_another_writer_removes_them_all_the_time(tmp_path: Path) -> None:

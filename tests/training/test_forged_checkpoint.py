@@ -25,8 +25,8 @@ FORGED = {
 }
 
 
-def forge(path: Path, state: str, tensors: dict[str, torch.Tensor], content: Any) -> None:
-    header = {"version": VERSION, "fingerprint": "f", "digest": state_digest(content, tensors), "state": state}
+def forge(path: Path, state: str, tensors: dict[str, torch.Tensor], content: Any, version: str = VERSION) -> None:
+    header = {"version": version, "fingerprint": "f", "digest": state_digest(content, tensors), "state": state}
     path.write_bytes(save(tensors, metadata=header))
 
 
@@ -45,6 +45,16 @@ def test_a_checkpoint_nested_without_end_is_ignored(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING):
         assert CheckpointFile(path).load("f") is None
     assert "maximum recursion depth" in caplog.text
+
+
+def test_a_checkpoint_of_before_ranks_shared_their_masks_begins_the_training_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = ["dict", [["n_steps", 4]]]
+    forge(tmp_path / "c", json.dumps(content), {}, content, version="2")
+    with caplog.at_level(logging.INFO):
+        assert CheckpointFile(tmp_path / "c").load("f") is None
+    assert "belongs to another training or version of this package" in caplog.text
 
 
 def test_a_checkpoint_of_the_same_layout_is_read(tmp_path: Path) -> None:

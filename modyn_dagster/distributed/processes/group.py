@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
-from modyn_dagster.distributed.children import Child, end_all, ending_of, start_child, thread_settings
+from modyn_dagster.distributed.children import Child, await_output, end_all, ending_of, start_child, thread_settings
 from modyn_dagster.distributed.messages import function_of_rank, pack_call, receive, send, unpack_answer
 from modyn_dagster.distributed.protocols import Rank, Resources
 from modyn_dagster.errors import ConfigError, WorkerLost
@@ -19,6 +19,8 @@ Result = TypeVar("Result")
 
 #: Seconds in which a rank whose failure explains that of another one is waited for.
 _GRACE: Final = 2.0
+#: Seconds between two looks whether silent ranks are alive.
+_LOOK: Final = 0.5
 
 
 class LocalGroup:
@@ -65,6 +67,11 @@ class _Member:
         self.place, self._child = place, child
         self.answers = cast(BinaryIO, child.stdout)
 
+    @property
+    def has_ended(self) -> bool:
+        """True once the process is gone, though a process that it forked may hold its pipe open."""
+        return self._child.poll() is not None
+
     def tell(self, function: Callable[..., Any], argument: Any) -> None:
         """Send the call, once the worker has said that it is ready."""
         self.answer()
@@ -75,6 +82,7 @@ class _Member:
     def answer(self) -> bytes:
         """Receive a message; ``WorkerLost`` when the process is gone."""
         try:
+            await_output(self._child)
             return receive(self.answers)
         except (EOFError, ConnectionResetError):
             raise WorkerLost(f"rank {self.place.index} of {self.place.size}", ending_of(self._child)) from None
@@ -90,8 +98,9 @@ def _results(members: Sequence[_Member]) -> list[Any]:
     results: dict[int, Any] = {}
     report: WorkerLost | None = None
     until: float | None = None
-    while waiting and (ready := wait(list(waiting), None if until is None else max(0.0, until - monotonic()))):
-        for member in [waiting.pop(pipe) for pipe in list(waiting) if pipe in ready]:
+    while waiting and (until is None or monotonic() < until):
+        ready = wait(list(waiting), _LOOK if until is None else min(_LOOK, max(0.0, until - monotonic())))
+        for member in [waiting.pop(pipe) for pipe, other in list(waiting.items()) if pipe in ready or other.has_ended]:
             answer = member.answer()
             try:
                 results[member.place.index] = unpack_answer(answer)

@@ -2,7 +2,6 @@
 
 import os
 import queue
-import select
 import threading
 import weakref
 from collections import deque
@@ -11,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Self, TypeVar, cast
 
-from modyn_dagster.distributed.children import Child, end_all, ending_of, start_child, thread_settings
+from modyn_dagster.distributed.children import Child, await_output, end_all, ending_of, start_child, thread_settings
 from modyn_dagster.distributed.messages import pack_call, receive, send, unpack_answer
 from modyn_dagster.distributed.protocols import Resources
 from modyn_dagster.errors import ConfigError, WorkerLost
@@ -21,8 +20,6 @@ Result = TypeVar("Result")
 
 #: Calls begun or waiting, for each worker: one more than are made at a time, so that a busy caller keeps no worker waiting.
 _AHEAD: Final = 2
-#: Milliseconds between two looks whether a silent worker is alive.
-_LOOK: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +179,8 @@ class _Worker:
         return self._receive()
 
     def _receive(self) -> bytes:
-        """Wait for a message. A process that was forked in a call may hold the pipe of a dead worker open."""
-        answers = cast(BinaryIO, self.process.stdout)
-        waiting = select.poll()
-        waiting.register(answers)
-        while not waiting.poll(_LOOK):
-            if self.process.poll() is not None:
-                raise EOFError
-        return receive(answers)
+        await_output(self.process)
+        return receive(cast(BinaryIO, self.process.stdout))
 
 
 def _settle(future: "Future[Any]", answer: bytes) -> None:

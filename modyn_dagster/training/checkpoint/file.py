@@ -17,8 +17,8 @@ from modyn_dagster.training.states import flatten, restore, state_digest
 
 logger = logging.getLogger(__name__)
 
-#: Version of the encoding. A training with a file of another version begins anew.
-VERSION: Final = "2"
+#: Version of the encoding and of what a state holds. A training with a file of another version begins anew.
+VERSION: Final = "3"
 
 
 class CheckpointFile:
@@ -50,7 +50,9 @@ class CheckpointFile:
             with files_at(self.path).using(self.path) as place, safe_open(place, framework="pt") as file:
                 header = file.metadata() or {}
                 if (header.get("version"), header.get("fingerprint")) != (VERSION, fingerprint):
-                    logger.info("%s belongs to another training; this one begins at its beginning", self.path)
+                    logger.info(
+                        "%s belongs to another training or version of this package; this one begins at its beginning", self.path
+                    )
                     return None
                 tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
                 content = json.loads(header["state"])

@@ -22,7 +22,8 @@ class Sharding:
     """Division of a model's weights, gradients and optimizer states among the ranks of a team, by their first axis.
 
     Layers that follow each other in ``nn.Sequential`` or ``nn.ModuleList`` are gathered one by one, all other weights together.
-    All ranks call all methods, in the same order.
+    All ranks call all methods, in the same order, and compute the layers in the same order: where the forward pass chooses among
+    them by the samples, a step ends with ``ConfigError``, or with the rank where ranks compute different numbers of layers.
 
     Args:
         body: body of the model, whose parameters become tensors with a part on each rank (``DTensor``), on the team's device.
@@ -42,7 +43,9 @@ class Sharding:
         mesh = init_device_mesh(team.device.type, (team.size,))
         units = [*_layers(body), body]
         _require_own_weights(units, source)
-        for unit in units:
+        names = {module: name for name, module in body.named_modules()}
+        layers = [names[unit] or "all else" for unit in units]
+        for place, unit in enumerate(units):
             try:
                 fully_shard(unit, mesh=mesh, reshard_after_forward=True)
             except ValueError as error:
@@ -51,8 +54,8 @@ class Sharding:
             # Gradients are added up, as those of whole models are.
             sharded.set_gradient_divide_factor(1.0)
             sharded.set_force_sum_reduction_for_comms(enable=True)
-            sharded.set_custom_all_gather(cast(Any, _Gathering(team)))
-            sharded.set_custom_reduce_scatter(cast(Any, _Summing(team)))
+            sharded.set_custom_all_gather(cast(Any, _Gathering(team, layers, place, source)))
+            sharded.set_custom_reduce_scatter(cast(Any, _Summing(team, layers, place, source)))
         cast(FSDPModule, body).set_reduce_scatter_unused_params(reduce_scatter_unused_params=True)
 
     def whole(self, tree: Tree, *, kept: bool = True) -> Tree:
@@ -120,14 +123,26 @@ def part_of(whole: Tensor, like: Tensor) -> Tensor:
 
 
 class _Messages:
-    """Messages of a divided model, which end with ``WorkerLost`` when a rank is gone."""
+    """Messages about one layer of a divided model, which end with ``WorkerLost`` when a rank is gone."""
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
+    #: Gathering and summing of the same layer are different places of a step.
+    kind = 0
+
+    def __init__(self, team: Team, layers: Sequence[str], place: int, source: str) -> None:
+        self._team, self._layers, self._source = team, layers, source
+        self._number = 2 * place + self.kind
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Return memory for a message."""
         return torch.empty(*size, dtype=dtype, device=device)
+
+    def meet(self) -> None:
+        """Check that all ranks are at this layer: equal layers have messages of one size, and would be taken for each other."""
+        (numbers,) = self._team.rows([torch.tensor([self._number])], [1] * self._team.size)
+        if bool((numbers != self._number).any()):
+            found = " and ".join(dict.fromkeys(self._layers[number // 2] for number in numbers.tolist()))
+            rule = f"ranks are at different layers ({found}): the forward pass chooses them by the samples"
+            raise _refused(self._source, rule)
 
 
 class _Gathering(_Messages):
@@ -135,6 +150,7 @@ class _Gathering(_Messages):
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
         """Fill in the weights of all ranks."""
+        self.meet()
         parts = list(output_tensor.view(self._team.size, -1).unbind(0))
         self._team.told(lambda: dist.all_gather(parts, input_tensor, group=group))
 
@@ -142,8 +158,11 @@ class _Gathering(_Messages):
 class _Summing(_Messages):
     """Sums of gradients in the order of the ranks, each rank those of its part."""
 
+    kind = 1
+
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False) -> None:
         """Fill in the sums."""
+        self.meet()
         output_tensor.copy_(self._team.own_sums(input_tensor))
 
 

@@ -92,6 +92,17 @@ def test_a_layer_that_only_some_ranks_use_is_no_obstacle() -> None:
 
 
 @pytest.mark.soak("distributed")
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_that_choose_among_equal_layers_by_their_samples_are_refused_at_the_first_step_that_differs(ranks: int) -> None:
+    (ends,) = together([Case(spec_of(model={"factory": f"{_CODE}:Routed"}, batch_size=10)).divided(ranks)], ranks)
+    for ended in ends:
+        with pytest.raises(
+            ConfigError, match=r"training\.strategy: ranks are at different layers \(experts\.\d and experts\.\d\)"
+        ):
+            raise ended.error or AssertionError("it was not refused")
+
+
+@pytest.mark.soak("distributed")
 def test_a_broken_off_training_of_divided_weights_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     cases = [case for name in RESUMED for case in resumed_cases(name, tmp_path)]
     ends = together(cases)
