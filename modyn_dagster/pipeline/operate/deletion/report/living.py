@@ -27,7 +27,8 @@ class LivingSamples:
 
     def hold(self, path: Path, start: int, length: int) -> bool:
         """True if these bytes of a file are bytes of one sample that stays."""
-        starts, stops = self._of_file(path)
+        # Files are named as they were found, maybe by a link.
+        starts, stops = self._of_file(path.resolve())
         place = int(np.searchsorted(starts, start, side="right")) - 1
         return place >= 0 and start + length <= int(stops[place])
 
