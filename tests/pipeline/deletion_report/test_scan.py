@@ -187,7 +187,7 @@ def test_a_table_that_may_not_be_read_is_named(deleted: tuple[World, DeletionReq
     assert (path, "permission denied" in reason) == ("modyn.public.closed", True)
 
 
-def test_a_file_with_two_names_is_searched_once_and_a_link_is_not_followed(deleted: tuple[World, DeletionRequestRow]) -> None:
+def test_a_file_with_several_names_is_searched_once(deleted: tuple[World, DeletionRequestRow]) -> None:
     world, row = deleted
     folder = world.settings.home / "logs"
     folder.mkdir(exist_ok=True)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.errors import CatalogError, DatabaseDown, StorageError, one_line
 from modyn_dagster.pipeline.operate.deletion.report.fingerprints import Fingerprints
-from modyn_dagster.pipeline.operate.deletion.report.held_files import ORIGINALS, held_files, not_searched
+from modyn_dagster.pipeline.operate.deletion.report.held_files import BATCHES, ORIGINALS, held_files, not_searched
 from modyn_dagster.pipeline.operate.deletion.report.living import LivingSamples
 from modyn_dagster.pipeline.operate.deletion.report.representations import KINDS
 from modyn_dagster.pipeline.operate.deletion.report.search import PieceSearch
@@ -173,7 +173,7 @@ class _Searcher:
         counts: Counter[int] = Counter()
         place = file.kind, file.shown
         for match in self._search.find(stream, read):
-            if self._living.hold(file.path, match.start, match.length):
+            if file.kind in BATCHES and self._living.hold(file.path, match.start, match.length):
                 self._shared.add(self._digests[match.piece])
             else:
                 counts[match.piece] += 1
