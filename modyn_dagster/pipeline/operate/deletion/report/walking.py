@@ -49,41 +49,49 @@ class Walk:
         stores: folders of model stores.
         originals: root of the dataset if it lies outside of the home. It is searched for itself, so that a link from the home
             which makes none of our files of it is not followed.
-
-    Attributes:
-        unread: folders and files that could not be listed, with the reason.
     """
 
     def __init__(self, home: Path, stores: list[Path], originals: Path | None) -> None:
         self._home, self._stores, self._originals = home, stores, originals
         self._entered: set[Identity] = set()
-        self.unread: list[tuple[str, str]] = []
+        self._unread: dict[str, str] = {}
+
+    @property
+    def unread(self) -> list[tuple[str, str]]:
+        """Folders and files that could not be listed so far, with the reason."""
+        return list(self._unread.items())
 
     def below(self, top: Path, kind: str | None = None) -> Iterator[HeldFile]:
-        """Yield the files below a folder that was not entered before, linked ones last; ``kind`` is that of all of them, if given."""
+        """Yield the files below a folder that was not entered before, linked ones last.
+
+        ``kind`` is that of all of them, if given.
+        """
         seen, waiting = set[Identity](), [top]
         while waiting:
-            if os.path.isfile(folder := waiting.pop()):
-                yield from self._file(folder, seen, kind)
-            elif self._enters(folder):
-                for parent, folders, names in os.walk(folder, onerror=self._missed):
-                    paths = [Path(parent, name) for name in (*folders, *names)]
-                    waiting += [path for path in paths if os.path.islink(path) and not self._is_original(path, kind)]
-                    folders[:] = [path.name for path in paths[: len(folders)] if not os.path.islink(path) and self._enters(path)]
-                    for path in paths[-len(names) :] if names else ():
-                        if not os.path.islink(path):
-                            yield from self._file(path, seen, kind)
+            path = waiting.pop()
+            yield from self._file(path, seen, kind)
+            for parent, folders, names in os.walk(path, onerror=self._missed) if self._enters(path) else ():
+                inside, files = ([Path(parent, name) for name in listed] for listed in (folders, names))
+                waiting += [each for each in (*inside, *files) if _is_link(each) and not self._is_original(each, kind)]
+                folders[:] = [each.name for each in inside if not _is_link(each) and self._enters(each)]
+                for file in files:
+                    if not _is_link(file):
+                        yield from self._file(file, seen, kind)
 
-    def _enters(self, folder: Path) -> bool:
+    def _enters(self, path: Path) -> bool:
         """True for a folder that was not entered before, and is none of Postgres."""
         try:
-            identity = _identity(folder.stat())
+            facts = path.stat()
+        except FileNotFoundError:  # noted as a file, or removed meanwhile
+            return False
         except OSError as error:
             self._missed(error)
             return False
-        is_new = identity not in self._entered
+        if not stat.S_ISDIR(facts.st_mode):
+            return False
+        is_new = (identity := _identity(facts)) not in self._entered
         self._entered.add(identity)
-        return is_new and not any(self._kind(path / "file") == POSTGRES for path in (folder, folder.resolve()))
+        return is_new and not any(self._kind(each / "file") == POSTGRES for each in (path, path.resolve()))
 
     def _file(self, path: Path, seen: set[Identity], kind: str | None) -> Iterator[HeldFile]:
         try:
@@ -102,13 +110,16 @@ class Walk:
     def _is_original(self, link: Path, kind: str | None) -> bool:
         if self._originals is None or kind is not None or self._kind(link / "file") != OTHER:
             return False
-        return Path(os.path.realpath(link)).is_relative_to(self._originals)
+        try:
+            return link.resolve().is_relative_to(self._originals)
+        except RuntimeError:  # a circle of links
+            return False
 
     def _missed(self, error: OSError) -> None:
         path = Path(str(error.filename))
         # What was removed meanwhile holds nothing; the target of a link may be away for a while.
-        if not isinstance(error, FileNotFoundError) or os.path.islink(path):
-            self.unread.append((self._shown(path), one_line(error)))
+        if not isinstance(error, FileNotFoundError) or _is_link(path):
+            self._unread[self._shown(path)] = one_line(error)
 
     def _shown(self, path: Path) -> str:
         return str(path.relative_to(self._home)) if path.is_relative_to(self._home) else str(path)
@@ -128,6 +139,14 @@ def unnamed_files(home: Path) -> Iterator[HeldFile]:
         if stat.S_ISREG(facts.st_mode) and (identity := _identity(facts)) not in seen:
             seen.add(identity)
             yield HeldFile(SPOOL, link, f"unnamed file of process {link.parts[2]}", facts.st_size, partial(open, link, "rb"))
+
+
+def _is_link(path: Path) -> bool:
+    """Test for a link; what cannot even be looked at is noted by those who open it."""
+    try:
+        return path.is_symlink()
+    except OSError:
+        return False
 
 
 def _identity(facts: os.stat_result) -> Identity:

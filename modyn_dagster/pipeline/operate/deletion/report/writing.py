@@ -97,7 +97,9 @@ def verify_report(path: Path, key: "Ed25519PublicKey") -> VerifiedReport:
         StorageError: a file cannot be read.
     """
     if not path.is_dir() and path.name not in (REPORT, PAGE, ENVELOPE):
-        raise ReportChanged(path, f"no folder and no file of a report: name its folder, or one of {REPORT}, {PAGE} and {ENVELOPE}")
+        raise ReportChanged(
+            path, f"no folder and no file of a report: name its folder, or one of {REPORT}, {PAGE} and {ENVELOPE}"
+        )
     folder = path if path.is_dir() else path.parent
     if not (folder / ENVELOPE).exists():
         raise ReportChanged(folder / ENVELOPE, "is missing")
