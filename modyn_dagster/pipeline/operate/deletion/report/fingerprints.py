@@ -27,7 +27,7 @@ from modyn_dagster.storage import atomic_write
 #: Longest piece in bytes.
 LONGEST: Final = 4096
 _DIGEST: Final = 16
-_ROWS: Final = 65_536
+_ROWS: Final = 8192
 _FORMAT: Final = "modyn-dagster fingerprints 1"
 SUFFIX: Final = ".fingerprints"
 _NAME: Final = re.compile(rf"\d{{1,19}}-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
