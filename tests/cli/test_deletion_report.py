@@ -127,6 +127,23 @@ def test_bytes_that_come_back_are_found_with_their_place(filed: tuple[World, Pat
     planted.unlink()
 
 
+def test_nothing_found_in_what_could_be_read_is_no_proof(world: World) -> None:
+    row = finish_deletion(world)
+    link = world.settings.home / "away"
+    link.symlink_to(world.settings.home / "not mounted")
+    written = run("delete", DATASET, "--report", row.id)
+    assert (written.exit_code, "not read: away: " in written.stderr) == (1, True), written.output
+    folder = world.settings.home / "deletions" / str(row.id)
+    for arguments in ((), ("--json",)):
+        verified = run("verify-deletion", folder, *arguments)
+        assert (verified.exit_code, "cannot be told" in verified.stderr) == (1, True), verified.output
+    (world.settings.home / "left.csv").write_bytes(ROWS[0])
+    assert run("verify-deletion", folder).exit_code == 4
+    (world.settings.home / "left.csv").unlink()
+    link.unlink()
+    assert run("verify-deletion", folder).exit_code == 0
+
+
 def test_a_report_of_samples_that_are_still_here_says_so(world: World) -> None:
     row = finish_deletion(world)
     (world.settings.home / "left.csv").write_bytes(ROWS[0])
@@ -222,6 +239,8 @@ def test_the_catalog_forgets_a_condition_that_names_a_person(world: World) -> No
     condition = "time >= 2024-01-02T01:00:00Z and time <= 2024-01-02T01:00:00Z"
     executed = run("delete", DATASET, "--where", condition, "--execute", "--purge", "--yes", "--json")
     assert executed.exit_code == 0, executed.output
+    shown = json.loads(executed.stdout)
+    assert ("2024-01-02T01" in json.dumps(shown["selection"]), "salt" in shown, "keys" in shown) == (False, False, False)
     with world.platform.transaction() as conn:
         document = DeletionDocument.model_validate(get_request(conn, 1).document)
     assert "2024" not in document.selection.text

@@ -45,6 +45,8 @@ def test_a_plan_changes_nothing_and_its_execution_ends_with_the_document(world: 
     planned = run(DATASET, "--keys", key, "--plan")
     assert (planned.exit_code, "by_amount run 1: retrain (by the ledger)" in planned.stdout) == (0, True)
     document = json.loads(run(DATASET, "--keys", key, "--plan", "--json").stdout)
+    assert document["batches"] == [{"ordinal": 1, "batch": "day_01", "n_samples": 1}]
+    assert {"salt", "keys"}.isdisjoint(document)
     assert [(model["model"], model["n_samples"], model["because"]) for model in document["models"]] == [
         (before[1], 1, ["training_set"]),
         (before[2], 0, ["previous_model"]),

@@ -69,7 +69,10 @@ def test_the_job_shows_the_plan_and_executes_it_with_the_models_as_a_table(repla
     withdrawn = {record.data["model"] for record in done["models"]}
     assert stored.isdisjoint(withdrawn)
     assert launch(request=done["request"])["document"] == done["document"]
-    assert "salt" not in done["document"]
+    assert {"salt", "keys"}.isdisjoint(done["document"])
+    assert [sorted(batch) for batch in done["document"]["batches"]] == [["batch", "n_samples", "ordinal"]]
+    condition = "time >= 2024-01-02T01:00:00Z and time <= 2024-01-02T01:00:00Z"
+    assert "2024-01-02" not in str(launch(by="where", samples=condition)["document"]["selection"])
     reported = launch(request=done["request"], report=True)
-    assert (reported["files_with_their_bytes"], reported["originals_with_their_bytes"]) == (0, 1)
+    assert [reported[name] for name in ("files_with_their_bytes", "originals_with_their_bytes", "not_read")] == [0, 1, 0]
     assert "Deletion 1 of" in Path(reported["report"]).read_text()

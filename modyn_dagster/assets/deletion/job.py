@@ -60,7 +60,10 @@ def plan_and_delete(
 
 
 def report_metadata(platform: "Platform", dataset: str, request: int) -> dict[str, Any]:
-    """Write the report of a finished request, and return its folder and the number of files that hold bytes of the samples."""
+    """Write the report of a finished request.
+
+    Returns its page, and the numbers of files that hold bytes of the samples, or could not be read.
+    """
     from modyn_dagster.pipeline.operate.deletion.report.writing import report_folder, write_report
     from modyn_dagster.reporting.page.deletion import deletion_page
 
@@ -71,6 +74,7 @@ def report_metadata(platform: "Platform", dataset: str, request: int) -> dict[st
         "report": dg.MetadataValue.path(folder / "report.html"),
         "files_with_their_bytes": states.count("found"),
         "originals_with_their_bytes": states.count("original"),
+        "not_read": len(content["scan"]["unread"]),
     }
 
 
@@ -94,8 +98,7 @@ def plan_metadata(document: "DeletionDocument") -> dict[str, Any]:
         "seconds_by_the_ledger": round(sum(action.seconds for action in document.actions), 3),
         "files": len(document.files),
         "models": dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name) for name in names])),
-        # Without the salt, with which keys could be guessed.
-        "document": dg.MetadataValue.json(document.model_dump(mode="json", exclude={"salt"})),
+        "document": dg.MetadataValue.json(document.shown()),
     }
 
 

@@ -76,6 +76,8 @@ class StoredTable:
             faults.append(CatalogError(f"{self.name}: cannot be read: {str(error).strip()}"))
         except CatalogError as error:
             faults.append(error)
+        except Exception as error:  # noqa: BLE001 - for whatever reason a stream ends early, it is not the table
+            faults.append(CatalogError(f"{self.name}: cannot be read: {type(error).__name__}: {error}"))
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:

@@ -70,7 +70,8 @@ def delete(
 
     --plan shows what would become of every model that saw the samples, and --execute does it, after a question: training sets and
     models are made again without the samples, or withdrawn. --request completes an execution that was interrupted. --report
-    writes its signed report, with a search for the samples' bytes; the exit code is 4 where they are found.
+    writes its signed report, with a search for the samples' bytes; the exit code is 4 where they are found, and 1 where not
+    everything could be read.
     """
     wanted = Requested(**{option: options.pop(option) for option in Requested.__annotations__})
     selection = {option: value for option, value in options.items() if value is not None}

@@ -105,7 +105,7 @@ def plan_table(document: "DeletionDocument") -> "Table":
 def show_plan(document: "DeletionDocument", *, as_json: bool) -> None:
     """Print a plan."""
     if as_json:
-        click.echo(json.dumps(document.model_dump(mode="json"), indent=2))
+        click.echo(json.dumps(document.shown(), indent=2))
         return
     show_table(plan_table(document).rich())
     for action in document.actions:
@@ -154,7 +154,7 @@ def complete_request(platform: "Platform", dataset: "DatasetRow", request_id: in
     row = execute_request(platform, request_id, show_in_mlflow(platform, MlflowResource()))
     document = DeletionDocument.model_validate(row.document)
     if as_json:
-        click.echo(json.dumps(row.document, indent=2))
+        click.echo(json.dumps(document.shown(), indent=2))
         return row
     made = [model for model in document.models if model.replaced_by is not None]
     took = sum(action.took for action in document.actions)

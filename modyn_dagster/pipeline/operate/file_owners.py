@@ -31,9 +31,9 @@ _PLACES: Final = (
     ("postgres", "", "Postgres"),
 )
 POSTGRES: Final = "Postgres"
-_OTHER: Final = "other"
+OTHER: Final = "other"
 #: Order of the kinds in tables.
-KINDS: Final = [*dict.fromkeys(kind for _, _, kind in _PLACES), _OTHER]
+KINDS: Final = [*dict.fromkeys(kind for _, _, kind in _PLACES), OTHER]
 #: Suffixes of the files of models; the other files of a store serve all of them.
 _MODEL_FILES: Final = (".safetensors", ".pack")
 #: Owner of files that belong to no dataset and no pipeline alone.
@@ -55,7 +55,7 @@ def classify(home: Path, stores: list[Path], path: Path, owners: Owners) -> tupl
     if not path.is_relative_to(home):
         return POSTGRES, _EVERYONE
     top, *rest = path.relative_to(home).parts
-    kind = next((kind for folder, suffix, kind in _PLACES if folder == top and path.name.endswith(suffix) and rest), _OTHER)
+    kind = next((kind for folder, suffix, kind in _PLACES if folder == top and path.name.endswith(suffix) and rest), OTHER)
     return kind, _owner(top, rest, path, owners)
 
 

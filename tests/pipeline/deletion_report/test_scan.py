@@ -16,8 +16,10 @@ from safetensors.torch import save_file
 from modyn_dagster.catalog.access.roles import DATABASES, DatabaseName
 from modyn_dagster.catalog.database.databases import create_databases
 from modyn_dagster.catalog.database.engine import open_engine, transaction
+from modyn_dagster.catalog.database.table_contents import StoredTable
 from modyn_dagster.catalog.database.urls import database_url
 from modyn_dagster.catalog.removal.deletion_requests import DeletionRequestRow
+from modyn_dagster.errors import CatalogError
 from modyn_dagster.pipeline.operate.deletion.report.fingerprints import Fingerprints, fingerprints_path
 from modyn_dagster.pipeline.operate.deletion.report.scan import Scan, scan
 from modyn_dagster.pipeline.operate.deletion.report.taking import take_fingerprints
@@ -187,7 +189,13 @@ def test_a_table_that_may_not_be_read_is_named(deleted: tuple[World, DeletionReq
     assert (path, "permission denied" in reason) == ("modyn.public.closed", True)
 
 
-def test_a_file_with_two_names_is_searched_once_and_a_link_is_not_followed(deleted: tuple[World, DeletionRequestRow]) -> None:
+def test_a_table_whose_reading_ends_for_whatever_reason_is_not_taken_for_an_empty_one() -> None:
+    table = StoredTable(sa.make_url("unknown://nowhere/x"), "modyn.public.batch", 0, "public", "batch")
+    with pytest.raises(CatalogError, match=r"modyn\.public\.batch: cannot be read"), table.open() as stream:
+        stream.read()
+
+
+def test_a_file_with_several_names_is_searched_once(deleted: tuple[World, DeletionRequestRow]) -> None:
     world, row = deleted
     folder = world.settings.home / "logs"
     folder.mkdir(exist_ok=True)

@@ -4,13 +4,16 @@ import hashlib
 import io
 import secrets
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fastpath.arrays.windows import window_marks
 from modyn_dagster.errors import CorruptFile, StorageError
 from modyn_dagster.pipeline.operate.deletion.report.fingerprints import (
     LONGEST,
@@ -124,6 +127,44 @@ def test_two_files_of_the_same_samples_have_no_hash_in_common(tmp_path: Path) ->
     first, second = (fingerprints_of(tmp_path / name, row).pieces for name in "ab")
     assert first["digest"] != second["digest"]
     assert first["mark"] != second["mark"]
+
+
+class CountedHashing(Hashing):
+    """Hashing that counts the digests."""
+
+    n_digests = 0
+
+    def digest(self, piece: bytes) -> bytes:
+        CountedHashing.n_digests += 1
+        return super().digest(piece)
+
+
+def json_row(i: int) -> bytes:
+    return (
+        f'{{"transaction_time": "2024-01-01", "amount": {(i * 7919) % 100_000 / 7:.9f}, "merchant_category": "books"}}\n'.encode()
+    )
+
+
+@pytest.mark.parametrize("window", ["rare", "common"])
+def test_records_with_text_in_common_cost_few_hashes_each(tmp_path: Path, window: str) -> None:
+    n_gone, n_rows = 400, 300
+    gone = [json_row(i) for i in range(n_gone)]
+    fingerprints = fingerprints_of(tmp_path, gone)
+    if window == "common":
+        # As it is for a single sample, and in files that an earlier version wrote: the window is the name of a field.
+        marks = window_marks(np.frombuffer(gone[0][3:19], np.uint8)[None], fingerprints.hashing.marks)
+        columns = {"at": np.full(n_gone, 3, np.uint16), "mark": np.full(n_gone, marks[0], np.uint32)}
+        pieces = fingerprints.pieces
+        for name, values in columns.items():
+            pieces = pieces.set_column(pieces.schema.get_field_index(name), name, pa.array(values))
+        fingerprints = replace(fingerprints, pieces=pieces)
+    fingerprints = replace(fingerprints, hashing=CountedHashing(fingerprints.hashing.salt))
+    stream = b"".join([*(json_row(i) for i in range(n_gone, n_gone + n_rows)), gone[17]])
+    CountedHashing.n_digests = 0
+    assert samples_found(fingerprints, stream) == {17}
+    n_lengths = len({len(row) for row in gone})
+    assert CountedHashing.n_digests <= {"rare": n_rows, "common": (n_rows + 1) * n_lengths}[window]
+    assert n_lengths < 10
 
 
 def test_a_missing_file_says_what_is_lost(tmp_path: Path) -> None:

@@ -125,8 +125,27 @@ def test_an_envelope_that_is_none_of_ours_is_refused_with_a_sentence(tmp_path: P
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     folder = write_signed(tmp_path / "r")
     (folder / name).unlink()
-    with pytest.raises(StorageError, match=name):
+    with pytest.raises(ReportChanged, match=f"{name}: is missing"):
         verify_report(folder, PUBLIC)
+
+
+@pytest.mark.parametrize("name", [REPORT, PAGE, ENVELOPE])
+def test_a_file_that_cannot_be_read_is_no_changed_report(tmp_path: Path, name: str) -> None:
+    folder = write_signed(tmp_path / "r")
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    with pytest.raises(StorageError, match=f"{name}: cannot be read") as error:
+        verify_report(folder, PUBLIC)
+    assert not isinstance(error.value, ReportChanged)
+
+
+@pytest.mark.parametrize("name", ["report (1).html", "report.JSON", "public_key.pem", "nothing"])
+def test_another_file_beside_a_report_is_not_taken_for_it(tmp_path: Path, name: str) -> None:
+    folder = write_signed(tmp_path / "r")
+    if name != "nothing":
+        (folder / name).write_bytes(CONTENT[PAGE].replace(b"a page", b"nothing was found"))
+    with pytest.raises(ReportChanged, match="name its folder"):
+        verify_report(folder / name, PUBLIC)
 
 
 def test_a_huge_report_is_refused_without_being_read_into_memory(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import hmac
 import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -49,7 +49,7 @@ class Selection(Part):
         return hmac.new(bytes.fromhex(salt), f"selection:{self.text}".encode(), hashlib.sha256).hexdigest()
 
     def hidden(self, salt: str) -> "Selection":
-        """The same with the digest of a condition in place of its text."""
+        """The same with the digest of a condition, or of ids, in place of the text; keys and the names of files stay."""
         return Selection(by=self.by, text=_HIDDEN + self.digest(salt)) if self.by in ("where", "ids") else self
 
 
@@ -183,6 +183,14 @@ class DeletionDocument(Part):
     files: Sequence[FileChange] = ()
     decisions_depend: int = 0
     notes: Sequence[str] = ()
+
+    def shown(self) -> dict[str, Any]:
+        """Fields for displays, which keep them longer than the catalog: without what tells the samples.
+
+        Left out are the salt, with which digests could be guessed, the digests of keys, and positions.
+        """
+        hidden = self.model_copy(update={"selection": self.selection.hidden(self.salt)})
+        return hidden.model_dump(mode="json", exclude={"salt": True, "keys": True, "batches": {"__all__": {"ranges"}}})
 
 
 def new_salt() -> str:

@@ -79,9 +79,9 @@ def _not_proven(document: DeletionDocument, fingerprints: Fingerprints, scan: Sc
     facts += [
         f"Files in the format {name} that were searched as they are, not unpacked: {n}." for name, n in scan.encoded.items()
     ]
-    facts += [f"The model store {address} was not searched." for address in scan.elsewhere]
+    facts += [f"The {address} was not searched." for address in scan.elsewhere]
     if scan.unread:
-        facts.append(f"Files that could not be read: {len(scan.unread)}; the scan names them.")
+        facts.append(f"Files and folders that could not be read: {len(scan.unread)}; the scan names them.")
     if document.decisions_depend:
         facts.append(
             f"Triggers that stay, and were decided after the first of the samples had arrived: {document.decisions_depend}. "

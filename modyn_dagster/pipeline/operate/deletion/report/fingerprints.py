@@ -1,9 +1,9 @@
 """Fingerprints of samples: keyed marks and digests by which their bytes are found again, and from which they cannot be read.
 
 A representation of a sample is cut into pieces of at most 4,096 bytes. Of a piece, the file holds its length, the place of one
-window of 16 bytes, the 32 bits of that window's keyed mark, and a keyed digest of the whole piece. The windows of a piece do not
-overlap with others, so marks tell 32 bits of a piece at most. The key is the request's random salt, which stands in the same
-file. The file is therefore closed to other accounts: who has it can test a guess, for that is what a scan does.
+window of 16 bytes (``anchors``), the 32 bits of that window's keyed mark, and a keyed digest of the whole piece. The windows of a
+piece do not overlap with others, so marks tell 32 bits of a piece at most. The key is the request's random salt, which stands in
+the same file. The file is therefore closed to other accounts: who has it can test a guess, for that is what a scan does.
 """
 
 import hashlib
@@ -17,20 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fastpath.arrays.windows import WIDTH, Key, window_marks
+from fastpath.arrays.windows import Key
 from fastpath.format.skeleton import ARROW_ERRORS
 from modyn_dagster.errors import CorruptFile, StorageError, one_line
+from modyn_dagster.pipeline.operate.deletion.report.anchors import Anchors
 from modyn_dagster.pipeline.operate.deletion.report.representations import KINDS, Kind
 from modyn_dagster.storage import atomic_write
 
 #: Longest piece in bytes.
 LONGEST: Final = 4096
-#: Fewer different bytes in every window of a piece are no proof: zeros, or one number repeated, stand in any file.
-_FEWEST_DIFFERENT: Final = 6
-#: Windows of a piece among which the one with the most different bytes is chosen.
-_LOOKS: Final = 32
 _DIGEST: Final = 16
-_ROWS: Final = 65_536
+_ROWS: Final = 8192
 _FORMAT: Final = "modyn-dagster fingerprints 1"
 SUFFIX: Final = ".fingerprints"
 _NAME: Final = re.compile(rf"\d{{1,19}}-[0-9a-f]{{8}}{re.escape(SUFFIX)}")
@@ -128,15 +125,18 @@ class Fingerprints:
 
 @dataclass
 class FingerprintWriter:
-    """Collects the fingerprints of the samples of a request, and writes them once."""
+    """Collects the fingerprints of the samples of a request, and writes them once.
+
+    In memory are about 250 bytes of each piece: the windows among which its anchor is chosen once all pieces are known.
+    """
 
     keys: npt.NDArray[np.uint64]
     hashing: Hashing
 
     def __post_init__(self) -> None:
-        self._key = self.hashing.marks
-        self._batches: list[pa.RecordBatch] = []
-        self._rows: list[tuple[int, int, int, int, int, Digest]] = []
+        self._anchors = Anchors(self.hashing.marks)
+        self._batches: list[list[pa.Array]] = []
+        self._rows: list[tuple[int, int, int, Digest]] = []
         self.not_provable = dict.fromkeys(KINDS, 0)
         self.unread: dict[str, int] = {}
 
@@ -144,9 +144,8 @@ class FingerprintWriter:
         """Add a representation of a sample; ``sample`` is its position among the keys."""
         n_pieces = 0
         for piece in _pieces(content):
-            if (at := _anchor(piece)) is not None:
-                mark = int(window_marks(np.frombuffer(piece, np.uint8, WIDTH, at)[None], self._key)[0])
-                self._rows.append((sample, KINDS.index(kind), len(piece), at, mark, self.hashing.digest(piece)))
+            if self._anchors.add(piece):
+                self._rows.append((sample, KINDS.index(kind), len(piece), self.hashing.digest(piece)))
                 n_pieces += 1
         self.not_provable[kind] += n_pieces == 0
         if len(self._rows) >= _ROWS:
@@ -159,8 +158,9 @@ class FingerprintWriter:
         facts |= {"not_provable": _text(self.not_provable), "unread": _text(self.unread)}
         buffer = pa.BufferOutputStream()
         with pa.ipc.new_stream(buffer, _SCHEMA.with_metadata(facts)) as stream:
-            for batch in self._batches:
-                stream.write_batch(batch)
+            for (samples, kinds, lengths, digests), (places, marks) in zip(self._batches, self._anchors.chosen(), strict=True):
+                columns = [samples, kinds, lengths, pa.array(places), pa.array(marks), digests]
+                stream.write_batch(pa.record_batch(columns, schema=_SCHEMA))
         body = buffer.getvalue()
         with atomic_write(path, 0o600) as file:
             file.write(body)
@@ -169,9 +169,11 @@ class FingerprintWriter:
 
     def _flush(self) -> None:
         if self._rows:
-            columns = zip(*self._rows, strict=True)
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
-            self._batches.append(pa.record_batch(arrays, schema=_SCHEMA))
+            columns, names = zip(*self._rows, strict=True), ("sample", "kind", "length", "digest")
+            self._batches.append(
+                [pa.array(values, _SCHEMA.field(name).type) for values, name in zip(columns, names, strict=True)]
+            )
+            self._anchors.end_batch()
             self._rows = []
 
 
@@ -181,16 +183,6 @@ def _pieces(content: bytes) -> Iterator[bytes]:
     n += -(-len(content) // n) > LONGEST
     size = -(-len(content) // n)
     yield from (content[start : start + size] for start in range(0, len(content), size or 1))
-
-
-def _anchor(piece: bytes) -> int | None:
-    """Place of the window with the most different bytes; None for a piece that proves nothing."""
-    last = len(piece) - WIDTH
-    if last < 0:
-        return None
-    places = range(0, last + 1, max(1, (last + _LOOKS) // _LOOKS))
-    different, at = max((len(set(piece[at : at + WIDTH])), -at) for at in places)
-    return -at if different >= _FEWEST_DIFFERENT else None
 
 
 def _text(counts: Mapping[Any, int]) -> str:

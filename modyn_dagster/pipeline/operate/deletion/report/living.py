@@ -18,27 +18,40 @@ from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.storage import local_folder
 
 
+class Spans:
+    """Byte ranges, which may overlap and lie in each other: offsets and lengths, ``int64[n]`` each, in any order."""
+
+    def __init__(self, offsets: Int64Array, lengths: Int64Array) -> None:
+        order = np.argsort(offsets, kind="stable")
+        self._starts = offsets[order]
+        # Of the ranges that begin at or before a place, the one that ends last counts.
+        self._stops = np.maximum.accumulate((offsets + lengths)[order])
+
+    def hold(self, start: int, length: int) -> bool:
+        """True if these bytes lie in one of the ranges."""
+        place = int(np.searchsorted(self._starts, start, side="right")) - 1
+        return place >= 0 and start + length <= int(self._stops[place])
+
+
 class LivingSamples:
     """Byte ranges of the samples of a dataset that are not deleted, by file. Indexes are read with the first question."""
 
     def __init__(self, platform: Platform, dataset: DatasetRow) -> None:
         self._platform, self._dataset = platform, dataset
-        self._ranges: dict[Path, tuple[Int64Array, Int64Array]] = {}
+        self._spans: dict[Path, Spans] = {}
 
     def hold(self, path: Path, start: int, length: int) -> bool:
         """True if these bytes of a file are bytes of one sample that stays."""
-        starts, stops = self._of_file(path)
-        place = int(np.searchsorted(starts, start, side="right")) - 1
-        return place >= 0 and start + length <= int(stops[place])
+        # Files are named as they were found, maybe by a link.
+        return self._of_file(path.resolve()).hold(start, length)
 
-    def _of_file(self, path: Path) -> tuple[Int64Array, Int64Array]:
-        if path not in self._ranges:
+    def _of_file(self, path: Path) -> Spans:
+        if path not in self._spans:
             parts = [self._ranges_in(path, batch, number) for batch, number in self._files.get(path, ())]
             offsets = np.concatenate([np.empty(0, np.int64), *(part.offsets for part in parts)])
             lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)])
-            order = np.lexsort((lengths, offsets))
-            self._ranges[path] = offsets[order], (offsets + lengths)[order]
-        return self._ranges[path]
+            self._spans[path] = Spans(offsets, lengths)
+        return self._spans[path]
 
     @cached_property
     def _batches(self) -> list[BatchRow]:

@@ -10,10 +10,11 @@ from typing import Any, Final, Literal
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.errors import CatalogError, DatabaseDown, StorageError, one_line
 from modyn_dagster.pipeline.operate.deletion.report.fingerprints import Fingerprints
-from modyn_dagster.pipeline.operate.deletion.report.held_files import BATCHES, ORIGINALS, HeldFile, held_files, stores_elsewhere
+from modyn_dagster.pipeline.operate.deletion.report.held_files import BATCHES, ORIGINALS, held_files, not_searched
 from modyn_dagster.pipeline.operate.deletion.report.living import LivingSamples
 from modyn_dagster.pipeline.operate.deletion.report.representations import KINDS
 from modyn_dagster.pipeline.operate.deletion.report.search import PieceSearch
+from modyn_dagster.pipeline.operate.deletion.report.walking import HeldFile
 from modyn_dagster.pipeline.platform import Platform
 
 #: ``found``: bytes of deleted samples. ``original``: the same, outside of the home. ``shared``: samples that stay have them too.
@@ -60,9 +61,9 @@ class Scan:
     Attributes:
         n_files, n_bytes: searched, by kind of file.
         findings: in the order of the search.
-        unread: files that could not be read, with the reason.
+        unread: files and folders that could not be read, with the reason.
         encoded: number of files by format in which bytes are compressed, so that a search does not see them.
-        elsewhere: stores that are not searched.
+        elsewhere: stores and roots that are not searched.
     """
 
     at: datetime
@@ -106,17 +107,17 @@ def scan(platform: Platform, dataset: DatasetRow, fingerprints: Fingerprints, pr
     256 KiB. Raises ``DatabaseDown``, and ``CorruptFile`` for a damaged index of a batch that has a finding.
     """
     begin = time.monotonic()
-    files = held_files(platform, dataset.name)
-    result = Scan(datetime.now(UTC), elsewhere=stores_elsewhere(platform))
+    held = held_files(platform, dataset.name)
+    result = Scan(datetime.now(UTC), unread=list(held.unread), elsewhere=not_searched(platform, dataset.name))
     searcher = _Searcher(fingerprints, LivingSamples(platform, dataset))
-    total, done = sum(file.n_bytes for file in files), 0
+    total, done = sum(file.n_bytes for file in held.files), 0
 
     def took(n_bytes: int) -> None:
         nonlocal done
         done += n_bytes
         progress(done, max(total, done))
 
-    for file in files:
+    for file in held.files:
         _search(searcher, file, result, took)
     result.findings += searcher.findings()
     result.seconds = time.monotonic() - begin

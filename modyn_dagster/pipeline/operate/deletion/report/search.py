@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from fastpath.arrays.windows import WindowSearch
 from modyn_dagster.pipeline.operate.deletion.report.fingerprints import LONGEST, Fingerprints
@@ -38,17 +37,21 @@ class PieceSearch:
     """Finds the pieces of deleted samples in streams of bytes.
 
     A stream is read in chunks of 256 KiB, each together with the last 4,096 bytes before it, so that a piece is found wherever it
-    lies. A window whose mark is searched is a candidate; a match is a piece whose length and digest agree. Equal pieces of
-    several samples are one: the first of them stands for all.
+    lies. A window whose mark is searched is a candidate; a match is a piece whose length and digest agree. However many pieces
+    have the same window, its bytes are hashed once for each place in a piece and length. Equal pieces of several samples are one:
+    the first of them stands for all.
     """
 
     def __init__(self, fingerprints: Fingerprints) -> None:
         pieces = fingerprints.pieces
-        marks = pieces["mark"].to_numpy()
-        self._order = np.argsort(marks, kind="stable")
-        self._marks: npt.NDArray[np.uint32] = marks[self._order]
-        self._lengths, self._at = (pieces[name].to_numpy().astype(np.int64) for name in ("length", "at"))
-        self._digests = pieces["digest"].to_pylist()
+        forms = np.stack([pieces[name].to_numpy().astype(np.int64) for name in ("mark", "at", "length")], axis=1)
+        self._at = forms[:, 1]
+        #: Forms of pieces, by mark: place of the window in the piece, and length.
+        self._forms = np.unique(forms, axis=0)
+        self._marks = self._forms[:, 0].astype(np.uint32)
+        self._pieces: dict[bytes, int] = {}
+        for piece, digest in enumerate(pieces["digest"].to_pylist()):
+            self._pieces.setdefault(digest, piece)
         self._hashing = fingerprints.hashing
         self._windows = WindowSearch(self._marks, self._hashing.marks)
 
@@ -69,17 +72,17 @@ class PieceSearch:
             firsts = np.searchsorted(self._marks, marks, side="left").tolist()
             lasts = np.searchsorted(self._marks, marks, side="right").tolist()
             for position, first, last in zip(positions.tolist(), firsts, lasts, strict=True):
-                yield from self._confirmed(data, position, self._order[first:last].tolist())
+                yield from self._confirmed(data, position, self._forms[first:last, 1:].tolist())
 
-    def _confirmed(self, data: bytes, position: int, pieces: list[int]) -> Iterator[Match]:
+    def _confirmed(self, data: bytes, position: int, forms: list[tuple[int, int]]) -> Iterator[Match]:
         """Pieces that begin where their window at ``position`` says."""
-        seen: set[tuple[int, bytes]] = set()
-        for piece in pieces:
-            start, length = position - int(self._at[piece]), int(self._lengths[piece])
-            if start < 0 or start + length > len(data) or (start, self._digests[piece]) in seen:
+        for at, length in forms:
+            start = position - at
+            if start < 0 or start + length > len(data):
                 continue
-            if self._hashing.digest(data[start : start + length]) == self._digests[piece]:
-                seen.add((start, self._digests[piece]))
+            piece = self._pieces.get(self._hashing.digest(data[start : start + length]))
+            # With another window it is found there.
+            if piece is not None and self._at[piece] == at:
                 yield Match(piece, start, length)
 
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -89,20 +90,28 @@ class VerifiedReport:
 def verify_report(path: Path, key: "Ed25519PublicKey") -> VerifiedReport:
     """Compare a report, by its folder or one of its files, with its signature.
 
-    Files are hashed in pieces; JSON is parsed only once its bytes are those that were signed.
+    Files are hashed in pieces; JSON is parsed from bytes that were compared with the signature themselves.
 
     Raises:
-        ReportChanged: a file is missing, was changed, or was signed by another key.
+        ReportChanged: a file is missing, was changed, or was signed by another key; or the named file is none that a report has.
         StorageError: a file cannot be read.
     """
+    if not path.is_dir() and path.name not in (REPORT, PAGE, ENVELOPE):
+        raise ReportChanged(
+            path, f"no folder and no file of a report: name its folder, or one of {REPORT}, {PAGE} and {ENVELOPE}"
+        )
     folder = path if path.is_dir() else path.parent
+    if not (folder / ENVELOPE).exists():
+        raise ReportChanged(folder / ENVELOPE, "is missing")
     subjects = verified_subjects(folder / ENVELOPE, key)
     if set(subjects) != {REPORT, PAGE}:
         raise ReportChanged(folder / ENVELOPE, f"signed for {', '.join(sorted(subjects))}, expected {REPORT} and {PAGE}")
     for name, expected in subjects.items():
-        if (found := _sha256(folder / name)) != expected:
-            raise ReportChanged(folder / name, f"changed since it was signed: expected SHA-256 {expected}, found {found}")
-    content = json.loads((folder / REPORT).read_bytes())
+        _compare(folder / name, expected, _sha256(folder / name))
+    data = _content(folder / REPORT)
+    # It may have been replaced since it was hashed.
+    _compare(folder / REPORT, subjects[REPORT], hashlib.sha256(data).hexdigest())
+    content = json.loads(data)
     if content.get("format") != FORMAT:
         raise ReportChanged(folder / REPORT, f"of another version: expected {FORMAT}, found {content.get('format')}")
     return VerifiedReport(folder, content)
@@ -128,9 +137,27 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def _compare(path: Path, expected: str, found: str) -> None:
+    if found != expected:
+        raise ReportChanged(path, f"changed since it was signed: expected SHA-256 {expected}, found {found}")
+
+
 def _sha256(path: Path) -> str:
+    with _reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    with _reading(path):
+        return path.read_bytes()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Tell a file that is missing from one that cannot be read, of which nothing is known."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        yield
+    except FileNotFoundError as error:
+        raise ReportChanged(path, "is missing") from error
     except OSError as error:
-        raise ReportChanged(path, f"cannot be read: {error.strerror}") from error
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
