@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 from modyn_dagster.errors import ConfigError
 
@@ -50,7 +50,7 @@ class Health:
 class _Server(ThreadingHTTPServer):
     """Server whose clients may go away at any moment, as probes do."""
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Leave a connection that its client has cut out of the service's output."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

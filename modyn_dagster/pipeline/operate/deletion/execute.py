@@ -33,7 +33,7 @@ from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.triggers import unfinished_trigger
 from modyn_dagster.errors import RunError
 from modyn_dagster.files.mounting import files_at
-from modyn_dagster.ingestion.deletion.delete import delete_samples, replaced_pairs, sweep_replaced
+from modyn_dagster.ingestion.deletion.delete import delete_samples, replaced_files, sweep_replaced
 from modyn_dagster.ingestion.deletion.purge import PurgedBatch, purge_samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
@@ -145,7 +145,7 @@ def _left_by_trainings(step: _Step, document: DeletionDocument) -> Iterator[str]
         return
     engine, home = step.platform.engine, step.platform.home
     sweep_replaced(engine, home, step.dataset)
-    for path in replaced_pairs(engine, home, step.dataset):
+    for path in replaced_files(engine, home, step.dataset):
         remedy = f"purge them again once none is under way: `modyn-dagster dataset delete {step.dataset.name} ... --purge`"
         yield f"{path.relative_to(home)}: a training may still read this replaced file, which holds purged samples; {remedy}"
 
