@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
+from modyn_dagster.catalog.datasets import get_dataset
 from modyn_dagster.catalog.removal.deletion_requests import list_requests
-from modyn_dagster.catalog.results.models import list_models, model_uses
+from modyn_dagster.catalog.results.models import ModelUse, list_models, model_uses
 from modyn_dagster.catalog.results.predictions import list_predictions
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.errors import ConfigError, RunError, TrackingError, UnknownKey
 from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, key_digest
-from modyn_dagster.pipeline.operate.deletion.execute import begin_request, execute_request
+from modyn_dagster.pipeline.operate.deletion.execute import begin_request, choose_ways, execute_request
+from modyn_dagster.pipeline.operate.deletion.ways import clean_before
 from modyn_dagster.pipeline.operate.sample_lineage import usages_of
 from tests.pipeline.deleting import EVERY, chained, delete, execute, keys_of, plan, shown
 from tests.pipeline.world import World
@@ -164,6 +167,40 @@ def test_a_run_that_is_retired_stops_and_has_none_of_its_models(world_of) -> Non
     execute(world, [int(keys_of(world, world.triggers(run.id)[0])[0])], ways={"by_amount": "retire"})
     assert (hashes(world, run), world.reread(run.id).state, world.reread(run.id).previous_model) == ([], "stopped", None)
     assert stored(world) == set()
+
+
+def test_a_stored_request_takes_another_way_as_long_as_its_models_are_not_made(world_of) -> None:
+    world = world_of(chained(), split=SPLIT)
+    world.deliver(range(2))
+    world.live_until_idle("by_amount")
+    run = world.run("by_amount", "live")
+    planned = plan(world, [int(keys_of(world, world.triggers(run.id)[0])[0])])
+    assert [action.way for action in planned.actions] == ["retrain"]
+    with world.platform.transaction() as conn:
+        dataset = get_dataset(conn, DATASET)
+    keys = keys_of(world, world.triggers(run.id)[0])[:1]
+    request = begin_request(world.platform, dataset, keys, planned).id
+    with pytest.raises(ConfigError, match=r"--way: has no model that saw the samples of this request \(found 'other'\)"):
+        choose_ways(world.platform, request, {"other": "retire"})
+    with pytest.raises(ConfigError, match=r"the run has no model that has not seen them \(found 'by_amount=roll_back'\)"):
+        choose_ways(world.platform, request, {"by_amount": "roll_back"})
+    choose_ways(world.platform, request, {"by_amount": "retire"})
+    execute_request(world.platform, request, shown)
+    assert (hashes(world, run), world.reread(run.id).state) == ([], "stopped")
+    with pytest.raises(RunError, match="no way to choose any more"):
+        choose_ways(world.platform, request, {"by_amount": "retrain"})
+
+
+def test_the_model_to_go_back_to_is_older_than_the_one_that_goes() -> None:
+    moment = datetime(2024, 1, 1, tzinfo=UTC)
+    models = [
+        ModelUse(n, "p", "live", run, ordinal, f"{run}.{ordinal}", moment, None)
+        for n, (run, ordinal) in enumerate([(1, 1), (1, 2), (1, 3), (1, 4), (2, 1)])
+    ]
+    saw = {models[1].partition_key, models[2].partition_key}
+    assert clean_before(models, saw, models[2].partition_key) == "1.1"
+    assert clean_before(models, {*saw, models[0].partition_key}, models[2].partition_key) is None
+    assert clean_before(models, {models[4].partition_key}, models[4].partition_key) is None
 
 
 def test_predictions_of_deleted_samples_by_other_models_are_made_again_without_them(world_of) -> None:

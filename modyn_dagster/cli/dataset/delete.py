@@ -87,8 +87,11 @@ def delete(
     if output is not None:
         raise click.UsageError("--output belongs to --report.")
     if wanted.request is not None:
+        if purge or reason is not None:
+            raise click.UsageError("--purge and --reason stand in the stored request: a deletion of its own can purge.")
         with closing(open_platform()) as platform:
-            complete_request(platform, platform.view(name).row, wanted.request, as_json=wanted.as_json)
+            dataset = platform.view(name).row
+            complete_request(platform, dataset, wanted.request, wanted.chosen_ways(), as_json=wanted.as_json)
         return
     if len(selection) != 1:
         raise click.UsageError("Give one of --keys, --ids, --file, --source-file and --where.")

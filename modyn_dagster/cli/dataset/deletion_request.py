@@ -44,7 +44,7 @@ class Requested:
     def check(self, selection: Mapping[str, Any]) -> None:
         """Raise ``UsageError`` for options that do not fit together."""
         if self.request is not None and (selection or self.plan or not self.execute):
-            raise click.UsageError("--request names a stored deletion: give it with --execute alone.")
+            raise click.UsageError("--request names a stored deletion: give it with --execute, and --way for another way, alone.")
         if (self.ways or self.as_json or self.decisions != "kept") and not (self.plan or self.execute):
             raise click.UsageError("--way, --decisions and --json belong to --plan and --execute.")
 
@@ -55,9 +55,10 @@ class Requested:
 
         [(by, value)] = selection.items()
         chosen = Selection(by=by, text=str(value))
-        return Wish(chosen, _actor(), reason, purge, self.decisions, self._ways())
+        return Wish(chosen, _actor(), reason, purge, self.decisions, self.chosen_ways())
 
-    def _ways(self) -> "dict[str, Way]":
+    def chosen_ways(self) -> "dict[str, Way]":
+        """Ways by pipeline. Raises ``ConfigError`` for a way that there is not."""
         from modyn_dagster.pipeline.operate.deletion.document import Way
 
         ways: dict[str, Way] = {}
@@ -137,20 +138,27 @@ def request_deletion(
         f"deletion request {row.id} is stored; after a kill: `dataset delete {dataset.name} --request {row.id} --execute`",
         err=True,
     )
-    complete_request(platform, dataset, row.id, as_json=wanted.as_json)
+    complete_request(platform, dataset, row.id, {}, as_json=wanted.as_json)
 
 
-def complete_request(platform: "Platform", dataset: "DatasetRow", request_id: int, *, as_json: bool) -> "DeletionRequestRow":
-    """Execute a stored request to its end, and print what was done. Raises ``RunError`` for one of another dataset."""
+def complete_request(
+    platform: "Platform", dataset: "DatasetRow", request_id: int, ways: "Mapping[str, Way]", *, as_json: bool
+) -> "DeletionRequestRow":
+    """Execute a stored request to its end, with other ways for some pipelines, and print what was done.
+
+    Raises ``RunError`` for a request of another dataset.
+    """
     from modyn_dagster.assets.deletion.shown import show_in_mlflow
     from modyn_dagster.catalog.removal.deletion_requests import get_request
     from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument
-    from modyn_dagster.pipeline.operate.deletion.execute import execute_request
+    from modyn_dagster.pipeline.operate.deletion.execute import choose_ways, execute_request
     from modyn_dagster.resources.mlflow import MlflowResource
 
     with platform.transaction() as conn:
         if get_request(conn, request_id).dataset_id != dataset.id:
             raise RunError(f"deletion request {request_id} is one of another dataset than {dataset.name}")
+    if ways:
+        choose_ways(platform, request_id, ways)
     row = execute_request(platform, request_id, show_in_mlflow(platform, MlflowResource()))
     document = DeletionDocument.model_validate(row.document)
     if as_json:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from modyn_dagster.errors import ConfigError
 from modyn_dagster.keys import KeyArray, ordinals_of, positions_of
 
 Mode = Literal["kept", "as_if_deleted"]
@@ -148,6 +149,13 @@ class PipelineAction(Part):
     costs: Sequence[Cost]
     state: ActionState = "planned"
     took: float = 0.0
+
+    def on_way(self, way: Way) -> "PipelineAction":
+        """The same on a way that a person chose. Raises ``ConfigError`` where the run does not have it."""
+        cost = next(cost for cost in self.costs if cost.way == way)
+        if cost.refused:
+            raise ConfigError("dataset delete", "--way", f"{self.pipeline}={way}", f"run {self.run_id}: {cost.refused}")
+        return self.model_copy(update={"way": way, "by": "person", "seconds": cost.seconds})
 
 
 class DeletionDocument(Part):

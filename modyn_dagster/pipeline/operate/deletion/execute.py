@@ -12,7 +12,7 @@ state          what its step does
 Each change of the catalog and its part of the document are one transaction, which compares the request's epoch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -31,13 +31,13 @@ from modyn_dagster.catalog.removal.deletion_requests import (
 from modyn_dagster.catalog.results.models import model_uses
 from modyn_dagster.catalog.runs import get_run, move_run
 from modyn_dagster.catalog.triggers import unfinished_trigger
-from modyn_dagster.errors import RunError
+from modyn_dagster.errors import ConfigError, RunError
 from modyn_dagster.files.mounting import files_at
 from modyn_dagster.ingestion.deletion.delete import delete_samples, replaced_files, sweep_replaced
 from modyn_dagster.ingestion.deletion.purge import PurgedBatch, purge_samples
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
-from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument
+from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, Way
 from modyn_dagster.pipeline.operate.deletion.making import Request, evaluate_again, make_models
 from modyn_dagster.pipeline.operate.deletion.report.taking import take_fingerprints
 from modyn_dagster.pipeline.operate.deletion.sweeping import sweep
@@ -68,12 +68,32 @@ def begin_request(platform: Platform, dataset: DatasetRow, keys: KeyArray, plann
         return move_request(conn, row, "deleting", planned.model_copy(update={"request": row.id}).model_dump(mode="json"))
 
 
+def choose_ways(platform: Platform, request_id: int, ways: Mapping[str, Way]) -> None:
+    """Take other ways for some pipelines of a stored request, as where a model cannot be made again.
+
+    Raises:
+        ConfigError: a pipeline has no model that saw the samples, or a run of it does not have the way.
+        RunError: the models are made or withdrawn already.
+        StaleRun: another process executes the request.
+    """
+    with platform.transaction() as conn:
+        row = get_request(conn, request_id)
+        document = DeletionDocument.model_validate(row.document)
+        if row.state not in ("deleting", "making"):
+            raise RunError(f"deletion request {request_id} has no way to choose any more: its models are made or withdrawn")
+        if unknown := ways.keys() - {action.pipeline for action in document.actions}:
+            raise ConfigError("dataset delete", "--way", min(unknown), "has no model that saw the samples of this request")
+        actions = [action.on_way(ways[action.pipeline]) if action.pipeline in ways else action for action in document.actions]
+        changed = document.model_copy(update={"actions": actions})
+        move_request(conn, row, row.state, changed.model_dump(mode="json"))
+
+
 def execute_request(platform: Platform, request_id: int, show: Show) -> DeletionRequestRow:
     """Execute a request to its end, from wherever it stands.
 
     Raises:
         RunError: a process works on a replay that is to be changed, or a model cannot be made again; call it again later, or
-            with another way.
+            after ``choose_ways``.
         StaleRun: another process executes the request.
         TrackingError: MLflow does not answer; everything else is done, and the next call only shows it.
     """
@@ -95,10 +115,19 @@ def _delete(step: _Step, row: DeletionRequestRow) -> None:
     uses = usages_of(platform, step.dataset.id, step.keys)
     used = {use.used_by.pipeline for use in uses if use.used_by.model_hash is not None}
     chosen = {action.pipeline: action.way for action in document.actions if action.by == "person" and action.pipeline in used}
+    notes = list(document.notes)
     with platform.transaction() as conn:
         models = model_uses(conn)
+        try:
+            actions = actions_for(conn, uses, models, chosen)
+        except ConfigError as error:
+            # Another run of the pipeline came since the plan, and has nothing to roll back to. The samples are deleted by now.
+            notes.append(f"{error.rule}: retired instead")
+            chosen = {name: "retire" if way == "roll_back" else way for name, way in chosen.items()}
+            actions = actions_for(conn, uses, models, chosen)
         changes = {
-            "actions": actions_for(conn, uses, models, chosen),
+            "actions": actions,
+            "notes": notes,
             "models": changed_models(uses, models),
             "files": [
                 *(file for file in document.files if file.kind == "index"),

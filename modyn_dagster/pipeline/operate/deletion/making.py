@@ -17,7 +17,7 @@ from modyn_dagster.keys import KeyArray
 from modyn_dagster.pipeline.context import trained_contexts
 from modyn_dagster.pipeline.operate.deletion.affected import changed_files, changed_models
 from modyn_dagster.pipeline.operate.deletion.document import DeletionDocument, FileChange, PipelineAction
-from modyn_dagster.pipeline.operate.deletion.ways import actions_for
+from modyn_dagster.pipeline.operate.deletion.ways import actions_for, clean_before
 from modyn_dagster.pipeline.operate.sample_lineage import SampleUse, usages_of
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.pipeline.replay.run import run_lock
@@ -102,9 +102,11 @@ def _make_one(request: Request, document: DeletionDocument, use: SampleUse) -> R
         moved = request.moved(conn, changed)
 
     note = {"deletion_request": document.request, "replaces": used.model_hash}
-    ancestors = {action.run_id: action.ancestor for action in document.actions}
-    # A run that began with a withdrawn model of the run before begins with the newest clean one of that run.
-    replaced = {each.model: each.replaced_by or ancestors.get(_run_of(each.trigger)) for each in document.models}
+    with request.platform.transaction() as conn:
+        models = model_uses(conn)
+    saw = {each.trigger for each in document.models}
+    # A run that began with a withdrawn model of the run before begins with the newest clean one that is older than that.
+    replaced = {each.model: each.replaced_by or clean_before(models, saw, each.trigger) for each in document.models}
     with _alone(request.platform, used.run_id, used.mode):
         context = replacement_context(request.platform, used.pipeline, used.partition_key, replaced)
         if action.way == "retrain":

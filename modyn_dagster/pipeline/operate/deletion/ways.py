@@ -1,7 +1,7 @@
 """Ways out for the runs whose models saw deleted samples, and the cheapest by the ledger that leaves the pipeline in service."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import sqlalchemy as sa
@@ -44,6 +44,19 @@ def actions_for(
         rule = f"has no model that saw the samples; these have: {', '.join(sorted({a.pipeline for a in actions})) or 'none'}"
         raise ConfigError("dataset delete", "--way", min(unknown), rule)
     return actions
+
+
+def clean_before(models: Sequence[ModelUse], saw: Collection[str], trigger: str) -> str | None:
+    """Hash of the newest model of a trigger's run that is older than the trigger and has not seen the samples; None without one.
+
+    Args:
+        models: of all runs, in the order of their triggers.
+        saw: partition keys of the triggers whose models saw the samples.
+        trigger: partition key of the trigger.
+    """
+    run, _, ordinal = trigger.partition("-")
+    older = [each for each in models if each.run_id == int(run) and each.ordinal < int(ordinal)]
+    return next((each.hash for each in reversed(older) if each.partition_key not in saw), None)
 
 
 def _action(
