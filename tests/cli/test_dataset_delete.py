@@ -113,7 +113,7 @@ def test_status_counts_what_is_deleted(world: World) -> None:
 
 
 WRONG: dict[tuple[str, ...], tuple[int, str]] = {
-    (): (2, "Give one of --keys, --file, --source-file and --where."),
+    (): (2, "Give one of --keys, --ids, --file, --source-file and --where."),
     ("--keys", "1", "--where", "label = 1"): (2, "Give one of --keys"),
     ("--keys", "40"): (1, "error: tiny: no sample with key 40 (batch 0, position 40)"),
     ("--keys", "a"): (1, "error: dataset delete: --keys: must be keys and ranges of keys"),
