@@ -74,6 +74,8 @@ WRONG = {
     ("--request", "7", "--execute"): (1, "no deletion request 7"),
     ("--keys", "1", "--execute", "--dry-run"): (2, "--plan shows what it would do"),
     ("--request", "1"): (2, "give it with --execute alone"),
+    ("--request", "1", "--execute", "--purge"): (2, "--purge and --reason stand in the stored request"),
+    ("--request", "1", "--execute", "--way", "by_amount=burn"): (1, "--way: must be PIPELINE=retrain|roll_back|retire"),
     ("--keys", "999", "--plan"): (1, "no sample with key 999"),
 }
 

@@ -44,7 +44,7 @@ class Requested:
     def check(self, selection: Mapping[str, Any]) -> None:
         """Raise ``UsageError`` for options that do not fit together."""
         if self.request is not None and (selection or self.plan or not self.execute):
-            raise click.UsageError("--request names a stored deletion: give it with --execute, and --way for another way, alone.")
+            raise click.UsageError("--request names a stored deletion: give it with --execute alone, or with --way as well.")
         if (self.ways or self.as_json or self.decisions != "kept") and not (self.plan or self.execute):
             raise click.UsageError("--way, --decisions and --json belong to --plan and --execute.")
 
