@@ -4,8 +4,10 @@ Arrow gets copies of the metadata, made by a kernel that survives a missing page
 of the same size, whose pages the system never allocates. The place of an array in that memory gives its place in the file.
 """
 
+import atexit
 import ctypes
 import io
+import time
 import weakref
 from collections import deque
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
@@ -21,12 +23,6 @@ from fastpath.kernels._take import copy_out
 #: Errors that Arrow raises for malformed bytes.
 ARROW_ERRORS: Final = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
 
-#: Arrow reads the end of a file in a thread of its own, which drops its references a moment after the file is open. If they were
-#: the last, that thread would wait for the interpreter, and an interpreter that exits ends such threads, and with them the
-#: process. So the files opened last are kept, emptied, and never deallocated.
-_opened: Final = deque[tuple[object, ...]](maxlen=256)
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_opened))
-
 _CONTINUATION: Final = b"\xff\xff\xff\xff"
 _PREFIX: Final = 8
 
@@ -37,6 +33,44 @@ class _Blank(NamedTuple):
     address: int
     offset: int
     n_bytes: int
+
+
+class _Opening:
+    """Arrow file opened not long ago, and what Arrow's threads may still hold of it.
+
+    Arrow reads the end of a file in a thread of its own, which drops its references a moment after the file is open, or found to
+    be damaged. A thread that drops the last one waits for the interpreter, and an interpreter that exits ends such threads, and
+    with them the process. So the files opened last are kept, emptied, and never deallocated, and an exit waits for the bytes.
+    """
+
+    def __init__(self, file: pa.PythonFile) -> None:
+        self._file = file
+        self.reader: pa.RecordBatchFileReader | None = None
+        self._memory: list[npt.NDArray[np.uint8]] = []
+        self._views: list[weakref.ref[npt.NDArray[np.uint8]]] = []
+
+    def hand_out(self, memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """View for Arrow, whose end frees nothing: who frees a map lets go of the interpreter, and must then wait for it."""
+        view = memory.view()
+        self._memory.append(memory)
+        self._views.append(weakref.ref(view))
+        return view
+
+    def is_settled(self) -> bool:
+        """True once Arrow holds no bytes but the footer, which a reader keeps."""
+        return sum(view() is not None for view in self._views) <= (self.reader is not None)
+
+
+_opened: Final = deque[_Opening](maxlen=256)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_opened))
+
+
+@atexit.register
+def _settle() -> None:
+    latest = time.monotonic() + 1
+    for opening in list(_opened):
+        while not opening.is_settled() and time.monotonic() < latest:
+            time.sleep(1e-4)
 
 
 class Skeleton(io.RawIOBase):
@@ -53,6 +87,7 @@ class Skeleton(io.RawIOBase):
 
     Attributes:
         n_read: bytes requested so far. A footer may name one part of the file thousands of times.
+        opening: the file while Arrow opens it.
     """
 
     def __init__(self, mapped: Any, *, is_stream: bool, start: int = 0) -> None:
@@ -61,6 +96,7 @@ class Skeleton(io.RawIOBase):
         self._is_stream, self._at = is_stream, start
         self._announced = -1
         self.n_read = 0
+        self.opening: _Opening | None = None
         self._blanks: dict[int, _Blank] = {}
 
     def release(self) -> None:
@@ -119,7 +155,7 @@ class Skeleton(io.RawIOBase):
         self._announced = int.from_bytes(content, "little") if len(content) == 4 else -1
         return content
 
-    def read_buffer(self, n: int = -1) -> pa.Buffer:
+    def read_buffer(self, n: int = -1) -> pa.Buffer | npt.NDArray[np.uint8]:
         """Copy of the metadata among the next bytes, with untouched memory in place of the values."""
         at, part = self._at, self._next(n)
         if len(part) == 0:
@@ -130,7 +166,7 @@ class Skeleton(io.RawIOBase):
         self._blanks[address] = _Blank(address, at, len(part))
         # Removed with the memory, which may be reused for something else.
         weakref.finalize(blank, self._blanks.pop, address).atexit = False
-        return pa.py_buffer(blank)
+        return pa.py_buffer(blank) if self.opening is None else self.opening.hand_out(blank)
 
     def _next(self, n: int) -> npt.NDArray[np.uint8]:
         part = self._bytes[self._at :] if n < 0 else self._bytes[self._at : self._at + n]
@@ -156,7 +192,10 @@ def open_arrow_file(owner: object, skeleton: Skeleton) -> pa.RecordBatchFileRead
     """Reader of an Arrow *file*, released with its owner."""
     weakref.finalize(owner, skeleton.release).atexit = False
     file = pa.PythonFile(skeleton, mode="r")
-    _opened.append((file,))
-    reader = pa.ipc.open_file(file)
-    _opened.append((file, reader))
-    return reader
+    opening = skeleton.opening = _Opening(file)
+    _opened.append(opening)
+    try:
+        opening.reader = pa.ipc.open_file(file)
+    finally:
+        skeleton.opening = None
+    return opening.reader

@@ -195,3 +195,29 @@ def test_arrays_of_a_file_that_was_cut_short_are_an_error_and_never_other_keys(t
     os.truncate(path, 4096)
     with pytest.raises(StoreError, match="cut short"):
         samples.take(np.array([11, 999_999, 32], np.int64))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("at", [-3, -20], ids=["no Arrow file", "a damaged footer"])
+def test_an_interpreter_that_exits_right_after_a_damaged_file_exits_well(path: Path, at: int):
+    content = bytearray(CONTENT)
+    content[at] ^= 255
+    path.write_bytes(content)
+    # Arrow's thread, which still holds the end of the file, gets the interpreter only when someone lets go of it.
+    program = """
+import os, pathlib, sys
+from fastpath import StoreError, TrainingSet
+import fastpath.format.training_set_file
+sys.setswitchinterval(0.5)
+codes = set()
+for _ in range(30):
+    if not (child := os.fork()):
+        try:
+            TrainingSet.open(pathlib.Path(sys.argv[1]))
+        except StoreError:
+            sys.exit(3)
+    codes.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(codes)
+"""
+    found = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout == "{3}\n", found.stderr

@@ -323,8 +323,9 @@ def test_adaptive_never_chooses_what_is_not_sure_to_be_recovered_in_time(store, 
     limit = factor * seconds
     found = store.info(store.save(moved(first, 2, relative=1e-4), base=base, strategy=Adaptive(free, limit)))
     within, _, above = found.reason.partition("; above ")
-    assert all(1.5 * each <= limit * 1.01 for _, each in _recoveries(within))
-    assert all(1.5 * each >= limit * 0.99 for _, each in _recoveries(above))
+    # The reason gives two digits.
+    assert all(1.5 * each <= limit * 1.06 for _, each in _recoveries(within))
+    assert all(1.5 * each >= limit * 0.94 for _, each in _recoveries(above))
     # The cheapest within the limit, else what needs no decoding at all.
     cheapest = [kind for kind, _ in _recoveries(within)]
     assert found.strategy == (cheapest[0] if cheapest else "snapshot")
