@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.figures.replaying import write_project
 from fastpath import Partition
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.results.models import insert_model
 from modyn_dagster.catalog.results.training_sets import record_training_set
 from modyn_dagster.catalog.runs import create_run, ensure_pipeline, ensure_spec

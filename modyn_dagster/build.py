@@ -36,8 +36,7 @@ from modyn_dagster.resources.model_store import ModelStoreResource
 from modyn_dagster.resources.platform import PlatformResource
 from modyn_dagster.resources.postgres import PostgresResource
 from modyn_dagster.sensors.freshness import freshness_sensor
-from modyn_dagster.sensors.new_data import new_data_sensor
-from modyn_dagster.sensors.new_labels import new_labels_sensor
+from modyn_dagster.sensors.new_data import new_data_sensor, new_labels_sensor
 from modyn_dagster.sensors.notification import notifying_sensor
 from modyn_dagster.sensors.schedules import retention_schedule
 from modyn_dagster.sensors.triggering import triggering_sensor

@@ -17,7 +17,8 @@ from benchmarks.figures.metadata import labelled_rows
 from benchmarks.measure import Machine, Run, Spread, anonymous_bytes, interleave
 from benchmarks.report import Figure
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.registration import ensure_dataset, register
+from modyn_dagster.catalog.registration.batches import register
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.ingestion.discovery import announce
 from modyn_dagster.ingestion.ingest import ingest_batch
 from modyn_dagster.spec.dataset import DatasetSpec

@@ -16,7 +16,7 @@ from benchmarks.measure import Contender, Machine, Run, Spread, interleave
 from benchmarks.report import Figure
 from modyn_dagster.catalog.database.engine import open_engine, transaction
 from modyn_dagster.catalog.datasets import partition_of
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.samples import SampleRows, copy_samples
 from modyn_dagster.keys import keys_of
 from modyn_dagster.spec.dataset import DatasetSpec

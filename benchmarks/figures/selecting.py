@@ -13,7 +13,8 @@ from benchmarks.report import Figure
 from modyn_dagster.catalog.batches import BatchFacts, FileFacts, mark_ingested, visible_batches
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import partition_of
-from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register
+from modyn_dagster.catalog.registration.batches import Announcement, register
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.samples import copy_samples
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.data.window_columns import WindowColumns

@@ -60,6 +60,11 @@ sample: Final = sa.Table(
 )
 
 
+def arrive_later(spec: Mapping[str, Any]) -> bool:
+    """Tell whether labels arrive later than their samples, by a stored spec."""
+    return (spec["label"] or {}).get("arrives") == "later"
+
+
 def find_dataset(conn: sa.Connection, name: str) -> DatasetRow | None:
     """A dataset by name; None when there is none."""
     row = conn.execute(sa.select(dataset).where(dataset.c.name == name)).one_or_none()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from modyn_dagster.catalog.registration import Announcement
+from modyn_dagster.catalog.registration.batches import Announcement
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.members import is_unfinished
 from modyn_dagster.ingestion.sources.files import NOT_TEXT, FileState, natural_key

@@ -12,7 +12,8 @@ from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import lock_dataset, set_columns
 from modyn_dagster.catalog.labels.label_batches import LabelBatchRow, list_label_batches
-from modyn_dagster.catalog.registration import ensure_dataset, known_paths, register, register_labels
+from modyn_dagster.catalog.registration.batches import known_paths, register, register_labels
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.read_batch import BatchReader
 from modyn_dagster.ingestion.discovery import announce, find_units

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastpath.array_types import TimeArray
 from modyn_dagster.catalog.datasets import Column, DatasetRow
-from modyn_dagster.catalog.registration import Announcement
+from modyn_dagster.catalog.registration.batches import Announcement
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.members import Members, resolve_members
 from modyn_dagster.ingestion.batches.read_batch import BatchReader

@@ -13,7 +13,7 @@ from modyn_dagster.catalog.batches import REPLACES, BatchRow, get_batch, mark_fa
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
 from modyn_dagster.catalog.deletions import lock_deletions
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import ChangedBatch, DataError, UnexpectedFault
 from modyn_dagster.ingestion.batches.assemble import StreamPosition, assemble
 from modyn_dagster.ingestion.batches.batch_files import BatchContent, staged_shard

@@ -6,7 +6,8 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.batches import BatchRow, get_batch
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.registration import ensure_dataset, register_replacement
+from modyn_dagster.catalog.registration.batches import register_replacement
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import ChangedBatch, DataError, RunError
 from modyn_dagster.ingestion.batches.members import involved_paths
 from modyn_dagster.ingestion.ingest import IngestResult, ingest_batch, require_unchanged, states_of

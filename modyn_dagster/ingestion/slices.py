@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 
 from fastpath.array_types import Int64Array, TimeArray
-from modyn_dagster.catalog.registration import Announcement
+from modyn_dagster.catalog.registration.batches import Announcement
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.sources.files import natural_key
 from modyn_dagster.spec.base import seconds_of

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.batches import REPLACES, BatchRow, get_batch
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.batches.batch_files import staged_shard
 from modyn_dagster.ingestion.batches.commit import ReadyBatch, commit_batches

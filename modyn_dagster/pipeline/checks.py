@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.batches import BatchRow, newest_arrival
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.results.evaluations import EvaluationRow
 from modyn_dagster.catalog.results.models import ModelRow
 from modyn_dagster.errors import CheckFailed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.engine import open_engine, require_current_schema, transaction
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.data.known_batches import KnownBatches
 from modyn_dagster.data.view import DatasetView

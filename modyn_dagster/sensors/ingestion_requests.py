@@ -1,4 +1,4 @@
-"""Runs that ingest the open batches of a dataset: one each, or for a backlog one for a stretch of neighbours.
+"""Runs that ingest the open batches of a dataset, of samples or of labels: one each, or for a backlog one for some neighbours.
 
 A Dagster run takes as long as the ingestion of dozens of small batches, so a folder with thousands of files is ingested in
 stretches.
@@ -6,18 +6,20 @@ stretches.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import BATCH_TAG, DATASET_TAG, STRETCH_TAG, ended_runs
+from modyn_dagster.assets.dagster_runs import BATCH_TAG, STRETCH_TAG, ended_runs
 from modyn_dagster.backoff import growing_pause
-from modyn_dagster.spec.dataset import DatasetSpec
 
 if TYPE_CHECKING:
     from modyn_dagster.catalog.batches import BatchRow
+    from modyn_dagster.catalog.labels.label_batches import LabelBatchRow
 
+    Batches = Sequence[BatchRow] | Sequence[LabelBatchRow]
 
 #: Runs of a dataset that wait or are under way: a tick has a minute, and each run that it asks for takes some of that.
 MOST_RUNS: Final = 50
@@ -29,8 +31,23 @@ _LONGEST_PAUSE: Final = 3600.0
 _RANGE_TAGS: Final = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
+@dataclass(frozen=True, slots=True)
+class IngestionRuns:
+    """Runs that ingest the batches of one dataset.
+
+    Attributes:
+        tag: of all of them, with the dataset's name.
+        prefix: beginning of their keys.
+        interval: seconds of the first pause after a run that left its batch open.
+    """
+
+    tag: tuple[str, str]
+    prefix: str
+    interval: int
+
+
 def ingestion_requests(
-    instance: dg.DagsterInstance, dataset: DatasetSpec, under_way: Sequence[dg.DagsterRun], batches: "Sequence[BatchRow]"
+    instance: dg.DagsterInstance, runs: IngestionRuns, under_way: Sequence[dg.DagsterRun], batches: "Batches"
 ) -> list[dg.RunRequest]:
     """Runs for the open ``batches`` that none of the dataset's runs ``under_way`` is for, in order of the stream.
 
@@ -40,11 +57,11 @@ def ingestion_requests(
     idle = _without(batches, [run.tags for run in under_way])
     is_backlog = len(idle) > MOST_RUNS
     stretches = _stretches(idle) if is_backlog else ([batch] for batch in idle)
-    asked = (request for stretch in stretches for request in _requests(instance, dataset, stretch))
+    asked = (request for stretch in stretches for request in _requests(instance, runs, stretch))
     return list(islice(asked, max(0, (_MOST_STRETCHES if is_backlog else MOST_RUNS) - len(under_way))))
 
 
-def _without(batches: "Sequence[BatchRow]", under_way: Sequence[Mapping[str, str]]) -> "list[BatchRow]":
+def _without(batches: "Batches", under_way: Sequence[Mapping[str, str]]) -> "list[BatchRow | LabelBatchRow]":
     """The batches that no run is under way for, from the tags of those runs."""
     keys = {tags.get(BATCH_TAG) for tags in under_way}
     ordinals = {ordinal for tags in under_way for ordinal in _ordinals(tags.get(STRETCH_TAG))}
@@ -58,9 +75,9 @@ def _ordinals(stretch: str | None) -> range:
     return range(int(first), int(last) + 1)
 
 
-def _stretches(batches: "Sequence[BatchRow]") -> "Iterator[list[BatchRow]]":
+def _stretches(batches: "list[BatchRow | LabelBatchRow]") -> "Iterator[list[BatchRow | LabelBatchRow]]":
     """Neighbours in the stream, so that Dagster's range from the first to the last holds no other batch."""
-    stretch: list[BatchRow] = []
+    stretch: list[BatchRow | LabelBatchRow] = []
     for batch in batches:
         if stretch and (batch.ordinal != stretch[-1].ordinal + 1 or len(stretch) == STRETCH):
             yield stretch
@@ -70,42 +87,30 @@ def _stretches(batches: "Sequence[BatchRow]") -> "Iterator[list[BatchRow]]":
         yield stretch
 
 
-def _requests(instance: dg.DagsterInstance, dataset: DatasetSpec, stretch: "Sequence[BatchRow]") -> Iterator[dg.RunRequest]:
+def _requests(
+    instance: dg.DagsterInstance, runs: IngestionRuns, stretch: "Sequence[BatchRow | LabelBatchRow]"
+) -> Iterator[dg.RunRequest]:
     first, last = stretch[0], stretch[-1]
-    tags = {DATASET_TAG: dataset.name, STRETCH_TAG: f"{first.ordinal}-{last.ordinal}"}
+    tags = dict([runs.tag]) | {STRETCH_TAG: f"{first.ordinal}-{last.ordinal}"}
     if len(stretch) > 1 and ended_runs(instance, tags, limit=1) == []:
         ends = dict(zip(_RANGE_TAGS, (first.partition_key, last.partition_key)))
-        yield dg.RunRequest(run_key=f"{dataset.name}:{tags[STRETCH_TAG]}", tags=tags | ends)
+        yield dg.RunRequest(run_key=f"{runs.prefix}:{tags[STRETCH_TAG]}", tags=tags | ends)
         return
     # One of them may have ended the process of a run that took them all: it must not keep the others waiting.
     for batch in stretch:
-        request = _single(instance, dataset, batch.partition_key)
+        request = _single(instance, runs, batch.partition_key)
         if request is not None:
             yield request
 
 
-def _single(instance: dg.DagsterInstance, dataset: DatasetSpec, partition: str) -> dg.RunRequest | None:
-    tags = {DATASET_TAG: dataset.name, BATCH_TAG: partition}
-    return patient_request(instance, partition, tags, f"{dataset.name}:{partition}", dataset.sensor_interval)
-
-
-def patient_request(
-    instance: dg.DagsterInstance, partition: str, tags: Mapping[str, str], name: str, interval: int
-) -> dg.RunRequest | None:
-    """Run for one partition that no run is under way for; None while the pause after the last one is not over.
-
-    Args:
-        instance: Dagster's.
-        partition: key of the partition.
-        tags: of the run; earlier ones for the same partition have them.
-        name: beginning of the run's key.
-        interval: seconds of the first pause.
-    """
+def _single(instance: dg.DagsterInstance, runs: IngestionRuns, partition: str) -> dg.RunRequest | None:
+    """Run for one partition that no run is under way for; None while the pause after the last one is not over."""
+    tags = dict([runs.tag]) | {BATCH_TAG: partition}
     ended = ended_runs(instance, tags)
     if ended is None:
         return None
     if ended:
-        pause = growing_pause(interval, len(ended), _LONGEST_PAUSE)
+        pause = growing_pause(runs.interval, len(ended), _LONGEST_PAUSE)
         if time.time() - (ended[0].end_time or 0) < pause:
             return None
-    return dg.RunRequest(run_key=f"{name}:{len(ended) + 1}", partition_key=partition, tags=dict(tags))
+    return dg.RunRequest(run_key=f"{runs.prefix}:{partition}:{len(ended) + 1}", partition_key=partition, tags=tags)

@@ -16,7 +16,7 @@ from benchmarks.figures.metadata import sample_rows
 from benchmarks.ingestion import main
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import partition_of, sample
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.samples import copy_samples
 from tests.ingestion.world import dataset_spec
 

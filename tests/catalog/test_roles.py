@@ -22,7 +22,7 @@ from modyn_dagster.catalog.database.urls import database_url, server_url
 from modyn_dagster.catalog.datasets import partition_of
 from modyn_dagster.catalog.embedded import EmbeddedPostgres
 from modyn_dagster.catalog.embedded.listening import free_port
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.revisions import MIGRATIONS, head_revision
 from modyn_dagster.errors import CatalogError, DatabaseDown
 from modyn_dagster.settings import Settings

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.batches import BatchRow, batch, get_batch, list_batches, mark_failed, visible_batches
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import dataset as dataset_table
-from modyn_dagster.catalog.registration import Announcement, ensure_dataset, known_paths, register, register_again
+from modyn_dagster.catalog.registration.batches import Announcement, known_paths, register, register_again
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import CatalogError, UnknownName
 from modyn_dagster.keys import MAX_ORDINAL
 from tests.ingestion.world import dataset_spec

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import append_class_names, get_dataset, lock_dataset, partition_of
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import ConfigError, UnknownName
 from tests.ingestion.world import LABEL, World, dataset_spec
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from modyn_dagster.catalog.batches import batch, batch_versions, visible_batches
 from modyn_dagster.catalog.database.engine import open_engine, transaction
-from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register
+from modyn_dagster.catalog.registration.batches import Announcement, register
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.data.known_batches import BatchColumns, KnownBatches
 from modyn_dagster.keys import key_of
 from modyn_dagster.settings import Settings

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.batches import BatchFacts, FileFacts, mark_ingested
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import sample
-from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register
+from modyn_dagster.catalog.registration.batches import Announcement, register
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.samples import SampleRows, copy_samples, iter_keys
 from modyn_dagster.keys import KeyArray, key_of, keys_of
 from tests.ingestion.world import dataset_spec

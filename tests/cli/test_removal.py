@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from modyn_dagster.assets.samples import announce_batches
 from modyn_dagster.catalog.database.mapping import metadata
 from modyn_dagster.catalog.database.urls import child_environment
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.removal.journal import begin_removal, unfinished_removals
 from modyn_dagster.catalog.results.models import ModelUse, model, model_uses
 from modyn_dagster.catalog.runs import pipeline_run

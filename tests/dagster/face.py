@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from modyn_dagster.assets.dagster_runs import DATASET_TAG, RUN_KEY_TAG
+from modyn_dagster.assets.dagster_runs import DATASET_TAG, LABELS_TAG, RUN_KEY_TAG
 from modyn_dagster.build import build_definitions
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.datasets import get_dataset
@@ -81,11 +81,12 @@ class Face:
         return Ticked(result.run_requests or [], skipped, result.cursor)
 
     def launch(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
-        """Run what a sensor asked for: a job, or the samples of its dataset."""
+        """Run what a sensor asked for: a job, or the samples or labels of its dataset."""
         if request.job_name is None:
+            asset = "labels" if LABELS_TAG in request.tags else "samples"
             job, selection = (
                 self.defs.resolve_implicit_global_asset_job_def(),
-                [dg.AssetKey([request.tags[DATASET_TAG], "samples"])],
+                [dg.AssetKey([request.tags[LABELS_TAG if asset == "labels" else DATASET_TAG], asset])],
             )
         else:
             job, selection = self.defs.resolve_job_def(request.job_name), None

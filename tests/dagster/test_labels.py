@@ -8,6 +8,7 @@ import yaml
 
 from modyn_dagster.assets.labels.asset import announce_labels
 from modyn_dagster.assets.metadata.entries import DETAILS
+from modyn_dagster.sensors import ingestion_requests
 from tests.dagster.face import Face, error_of, ingest_day
 from tests.projects.tiny import DATASET
 
@@ -68,6 +69,24 @@ def test_a_run_of_several_label_files_counts_coverage_once_after_the_last(later:
     shown = later.materializations(*LABELS)
     assert {partition: metadata["labels"] for partition, metadata in shown.items()} == {"a": 2, "b": 1}
     assert {metadata["coverage"] for metadata in shown.values()} == {round(3 / 6, 4)}
+
+
+def test_many_label_files_are_ingested_in_stretches(later: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingestion_requests, "MOST_RUNS", 2)
+    monkeypatch.setattr(ingestion_requests, "STRETCH", 2)
+    for number, name in enumerate("abc"):
+        write_labels(later, name, f"{number},1,2024-01-02\n")
+    stretch, single = later.tick("new_labels__tiny", later.tick("new_labels__tiny").cursor).requests
+    assert [(each.run_key, each.partition_key) for each in (stretch, single)] == [
+        ("labels:tiny:0-1", None),
+        ("labels:tiny:c:1", "c"),
+    ]
+    for request in (stretch, single):
+        result = later.launch(request)
+        assert result.success, error_of(result)
+    assert {partition: metadata["labels"] for partition, metadata in later.materializations(*LABELS).items()} == dict.fromkeys(
+        "abc", 1
+    )
 
 
 def test_a_bad_label_file_fails_its_partition_alone(later: Face) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fastpath import BatchStream, Columns
 from modyn_dagster.catalog.batches import get_batch
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.registration import register_again
+from modyn_dagster.catalog.registration.batches import register_again
 from modyn_dagster.errors import ConfigError
 from modyn_dagster.ingestion.batches.commit import ReadyBatch, commit_batches
 from modyn_dagster.ingestion.batches.read_batch import BatchReader

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from modyn_dagster.catalog.batches import BatchRow
 from modyn_dagster.catalog.datasets import sample
 from modyn_dagster.errors import DataError, UnknownName
-from modyn_dagster.ingestion.registration import RegisteredBatches, retry
+from modyn_dagster.ingestion.registration import Registered, retry
 from modyn_dagster.ingestion.sources import local
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -19,7 +20,7 @@ GOOD = "time,x,label\n2020-01-01,1,0\n2020-01-02,2,1\n"
 BAD = "time,x,label\n2020-01-01,1,0\n2020-01-02,2,\n"
 
 
-def looks(world: World, times: int, before: RegisteredBatches | None = None) -> list[RegisteredBatches]:
+def looks(world: World, times: int, before: Registered[BatchRow] | None = None) -> list[Registered[BatchRow]]:
     """Look several times; what is registered is ingested as the sensor's runs would."""
     found = []
     for _ in range(times):
@@ -35,7 +36,7 @@ def ingest(world: World, key: str) -> None:
         world.ingest(SPEC, key)
 
 
-def registered(found: list[RegisteredBatches]) -> list[list[str]]:
+def registered(found: list[Registered[BatchRow]]) -> list[list[str]]:
     return [[batch.partition_key for batch in look.registered] for look in found]
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.deletions import deletion
-from modyn_dagster.catalog.registration import register_replacement
+from modyn_dagster.catalog.registration.batches import register_replacement
 from modyn_dagster.errors import DataError, DeletedKey, DuplicateFile, RunError, UnknownName
 from modyn_dagster.ingestion.replacement import replace_batch, replaceable_batch
 from modyn_dagster.keys import key_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modyn_dagster.catalog.datasets import Column
-from modyn_dagster.catalog.registration import Announcement
+from modyn_dagster.catalog.registration.batches import Announcement
 from modyn_dagster.errors import ConfigError, DataError
 from modyn_dagster.ingestion.batches.assemble import Assembled, assemble
 from modyn_dagster.ingestion.batches.piece import Piece

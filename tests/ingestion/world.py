@@ -12,13 +12,14 @@ import sqlalchemy as sa
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow, sample
-from modyn_dagster.catalog.registration import ensure_dataset, register
+from modyn_dagster.catalog.registration.batches import register
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.samples import iter_keys
 from modyn_dagster.data.reader import SampleReader, open_reader
 from modyn_dagster.ingestion.discovery import announce, find_units
 from modyn_dagster.ingestion.history import ImportSummary, import_history
 from modyn_dagster.ingestion.ingest import IngestResult, ingest_batch
-from modyn_dagster.ingestion.registration import RegisteredBatches, register_ready_batches
+from modyn_dagster.ingestion.registration import Registered, register_ready_batches
 from modyn_dagster.ingestion.sources.source import open_source
 from modyn_dagster.keys import KeyArray
 from modyn_dagster.spec.dataset import DatasetSpec
@@ -67,7 +68,7 @@ class World:
     def ingest(self, spec: DatasetSpec, key: str) -> IngestResult:
         return ingest_batch(self.engine, self.home, spec, str(self.root), key)
 
-    def look(self, spec: DatasetSpec, before: RegisteredBatches | None = None, now: float = 2e9) -> RegisteredBatches:
+    def look(self, spec: DatasetSpec, before: Registered[BatchRow] | None = None, now: float = 2e9) -> Registered[BatchRow]:
         return register_ready_batches(self.engine, spec, str(self.root), before.state if before else None, now)
 
     def dataset(self, spec: DatasetSpec) -> DatasetRow:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fastpath.format.labels.label_file import LabelRows
 from modyn_dagster.catalog.labels.label_batches import label_batch
 from modyn_dagster.catalog.labels.label_files import record_label_file
-from modyn_dagster.catalog.registration import Announcement, register_labels
+from modyn_dagster.catalog.registration.batches import Announcement, register_labels
 from modyn_dagster.catalog.results.evaluations import EvaluationRow, list_evaluations
 from modyn_dagster.catalog.results.training_sets import find_training_set
 from modyn_dagster.data.label_files import write_label_file
@@ -227,7 +227,8 @@ def test_final_scores_wait_for_the_last_file_of_those_that_arrive_together(world
     add_labels(world, labels)
     with world.platform.transaction() as conn:
         files = [Announcement(key, {"paths": [key]}) for key in "ab"]
-        register_labels(conn, world.platform.read_view(conn, DATASET).row.id, files, 20)
+        register_labels(conn, world.platform.read_view(conn, DATASET).row.id, files)
+        conn.execute(sa.update(label_batch).values(arrival=20))
     corrections = [replace(each, value=1 - each.value, arrival=20, known_at=1) for each in labels]
     ends = []
     for number, key in enumerate("ab"):

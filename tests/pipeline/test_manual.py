@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import RunError, UnknownName
 from modyn_dagster.keys import key_of
 from modyn_dagster.pipeline.decide.attempts import give_up_attempt

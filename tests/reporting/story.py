@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from modyn_dagster.catalog import runs, timings, triggers
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.results import evaluations, models, training_sets
 from modyn_dagster.catalog.runs import RunRow
 from modyn_dagster.catalog.triggers import TriggerRow

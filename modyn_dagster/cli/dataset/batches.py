@@ -198,7 +198,7 @@ def retry(name: str, batch: str | None) -> None:
 
 def _batches(platform: "Platform", name: str) -> "list[BatchRow]":
     from modyn_dagster.catalog.batches import list_batches
-    from modyn_dagster.catalog.registration import ensure_dataset
+    from modyn_dagster.catalog.registration.datasets import ensure_dataset
 
     with platform.transaction() as conn:
         return list_batches(conn, ensure_dataset(conn, platform.project.datasets[name]).id)

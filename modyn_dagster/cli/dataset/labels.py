@@ -38,7 +38,7 @@ def import_labels(name: str) -> None:
     history instead, each at its time. A file that cannot be ingested is closed as failed, the others continue, and the exit code
     is 1. After an interruption, run it again to continue.
     """
-    from modyn_dagster.ingestion.labels.registration import register_all_labels
+    from modyn_dagster.ingestion.registration import register_all_labels
 
     with closing(open_platform()) as platform:
         spec = _later(platform, name)
@@ -55,8 +55,8 @@ def retry(name: str, batch: str | None) -> None:
     code is 1 when one fails again.
     """
     from modyn_dagster.catalog.labels.label_batches import list_label_batches
-    from modyn_dagster.catalog.registration import ensure_dataset
-    from modyn_dagster.ingestion.labels.registration import retry_labels
+    from modyn_dagster.catalog.registration.datasets import ensure_dataset
+    from modyn_dagster.ingestion.registration import retry_labels
 
     with closing(open_platform()) as platform:
         spec = _later(platform, name)
@@ -81,7 +81,7 @@ def status(name: str, as_json: bool) -> None:
     from modyn_dagster.catalog.labels.label_batches import list_label_batches
     from modyn_dagster.catalog.labels.label_files import label_files
     from modyn_dagster.catalog.labels.waiting import count_waiting, waiting_ids
-    from modyn_dagster.catalog.registration import ensure_dataset
+    from modyn_dagster.catalog.registration.datasets import ensure_dataset
     from modyn_dagster.reporting.label_coverage import label_coverage
 
     with closing(open_platform()) as platform:

@@ -16,7 +16,7 @@ from modyn_dagster.catalog.labels.label_batches import (
     get_label_batch,
     mark_labels_failed,
 )
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import ChangedBatch, DataError, UnexpectedFault
 from modyn_dagster.ingestion.batches.members import involved_paths
 from modyn_dagster.ingestion.containment import contained

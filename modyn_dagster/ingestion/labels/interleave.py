@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.datasets import DatasetRow
-from modyn_dagster.catalog.registration import Announcement, ensure_dataset, known_label_paths
+from modyn_dagster.catalog.registration.batches import Announcement, known_label_paths
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import DataError
 from modyn_dagster.ingestion.containment import contained
 from modyn_dagster.ingestion.discovery import announce, find_units

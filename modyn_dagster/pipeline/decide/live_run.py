@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow, create_run, ensure_pipeline, ensure_spec, get_run, live_run, move_run
 from modyn_dagster.catalog.triggers import TriggerRow, fail, list_triggers, raise_attempt, reopen, unfinished_trigger
 from modyn_dagster.data.view import DatasetView

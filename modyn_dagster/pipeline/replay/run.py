@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.database.engine import named_faults
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.runs import RunRow, create_run, ensure_pipeline, ensure_spec, get_run, move_run, replay_run
 from modyn_dagster.errors import BatchGap, RunError, UnknownName
 from modyn_dagster.keys import ORIGIN, key_of

@@ -3,16 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sqlalchemy as sa
+
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.labels.label_batches import LabelBatchRow, list_label_batches
+from modyn_dagster.catalog.labels.label_batches import LabelBatchRow, label_batch, list_label_batches
 from modyn_dagster.catalog.labels.label_files import label_files
 from modyn_dagster.catalog.labels.waiting import WaitingId, waiting_ids
-from modyn_dagster.catalog.registration import Announcement, ensure_dataset, register_labels
+from modyn_dagster.catalog.registration.batches import Announcement, register_labels
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.data.label_files import open_label_file
 from modyn_dagster.data.view import DatasetView
 from modyn_dagster.ingestion.history import ImportSummary, import_history
 from modyn_dagster.ingestion.labels.ingest_labels import LabelIngestResult, ingest_labels
-from modyn_dagster.ingestion.labels.registration import RegisteredLabels, register_ready_labels
+from modyn_dagster.ingestion.registration import Registered, register_ready_labels
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.world import World, dataset_spec
 
@@ -50,12 +53,18 @@ class LabelWorld(World):
     def register_labels(self, spec: DatasetSpec, *names: str, arrival: int | None = None) -> list[LabelBatchRow]:
         with transaction(self.engine) as conn:
             items = [Announcement(name.removesuffix(".csv"), {"paths": [name]}) for name in names]
-            return register_labels(conn, ensure_dataset(conn, spec).id, items, arrival)
+            added = register_labels(conn, ensure_dataset(conn, spec).id, items)
+            if arrival is not None:
+                chosen = label_batch.c.id.in_([batch.id for batch in added])
+                conn.execute(sa.update(label_batch).where(chosen).values(arrival=arrival))
+            return added
 
     def ingest_labels(self, spec: DatasetSpec, key: str) -> LabelIngestResult:
         return ingest_labels(self.engine, self.home, spec, self.label_root, key)
 
-    def look_at_labels(self, spec: DatasetSpec, before: RegisteredLabels | None = None, now: float = 2e9) -> RegisteredLabels:
+    def look_at_labels(
+        self, spec: DatasetSpec, before: Registered[LabelBatchRow] | None = None, now: float = 2e9
+    ) -> Registered[LabelBatchRow]:
         return register_ready_labels(self.engine, spec, self.label_root, before.state if before else None, now)
 
     def label_batches(self, spec: DatasetSpec) -> list[LabelBatchRow]:

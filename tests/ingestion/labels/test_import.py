@@ -9,9 +9,9 @@ from modyn_dagster.catalog.batches import visible_batches
 from modyn_dagster.catalog.database.engine import transaction
 from modyn_dagster.catalog.labels.label_batches import mark_labels_failed
 from modyn_dagster.catalog.labels.sample_ids import keys_of_ids
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import ConfigError, DataError
-from modyn_dagster.ingestion.labels.registration import retry_labels
+from modyn_dagster.ingestion.registration import retry_labels
 from modyn_dagster.keys import key_of
 from modyn_dagster.spec.dataset import DatasetSpec
 from tests.ingestion.labels.label_world import LabelWorld, later_spec, samples

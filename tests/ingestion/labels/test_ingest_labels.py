@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from modyn_dagster.catalog.database.engine import transaction
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.errors import ChangedBatch, ConfigError, DataError, RunError
 from modyn_dagster.ingestion.deletion.delete import delete_samples
 from modyn_dagster.ingestion.labels.commit_labels import ReadyLabels, commit_labels

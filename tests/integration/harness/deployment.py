@@ -17,7 +17,7 @@ from modyn_dagster.catalog.batches import BatchRow, list_batches
 from modyn_dagster.catalog.database.databases import create_databases, upgrade
 from modyn_dagster.catalog.database.engine import open_engine
 from modyn_dagster.catalog.database.urls import child_environment, database_url
-from modyn_dagster.catalog.registration import ensure_dataset
+from modyn_dagster.catalog.registration.datasets import ensure_dataset
 from modyn_dagster.catalog.triggers import TriggerRow, list_triggers
 from modyn_dagster.pipeline.platform import Platform
 from modyn_dagster.settings import Settings

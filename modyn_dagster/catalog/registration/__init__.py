@@ -1,0 +1,1 @@
+"""Registration of datasets, and of batches of samples and labels as they arrive."""
